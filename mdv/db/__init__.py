@@ -1,0 +1,1 @@
+"""All SQL: tables, named statements, one module per noun."""

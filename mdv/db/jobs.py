@@ -1,0 +1,127 @@
+"""Jobs: what is to be done, in the order in which it came. Redis carries the wake-up; the truth is here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from mdv.db.tables import jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A registration or a deletion to be carried out."""
+
+    id: UUID
+    kind: str
+    uri: str
+    body: bytes | None
+    media_type: str | None
+    options: dict[str, Any]
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """How far a job is: queued, running, done with a result, or failed with a problem."""
+
+    id: UUID
+    kind: str
+    state: str
+    uri: str
+    result: dict[str, Any] | None
+    problem: dict[str, Any] | None
+    created_at: datetime
+    ended_at: datetime | None
+    attempts: int
+
+
+def add_job(
+    connection: Connection,
+    kind: str,
+    uri: str,
+    caller: str,
+    body: bytes | None = None,
+    media_type: str | None = None,
+    options: dict[str, Any] | None = None,
+    idempotency_key: str | None = None,
+    request_hash: bytes | None = None,
+) -> UUID:
+    """Queue a job."""
+    new = insert(jobs).values(
+        kind=kind, uri=uri, body=body, media_type=media_type, options=options or {}, caller=caller,
+        idempotency_key=idempotency_key, request_hash=request_hash,
+    )  # fmt: skip
+    job_id: UUID = connection.execute(new.returning(jobs.c.id)).scalar_one()
+    return job_id
+
+
+def find_key(connection: Connection, caller: str, key: str) -> tuple[UUID, bytes] | None:
+    """The job that an Idempotency-Key stands for, and the hash of the request it came with."""
+    query = select(jobs.c.id, jobs.c.request_hash).where(jobs.c.caller == caller, jobs.c.idempotency_key == key)
+    row = connection.execute(query).one_or_none()
+    return (row[0], row[1]) if row else None
+
+
+def claim_jobs(connection: Connection, limit: int, only: UUID | None = None) -> list[Job]:
+    """Take up to `limit` waiting jobs for this transaction; if it dies, they wait again.
+
+    Of several jobs for one document only the first is taken, so that they are carried out in the order they came.
+    """
+    earlier = jobs.alias("earlier")
+    has_earlier = (
+        select(earlier.c.id)
+        .where(earlier.c.state == "queued", earlier.c.uri == jobs.c.uri, earlier.c.number < jobs.c.number)
+        .exists()
+    )
+    query = (
+        select(jobs.c.id, jobs.c.kind, jobs.c.uri, jobs.c.body, jobs.c.media_type, jobs.c.options, jobs.c.attempts)
+        .where(jobs.c.state == "queued", ~has_earlier)
+        .order_by(jobs.c.priority, jobs.c.number)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    if only is not None:
+        query = query.where(jobs.c.id == only)
+    return [Job(*row) for row in connection.execute(query)]
+
+
+def end_job(
+    connection: Connection, job: Job, result: dict[str, Any] | None = None, problem: dict[str, Any] | None = None
+) -> None:
+    """Write down how a claimed job ended; its body is no longer needed."""
+    state = "failed" if result is None else "done"
+    values = {"state": state, "result": result, "problem": problem, "body": None, "ended_at": func.now()}
+    connection.execute(update(jobs).where(jobs.c.id == job.id).values(attempts=job.attempts + 1, **values))
+
+
+def count_attempt(connection: Connection, job_id: UUID) -> int:
+    """One more attempt at a job has failed for no fault of its document: how many that makes."""
+    more = update(jobs).where(jobs.c.id == job_id).values(attempts=jobs.c.attempts + 1)
+    attempts: int = connection.execute(more.returning(jobs.c.attempts)).scalar_one()
+    return attempts
+
+
+def read_job(connection: Connection, job_id: UUID) -> JobStatus | None:
+    """A job's status. One that waits and is locked is being carried out."""
+    columns = (jobs.c.id, jobs.c.kind, jobs.c.state, jobs.c.uri, jobs.c.result, jobs.c.problem,
+               jobs.c.created_at, jobs.c.ended_at, jobs.c.attempts)  # fmt: skip
+    row = connection.execute(select(*columns).where(jobs.c.id == job_id)).one_or_none()
+    if row is None:
+        return None
+    status = JobStatus(*row)
+    if status.state == "queued":
+        free = select(jobs.c.id).where(jobs.c.id == job_id).with_for_update(skip_locked=True, key_share=True, read=True)
+        if connection.execute(free).one_or_none() is None:
+            running = (status.id, status.kind, "running", status.uri, None, None, status.created_at, None)
+            return JobStatus(*running, status.attempts)
+    return status
+
+
+def count_waiting(connection: Connection) -> int:
+    """How many jobs wait or are being carried out."""
+    return connection.execute(select(func.count()).where(jobs.c.state == "queued")).scalar_one()

@@ -1,0 +1,97 @@
+"""Tokens: who may do what. A token is shown once, when it is made; only its hash is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from mdv.db.tables import tokens
+
+ROLES = ("admin", "viewer")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a token opens. Prefixes of None mean: anything."""
+
+    id: int
+    name: str
+    role: str
+    document_prefixes: tuple[str, ...] | None
+    resource_prefixes: tuple[str, ...] | None
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+def hash_token(secret: str) -> bytes:
+    """The digest that is kept. A token has 256 random bits, so a plain digest cannot be searched."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def create_token(
+    connection: Connection,
+    name: str,
+    role: str = "admin",
+    document_prefixes: Sequence[str] | None = None,
+    resource_prefixes: Sequence[str] | None = None,
+) -> tuple[str, Token]:
+    """A new token: the secret, which nobody can find out again, and what it opens."""
+    secret = "mdv_" + secrets.token_urlsafe(32)
+    row = connection.execute(
+        insert(tokens)
+        .values(
+            name=name,
+            role=role,
+            hash=hash_token(secret),
+            document_prefixes=None if document_prefixes is None else list(document_prefixes),
+            resource_prefixes=None if resource_prefixes is None else list(resource_prefixes),
+        )
+        .returning(*_COLUMNS)
+    ).one()
+    return secret, _token(*row)
+
+
+def find_token(connection: Connection, secret: str) -> Token | None:
+    """What `secret` opens, unless it is unknown or revoked. Digests are compared, so timing tells nothing."""
+    query = select(*_COLUMNS).where(tokens.c.hash == hash_token(secret), tokens.c.revoked_at.is_(None))
+    row = connection.execute(query).one_or_none()
+    return _token(*row) if row else None
+
+
+def list_tokens(connection: Connection) -> list[Token]:
+    return [_token(*row) for row in connection.execute(select(*_COLUMNS).order_by(tokens.c.id))]
+
+
+def revoke_token(connection: Connection, number: int) -> bool:
+    """Close a token for good; False where it is unknown or closed already."""
+    change = update(tokens).where(tokens.c.id == number, tokens.c.revoked_at.is_(None)).values(revoked_at=func.now())
+    return connection.execute(change).rowcount == 1
+
+
+_COLUMNS = (tokens.c.id, tokens.c.name, tokens.c.role, tokens.c.document_prefixes, tokens.c.resource_prefixes,
+            tokens.c.created_at, tokens.c.revoked_at)  # fmt: skip
+
+
+def _token(
+    number: int,
+    name: str,
+    role: str,
+    document_prefixes: list[str] | None,
+    resource_prefixes: list[str] | None,
+    created_at: datetime,
+    revoked_at: datetime | None,
+) -> Token:
+    return Token(
+        number,
+        name,
+        role,
+        None if document_prefixes is None else tuple(document_prefixes),
+        None if resource_prefixes is None else tuple(resource_prefixes),
+        created_at,
+        revoked_at,
+    )

@@ -1,0 +1,1 @@
+"""The metadata provider: documents in, changes out."""

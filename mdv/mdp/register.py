@@ -1,0 +1,200 @@
+"""The data's way, from text to stored change.
+
+    text → gate → parse → name blank nodes → validate          (prepare: any number at once, in any process)
+         → difference → store, with its log                     (register: one batch after the other)
+
+`prepare` needs no lock. `register` runs in the MDP's one order of transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from mdv.db.state import State, lock_state
+from mdv.db.store import Counts, Replacement, StoredDocument, find_documents, replace_documents
+from mdv.db.vocabulary import Vocabulary
+from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
+from mdv.mdp.schemas import SchemaInForce, Schemas
+from mdv.model import Document, Statement, is_blank
+from mdv.rdf.blank import name_blank_nodes
+from mdv.rdf.digest import content_hash
+from mdv.rdf.gate import MAX_BYTES, gate
+from mdv.rdf.locate import locate
+from mdv.rdf.parse import parse
+from mdv.rdf.syntax import syntax_of_media_type
+from mdv.rdf.validate import refuse_reserved, validate
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What must hold for a registration to happen: `If-Match`, `If-None-Match`, and what the token may describe."""
+
+    if_match: tuple[str, ...] | None = None
+    if_none_match: tuple[str, ...] | None = None
+    resource_prefixes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document ready to be registered, or (document None) to be deleted."""
+
+    uri: str
+    document: Document | None
+    schema_version: int
+    conditions: Conditions = field(default_factory=Conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a registration did, counted over resources whose visible statements changed (unchanged: did not)."""
+
+    document: str
+    version: int
+    position: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    matched: int = 0
+    lmrs: int = 0
+    created: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def prepare(
+    uri: str,
+    body: bytes,
+    media_type: str | None,
+    schema: SchemaInForce,
+    conditions: Conditions | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Prepared:
+    """Take a text as far as it goes without the store; every error is found here, with its place."""
+    syntax, charset = syntax_of_media_type(media_type)
+    gated = gate(body, syntax, charset, max_bytes)
+    parsed = parse(gated, uri)
+    try:
+        refuse_reserved(parsed)
+        document = name_blank_nodes(parsed)
+        validate(document, schema.schema)
+    except InvalidDocument as error:
+        raise InvalidDocument(error.detail, locate(error.flaws, gated), **error.extra) from None
+    conditions = conditions or Conditions()
+    _refuse_foreign(document, conditions.resource_prefixes)
+    return Prepared(uri, document, schema.version, conditions)
+
+
+def register(
+    connection: Connection, batch: Sequence[Prepared], schemas: Schemas, vocabulary: Vocabulary
+) -> list[Outcome | MdvError]:
+    """Register or delete a batch of documents, each once, as one transaction; an answer for each, in their order.
+
+    A document that cannot be registered after all is answered with its error and leaves the others alone. Identical
+    documents change nothing and take no position.
+    """
+    state = lock_state(connection)
+    stored = find_documents(connection, [item.uri for item in batch])
+    schema = schemas.at(connection, state.schema_version)
+    answers: list[Outcome | MdvError | None] = []
+    replacements: list[Replacement] = []
+    for item in batch:
+        present = stored.get(item.uri)
+        try:
+            _check(item, present, schema)
+        except MdvError as error:
+            answers.append(error)
+            continue
+        content = content_hash(item.document.statements) if item.document else b""
+        if present is not None and present.present and present.content == content:
+            answers.append(_unchanged(item, present, state))
+        else:
+            answers.append(None)
+            replacements.append(_replacement(item, present, content, schema))
+    if not replacements:
+        return [answer for answer in answers if answer is not None]
+    position = state.position + 1
+    ids = vocabulary.ids(_vocabulary(replacements))
+    counts = replace_documents(connection, replacements, position, "documents", ids)
+    return [
+        answer if answer is not None else _outcome(item, stored.get(item.uri), position, counts[item.uri])
+        for item, answer in zip(batch, answers, strict=True)
+    ]
+
+
+def _check(item: Prepared, stored: StoredDocument | None, schema: SchemaInForce) -> None:
+    """What can only be known when it is this transaction's turn."""
+    present = stored is not None and stored.present
+    version = str(stored.version) if stored is not None and present else None
+    wanted, unwanted = item.conditions.if_match, item.conditions.if_none_match
+    if wanted is not None and (version is None or ("*" not in wanted and version not in wanted)):
+        now = f"its version is {version}" if version else "it is not registered"
+        raise PreconditionFailed(f"If-Match: {', '.join(wanted)} does not hold for {item.uri}: {now}.")
+    if unwanted is not None and version is not None and ("*" in unwanted or version in unwanted):
+        raise PreconditionFailed(f"If-None-Match does not hold for {item.uri}: its version is {version}.")
+    if item.document is None and not present:
+        raise NotFound(f"No document {item.uri} is registered.")
+    if item.document is not None and item.schema_version != schema.version:
+        validate(item.document, schema.schema)
+
+
+def _unchanged(item: Prepared, stored: StoredDocument, state: State) -> Outcome:
+    subjects = {statement.subject for statement in item.document.statements} if item.document else set()
+    return Outcome(item.uri, stored.version, state.position, unchanged=len(subjects))
+
+
+def _replacement(item: Prepared, stored: StoredDocument | None, content: bytes, schema: SchemaInForce) -> Replacement:
+    statements = item.document.statements if item.document else ()
+    typed = tuple(schema.typing.typed_values(s.property, s.object) for s in statements)
+    prefixes = item.document.prefixes if item.document else {}
+    return Replacement(item.uri, stored, content, statements, typed, prefixes)
+
+
+def _vocabulary(replacements: Iterable[Replacement]) -> set[str]:
+    used: set[str] = set()
+    for item in replacements:
+        used.update(s.property for s in item.statements)
+        used.update(s.object.datatype for s in item.statements if s.object.datatype)
+    return used
+
+
+def _outcome(item: Prepared, stored: StoredDocument | None, position: int, counts: Counts) -> Outcome:
+    created = item.document is not None and (stored is None or not stored.present)
+    return Outcome(item.uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
+                   counts.unchanged, created=created)  # fmt: skip
+
+
+def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:
+    if prefixes is None:
+        return
+    foreign = sorted({s.subject for s in document.statements if not _may_describe(s, document.uri, prefixes)})
+    if foreign:
+        raise Forbidden(
+            f"This token may not describe {foreign[0]}"
+            + (f" and {len(foreign) - 1} other resources" if len(foreign) > 1 else "")
+            + f": it is limited to {', '.join(prefixes)}."
+        )
+
+
+def _may_describe(statement: Statement, document: str, prefixes: tuple[str, ...]) -> bool:
+    return within(statement.subject, prefixes) or (
+        is_blank(statement.subject) and statement.subject.startswith(document)
+    )
+
+
+def within(uri: str, prefixes: Iterable[str]) -> bool:
+    """Whether `uri` is one of `prefixes` or lies below one. A prefix ends where a part of a URI ends.
+
+    >>> within("http://a.org/x", ["http://a.org"]), within("http://a.org.evil/x", ["http://a.org"])
+    (True, False)
+    """
+    return any(
+        uri.startswith(prefix)
+        and (prefix[-1:] in "/#?:=&" or uri[len(prefix) : len(prefix) + 1] in ("", "/", "#", "?"))
+        for prefix in prefixes
+    )

@@ -1,0 +1,144 @@
+"""The schema of an MDP: what holds now, and how it changes.
+
+A schema can grow at any time, as a transaction of its own. What would break a stored document is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from sqlalchemy import Connection
+
+from mdv.db.schemas import (
+    StoredValue,
+    keep_schema_version,
+    read_schema_version,
+    retype_values,
+    stored_values,
+)
+from mdv.db.state import lock_state, read_state
+from mdv.errors import BreakingSchema, Flaw, InvalidDocument
+from mdv.model import RDF_TYPE, Document, ParsedDocument, Statement
+from mdv.rdf.schema import EMPTY, Schema, differences, read_schema
+from mdv.rdf.validate import Typing, validate
+
+MAX_NAMED = 20
+"""How many of the documents that a schema would break are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaInForce:
+    """The schema that holds at some version, with what was derived from it."""
+
+    version: int
+    schema: Schema
+    typing: Typing
+    statements: tuple[Statement, ...]
+
+
+class Schemas:
+    """The schema in force, read again only when its version has changed."""
+
+    def __init__(self) -> None:
+        self._known = in_force(0, [], {})
+
+    def at(self, connection: Connection, version: int) -> SchemaInForce:
+        if self._known.version != version or version == 0:
+            statements, prefixes = read_schema_version(connection, version)
+            self._known = in_force(version, statements, prefixes)
+        return self._known
+
+    def now(self, connection: Connection) -> SchemaInForce:
+        return self.at(connection, read_state(connection).schema_version)
+
+
+def in_force(version: int, statements: Iterable[Statement], prefixes: dict[str, str]) -> SchemaInForce:
+    statements = tuple(statements)
+    schema = read_schema(statements, prefixes) if statements else EMPTY
+    return SchemaInForce(version, schema, Typing(schema), statements)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOutcome:
+    """The version that holds now, where in the history it stands, and whether this call changed anything."""
+
+    version: int
+    position: int
+    changed: bool
+    classes: int
+    properties: int
+
+
+def put_schema(connection: Connection, parsed: ParsedDocument, schemas: Schemas) -> SchemaOutcome:
+    """Replace the schema, if everything stored can live with the new one."""
+    state = lock_state(connection)
+    old = schemas.at(connection, state.schema_version)
+    new = in_force(state.schema_version + 1, sorted(set(parsed.statements)), dict(parsed.prefixes))
+    declared = (len(new.schema.classes), len(new.schema.properties))
+    if new.statements == old.statements and new.schema.prefixes == old.schema.prefixes:
+        return SchemaOutcome(old.version, state.position, False, *declared)
+    _refuse_breaking(connection, old.schema, new.schema)
+    retyped = _retyped_properties(old.schema, new.schema)
+    if retyped:
+        retype_values(connection, _retyped(stored_values(connection, retyped), new.typing))
+    keep_schema_version(connection, new.version, state.position + 1, new.statements, parsed.prefixes)
+    return SchemaOutcome(new.version, state.position + 1, True, *declared)
+
+
+def _refuse_breaking(connection: Connection, old: Schema, new: Schema) -> None:
+    """Validate again what the stored documents say with the properties that changed."""
+    concerned = _concerned_properties(old, new)
+    if concerned is not None and not concerned:
+        return
+    broken: list[Flaw] = []
+    for uri, values in groupby(stored_values(connection, concerned), key=itemgetter(0)):
+        try:
+            validate(Document(uri, tuple(value.statement for value in values)), new)
+        except InvalidDocument as error:
+            broken.append(Flaw(f"{uri}: {error.flaws[0].message}", subject=error.flaws[0].subject,
+                               property=error.flaws[0].property, value=error.flaws[0].value))  # fmt: skip
+    if broken:
+        named = broken[:MAX_NAMED]
+        more = f", and {len(broken) - MAX_NAMED:,} more" if len(broken) > MAX_NAMED else ""
+        raise BreakingSchema(
+            f"{len(broken):,} stored document{'s' if len(broken) > 1 else ''} would no longer be valid{more}. "
+            "Change or delete them first, or let the schema allow what they say.",
+            named,
+        )
+
+
+def _concerned_properties(old: Schema, new: Schema) -> frozenset[str] | None:
+    """The properties whose stored values the new schema might refuse; None where that is every property."""
+    difference = differences(old, new)
+    if difference.closed or old.datatypes != new.datatypes or (difference.removed_properties and not new.open):
+        return None
+    names = set(difference.added_properties) if old.open else set()
+    names |= {change.new.iri for change in difference.changed_properties}
+    # A value of a property is one of its superproperties: relatives count together.
+    above = {up for name in names for up in new.properties[name].superproperties}
+    names |= {down for name in above for down in new.properties[name].subproperties}
+    if difference.removed_classes and not new.open:
+        names.add(RDF_TYPE)
+    return frozenset(names)
+
+
+def _retyped_properties(old: Schema, new: Schema) -> frozenset[str]:
+    """The properties whose values may have another type from now on: those whose range changed, and all below them."""
+    difference = differences(old, new)
+    names = difference.added_properties | difference.removed_properties
+    names |= {c.new.iri for c in difference.changed_properties if c.aspects & {"range", "kind", "superproperties"}}
+    below = {
+        down for schema in (old, new) for name in names & schema.properties.keys()
+        for down in schema.properties[name].subproperties
+    }  # fmt: skip
+    return frozenset(names | below)
+
+
+def _retyped(values: Iterable[StoredValue], typing: Typing) -> Iterator[tuple[str, object, object, object]]:
+    for value in values:
+        typed = typing.typed_values(value.statement.property, value.statement.object)
+        if typed != value.typed:
+            yield (value.row, *typed)

@@ -1,0 +1,1 @@
+"""RDF: from text to validated, named statements, without I/O."""

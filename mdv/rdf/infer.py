@@ -1,0 +1,253 @@
+"""Infer: a schema drafted from sample documents, for its author to read and correct.
+
+Law: the samples are valid under the schema drafted from them. (The one exception: RDFS says that rdfs:label and
+rdfs:comment are literals, and no schema can say that they are sometimes resources.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mdv.model import BLANK_MARK, MDV, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, XSD_STRING, Document, Term
+from mdv.rdf.schema import EMPTY, MDV_TERMS
+from mdv.rdf.values import Kind, flaw_of, is_datatype, kind_of
+
+_PREFIXES = {"rdf": RDF, "rdfs": RDFS, "xsd": XSD, "mdv": MDV}
+_GUESSES = tuple(XSD + name for name in ("integer", "decimal", "boolean", "date", "dateTime"))
+_WIDEST = XSD + "double"  # takes every number, but is no guess for plain text: `12E4` may be a name
+_PREFIX_NAME = re.compile("(?:[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?)?")
+_LOCAL_NAME = re.compile("[A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
+_NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+
+
+@dataclass(slots=True)
+class _Use:
+    """How the samples use one property."""
+
+    statements: int = 0
+    subjects: set[str] = field(default_factory=set)
+    targets: set[str] = field(default_factory=set)
+    datatypes: Counter[str | None] = field(default_factory=Counter)  # of the literals; None for text with a language
+    guesses: list[str] = field(default_factory=list)
+    most: int = 1  # values of one subject in one document
+
+
+def infer_schema(documents: Iterable[Document]) -> str:
+    """Turtle of a schema under which the sample documents are valid.
+
+    >>> from mdv.model import Statement
+    >>> host = Statement("http://d#host", RDF_TYPE, Term.uri("http://v/Host"))
+    >>> memory = Statement("http://d#host", "http://v/memory", Term.literal("92"))
+    >>> print(infer_schema([Document("http://d", (host, memory), {"v": "http://v/"})]))
+    # Drafted from 1 document with 2 statements. Read it, correct it, then register it.
+    @prefix mdv: <urn:mdv:schema#> .
+    @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+    @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+    @prefix v: <http://v/> .
+    @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+    <BLANKLINE>
+    <> mdv:world mdv:closed .
+    <BLANKLINE>
+    # Classes
+    v:Host a rdfs:Class .  # 1 resource
+    <BLANKLINE>
+    # Properties
+    <BLANKLINE>
+    # 1 statement about 1 resource
+    v:memory a rdf:Property ;
+        rdfs:domain v:Host ;
+        rdfs:range xsd:integer .
+    <BLANKLINE>
+    """
+    samples = list(documents)
+    types = _types(samples)
+    sizes = Counter(class_ for classes in types.values() for class_ in classes)
+    uses = _uses(samples)
+    undeclarable = _undeclarable(set(sizes), set(uses))
+    datatypes = {d for use in uses.values() if (d := _range_of_literals(use)) and not is_datatype(d)}
+    datatypes = {d for d in datatypes if _may_be_datatype(d) and d not in sizes and d not in uses}
+    declared = datatypes | (sizes.keys() - undeclarable)
+    names = _Names(samples)
+
+    classes = [
+        f"{names.short(iri)} a rdfs:Class .  # {_count(sizes[iri], 'resource')}"
+        for iri in sorted(sizes)
+        if iri not in EMPTY.classes and iri not in undeclarable
+    ]
+    properties = [
+        block
+        for iri in sorted(uses)
+        if iri not in undeclarable and (block := _property(iri, uses[iri], types, sizes, declared, names))
+    ]
+    statements = sum(len(sample.statements) for sample in samples)
+    head = f"# Drafted from {_count(len(samples), 'document')} with {_count(statements, 'statement')}."
+    world = ["<> mdv:world mdv:closed ."]
+    if undeclarable:
+        world = ["# Open, because of terms that cannot be declared:"]
+        world += [f"#   {names.full(iri)}" for iri in sorted(undeclarable)]
+        world += ["<> mdv:world mdv:open ."]
+    body = [
+        "\n".join(world),
+        "\n".join(["# Classes", *classes]) if classes else "",
+        "\n".join(["# Datatypes", *(f"{names.short(d)} a rdfs:Datatype ." for d in sorted(datatypes))])
+        if datatypes
+        else "",
+        "\n\n".join(["# Properties", *properties]) if properties else "",
+    ]
+    prefixes = "\n".join(names.declarations())
+    return f"{head} Read it, correct it, then register it.\n{prefixes}\n\n" + "\n\n".join(filter(None, body)) + "\n"
+
+
+def _types(samples: Iterable[Document]) -> dict[str, set[str]]:
+    types: dict[str, set[str]] = defaultdict(set)
+    for sample in samples:
+        for subject, property_, term in sample.statements:
+            if property_ == RDF_TYPE and term.is_uri:
+                types[subject].add(term.value)
+    return dict(types)
+
+
+def _uses(samples: Iterable[Document]) -> dict[str, _Use]:
+    uses: dict[str, _Use] = defaultdict(_Use)
+    for sample in samples:
+        values: Counter[tuple[str, str]] = Counter()
+        for subject, property_, term in dict.fromkeys(sample.statements):
+            if property_ == RDF_TYPE:
+                continue
+            use = uses[property_]
+            use.statements += 1
+            use.subjects.add(subject)
+            values[subject, property_] += 1
+            if term.is_uri:
+                use.targets.add(term.value)
+            else:
+                _see_literal(use, term)
+        for (_, property_), count in values.items():
+            uses[property_].most = max(uses[property_].most, count)
+    return dict(uses)
+
+
+def _see_literal(use: _Use, term: Term) -> None:
+    own = None if term.lang is not None else term.datatype or XSD_STRING
+    use.datatypes[own] += 1
+    own_guess = (own,) if own is not None and own not in _GUESSES and own != XSD_STRING else ()
+    if use.datatypes.total() == 1:
+        use.guesses = [*own_guess, *_GUESSES, _WIDEST]
+    use.guesses = [guess for guess in use.guesses if _fits(term, guess, own)]
+
+
+def _fits(term: Term, guess: str, own: str | None) -> bool:
+    """Whether `guess` can be what a value is. `007` as plain text is a name, not a number."""
+    if own is None or flaw_of(term.value, guess) is not None:
+        return False
+    return not (own == XSD_STRING and kind_of(guess) is Kind.NUMBER and re.match("[+-]?0[0-9]", term.value))
+
+
+def _range_of_literals(use: _Use) -> str | None:
+    """The datatype that all the values are of; None where there are no literals, or resources too."""
+    if not use.datatypes or use.targets:
+        return None
+    own = next(iter(use.datatypes)) if len(use.datatypes) == 1 else None
+    if own is not None and own != XSD_STRING and own in use.guesses:
+        return own
+    numbers = all(datatype is not None and kind_of(datatype) is Kind.NUMBER for datatype in use.datatypes)
+    guesses = (guess for guess in use.guesses if guess in _GUESSES or (numbers and guess == _WIDEST))
+    return next(guesses, XSD_STRING)
+
+
+def _undeclarable(classes: set[str], properties: set[str]) -> set[str]:
+    """Terms that no schema can declare: names of two things at once, of blank nodes, of datatypes, of MDV itself."""
+    found = {iri for iri in classes | properties if BLANK_MARK in iri or is_datatype(iri) or iri in MDV_TERMS}
+    found |= {iri for iri in classes if (iri in properties and iri not in EMPTY.classes) or EMPTY.property_of(iri)}
+    return found | (properties & EMPTY.classes.keys())
+
+
+def _may_be_datatype(iri: str) -> bool:
+    return not (BLANK_MARK in iri or iri in MDV_TERMS or iri in EMPTY.classes or EMPTY.property_of(iri))
+
+
+def _property(
+    iri: str,
+    use: _Use,
+    types: Mapping[str, set[str]],
+    sizes: Mapping[str, int],
+    declared: set[str],
+    names: _Names,
+) -> str | None:
+    built_in = EMPTY.property_of(iri)
+    said = ["a rdf:Property"]
+    domain = _shared_class(use.subjects, types, sizes, declared)
+    if domain is not None and not built_in:
+        said.append(f"rdfs:domain {names.short(domain)}")
+    range_ = _range_of_literals(use)
+    if use.targets and not use.datatypes:
+        range_ = _shared_class(use.targets, types, sizes, declared) or RDFS_RESOURCE
+    elif range_ is not None and not is_datatype(range_) and range_ not in declared:
+        range_ = XSD_STRING
+    # A built-in property is only spoken of where the samples need it.
+    if range_ is not None and (not built_in or (built_in.range is not None and use.targets)):
+        said.append(f"rdfs:range {names.short(range_)}")
+    if use.most > 1:
+        said.append("mdv:setValued true")
+    if built_in and len(said) == 1:
+        return None
+    comment = f"# {_count(use.statements, 'statement')} about {_count(len(use.subjects), 'resource')}"
+    if use.most > 1:
+        comment += f", up to {use.most} for one"
+    if use.targets and use.datatypes:
+        comment += "; both literals and resources"
+    lines = [comment, names.short(iri) + " " + " ;\n    ".join(said) + " ."]
+    if use.targets and not use.datatypes:
+        lines.append(f"# {names.short(iri)} mdv:reference mdv:strong .  # if its targets are to travel along")
+    return "\n".join(lines)
+
+
+def _shared_class(
+    resources: Iterable[str], types: Mapping[str, set[str]], sizes: Mapping[str, int], declared: set[str]
+) -> str | None:
+    """The class that all are of; of several the one with the fewest resources, as it says most."""
+    shared: set[str] | None = None
+    for resource in resources:
+        classes = types.get(resource, set())
+        shared = set(classes) if shared is None else shared & classes
+        if not shared:
+            return None
+    return min((shared or set()) & declared, key=lambda iri: (sizes[iri], iri), default=None)
+
+
+class _Names:
+    """IRIs as Turtle, with the prefixes of the samples; remembers which prefixes are in use."""
+
+    def __init__(self, samples: Iterable[Document]) -> None:
+        self._prefixes = dict(_PREFIXES)
+        for sample in samples:
+            for prefix, namespace in sample.prefixes.items():
+                if namespace and _PREFIX_NAME.fullmatch(prefix) and not _NOT_IN_IRI.search(namespace):
+                    self._prefixes.setdefault(prefix, namespace)
+        self._used = {"rdf", "rdfs", "mdv"}
+
+    def short(self, iri: str) -> str:
+        fitting = [
+            (len(namespace), prefix)
+            for prefix, namespace in self._prefixes.items()
+            if iri.startswith(namespace) and _LOCAL_NAME.fullmatch(iri, len(namespace))
+        ]
+        if not fitting:
+            return self.full(iri)
+        length, prefix = max(fitting)
+        self._used.add(prefix)
+        return f"{prefix}:{iri[length:]}"
+
+    def full(self, iri: str) -> str:
+        return "<" + _NOT_IN_IRI.sub(lambda found: f"\\u{ord(found[0]):04X}", iri) + ">"
+
+    def declarations(self) -> Iterator[str]:
+        for prefix in sorted(self._used):
+            yield f"@prefix {prefix}: {self.full(self._prefixes[prefix])} ."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

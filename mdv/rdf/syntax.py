@@ -1,0 +1,70 @@
+"""The RDF syntaxes MDV reads and writes, and how a media type or a file name picks one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import PurePath
+
+from pyoxigraph import RdfFormat
+
+from mdv.errors import UnsupportedMediaType
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """A way of writing RDF: its name, its media types (the first is the one MDV answers with), its file suffixes."""
+
+    name: str
+    label: str
+    media_types: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    format: RdfFormat
+
+    @property
+    def media_type(self) -> str:
+        return self.media_types[0]
+
+
+RDF_XML = Syntax("rdfxml", "RDF/XML", ("application/rdf+xml", "application/xml", "text/xml"), (".rdf", ".xml", ".owl"),
+                 RdfFormat.RDF_XML)  # fmt: skip
+TURTLE = Syntax("turtle", "Turtle", ("text/turtle", "application/x-turtle"), (".ttl",), RdfFormat.TURTLE)
+N_TRIPLES = Syntax("ntriples", "N-Triples", ("application/n-triples",), (".nt",), RdfFormat.N_TRIPLES)
+JSON_LD = Syntax("jsonld", "JSON-LD", ("application/ld+json",), (".jsonld", ".json"), RdfFormat.JSON_LD)
+
+SYNTAXES = (RDF_XML, TURTLE, N_TRIPLES, JSON_LD)
+"""In the order of preference, RDF/XML first as in the paper."""
+
+MEDIA_TYPES = tuple(syntax.media_type for syntax in SYNTAXES)
+
+
+def syntax_of_media_type(content_type: str | None) -> tuple[Syntax, str | None]:
+    """The syntax that a `Content-Type` names, and its charset where it says one.
+
+    >>> syntax_of_media_type("text/turtle; charset=utf-8")[0].label
+    'Turtle'
+    """
+    message = Message()
+    message["content-type"] = content_type or ""
+    asked = message.get_content_type() if content_type else ""
+    for syntax in SYNTAXES:
+        if asked in syntax.media_types:
+            return syntax, message.get_content_charset()
+    said = f"{asked!r} is" if asked else "No Content-Type was given;"
+    raise UnsupportedMediaType(
+        f"{said} not a syntax that MDV reads. Send Content-Type: {', '.join(MEDIA_TYPES)}.", accepted=list(MEDIA_TYPES)
+    )
+
+
+def syntax_of_name(name: str) -> Syntax:
+    """The syntax that `name`, a syntax's own name or a file's, stands for.
+
+    >>> syntax_of_name("books/pg84.rdf").label, syntax_of_name("turtle").label
+    ('RDF/XML', 'Turtle')
+    """
+    suffix = PurePath(name).suffix.lower()
+    for syntax in SYNTAXES:
+        if name == syntax.name or suffix in syntax.suffixes:
+            return syntax
+    known = ", ".join(suffix for syntax in SYNTAXES for suffix in syntax.suffixes)
+    raise UnsupportedMediaType(f"The syntax of {name!r} cannot be told from its name; MDV knows {known}.")
