@@ -24,6 +24,7 @@ SETTINGS: dict[str, Setting] = {
     "public_read": Setting("MDV_PUBLIC_READ", False, "true: reading needs no token"),
     "max_document_bytes": Setting("MDV_MAX_DOCUMENT_BYTES", 32 * 1024 * 1024, "the largest document accepted"),
     "max_wait_seconds": Setting("MDV_MAX_WAIT_SECONDS", 60, "the longest time that `Prefer: wait` may hold a call"),
+    "body_seconds": Setting("MDV_BODY_SECONDS", 60, "the longest time that a request's body may take to arrive"),
     "log_level": Setting("MDV_LOG_LEVEL", "info", "debug, info, warning or error"),
 }
 
@@ -38,6 +39,7 @@ class Config:
     public_read: bool
     max_document_bytes: int
     max_wait_seconds: int
+    body_seconds: int
     log_level: str
 
     @classmethod

@@ -8,7 +8,8 @@ MdvError
  ├── BadRequest                 400  a parameter, header or address that cannot be meant
  │    ├── NotAcceptable         406  none of the asked representations is on offer
  │    ├── UnsupportedMediaType  415  a body in a syntax that is not read
- │    └── TooLarge              413  a body over the limit
+ │    ├── TooLarge              413  a body over the limit
+ │    └── TooSlow               408  a body that does not arrive
  ├── Refused                         the input was read, and is not accepted
  │    ├── NotWellFormed         400  not whole and well-formed: nothing was parsed
  │    ├── InvalidDocument       422  parsed, and at odds with the schema or the laws of documents
@@ -144,6 +145,12 @@ class TooLarge(BadRequest):
     """The body is larger than the limit."""
 
     status, slug, title = 413, "too-large", "Too large"
+
+
+class TooSlow(BadRequest):
+    """The body did not arrive in time; nothing was changed."""
+
+    status, slug, title = 408, "too-slow", "Too slow"
 
 
 class Refused(MdvError):

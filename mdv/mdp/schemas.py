@@ -20,10 +20,16 @@ from mdv.db.schemas import (
     stored_values,
 )
 from mdv.db.state import lock_state, read_state
-from mdv.errors import BreakingSchema, Flaw, InvalidDocument
-from mdv.model import RDF_TYPE, Document, ParsedDocument, Statement
-from mdv.rdf.schema import EMPTY, Schema, differences, read_schema
-from mdv.rdf.validate import Typing, validate
+from mdv.errors import BreakingSchema, Flaw, InvalidDocument, NotFound
+from mdv.model import RDF_TYPE, Document, Statement, is_blank
+from mdv.rdf.blank import name_blank_nodes
+from mdv.rdf.gate import gate
+from mdv.rdf.parse import is_absolute_iri, parse
+from mdv.rdf.schema import EMPTY, Schema, UnknownName, differences, read_schema
+from mdv.rdf.syntax import syntax_of_media_type
+from mdv.rdf.validate import Typing, refuse_reserved, validate
+
+SCHEMA_URI = "urn:mdv:schema"
 
 MAX_NAMED = 20
 """How many of the documents that a schema would break are named."""
@@ -57,7 +63,8 @@ class Schemas:
 
 def in_force(version: int, statements: Iterable[Statement], prefixes: dict[str, str]) -> SchemaInForce:
     statements = tuple(statements)
-    schema = read_schema(statements, prefixes) if statements else EMPTY
+    said = [s for s in statements if not is_blank(s.subject) and not (s.object.is_uri and is_blank(s.object.value))]
+    schema = read_schema(said, prefixes) if statements else EMPTY
     return SchemaInForce(version, schema, Typing(schema), statements)
 
 
@@ -72,11 +79,30 @@ class SchemaOutcome:
     properties: int
 
 
-def put_schema(connection: Connection, parsed: ParsedDocument, schemas: Schemas) -> SchemaOutcome:
+def read_schema_document(body: bytes, media_type: str | None) -> Document:
+    """A schema's text as a document; relative names resolve against urn:mdv:schema."""
+    syntax, charset = syntax_of_media_type(media_type)
+    parsed = parse(gate(body, syntax, charset), SCHEMA_URI)
+    refuse_reserved(parsed)
+    return name_blank_nodes(parsed)
+
+
+def classes_named(name: str, schema: Schema) -> list[str]:
+    """The class that `name` stands for and its subclasses; a full URI may also be a class the schema does not know."""
+    try:
+        found = schema.resolve_class(name)
+    except UnknownName as error:
+        if is_absolute_iri(name.strip("<>")) and not error.ambiguous:
+            return [name.strip("<>")]
+        raise NotFound(f"{str(error)[0].upper()}{str(error)[1:]}") from None
+    return list(schema.classes[found].subclasses)
+
+
+def put_schema(connection: Connection, document: Document, schemas: Schemas) -> SchemaOutcome:
     """Replace the schema, if everything stored can live with the new one."""
     state = lock_state(connection)
     old = schemas.at(connection, state.schema_version)
-    new = in_force(state.schema_version + 1, sorted(set(parsed.statements)), dict(parsed.prefixes))
+    new = in_force(state.schema_version + 1, document.statements, dict(document.prefixes))
     declared = (len(new.schema.classes), len(new.schema.properties))
     if new.statements == old.statements and new.schema.prefixes == old.schema.prefixes:
         return SchemaOutcome(old.version, state.position, False, *declared)
@@ -84,7 +110,7 @@ def put_schema(connection: Connection, parsed: ParsedDocument, schemas: Schemas)
     retyped = _retyped_properties(old.schema, new.schema)
     if retyped:
         retype_values(connection, _retyped(stored_values(connection, retyped), new.typing))
-    keep_schema_version(connection, new.version, state.position + 1, new.statements, parsed.prefixes)
+    keep_schema_version(connection, new.version, state.position + 1, new.statements, document.prefixes)
     return SchemaOutcome(new.version, state.position + 1, True, *declared)
 
 

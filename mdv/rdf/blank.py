@@ -28,10 +28,14 @@ from mdv.errors import Flaw, InvalidDocument
 from mdv.model import BLANK_MARK, Document, ParsedDocument, Statement, Term
 
 NAME_LENGTH = 20
+
+# The unit of work is one look at a link, about a microsecond; a cell costs as much as some links.
+# Where no choice is needed, a list of 50,000 nodes takes a sixth of the limit, a tree of 130,000 nodes, twins, half.
+# A document that reaches the limit has taken a second or so, and 0.1 ms more for each link.
 BASE_WORK = 1_000_000
-WORK_PER_LINK = 30
+WORK_PER_LINK = 60
 WORK_PER_CELL = 8
-DEEPEST_CHOICE = 100
+DEEPEST_CHOICE = 100  # far within Python's own limit of recursion
 
 Link = tuple[int, str]
 """The node at the other end, and the link as that node sees it: `<p` comes in, `>p` goes out."""
@@ -120,7 +124,7 @@ def _digest(*parts: str) -> str:
 def _names(blanks: _Blanks, prefix: str, work_limit: int | None) -> dict[str, str]:
     """The name of each id."""
     if work_limit is None:
-        work_limit = BASE_WORK + WORK_PER_LINK * sum(map(len, blanks.links))
+        work_limit = BASE_WORK + WORK_PER_LINK * sum(map(len, blanks.links)) // 2  # each link has two ends
     contents = [_digest(*sorted(said)) for said in blanks.content]
     search = _Search(blanks.links, work_limit)
     digests: list[tuple[str, int]] = []

@@ -35,6 +35,16 @@ class _Use:
     most: int = 1  # values of one subject in one document
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the samples say of classes, and what the draft declares."""
+
+    types: Mapping[str, set[str]]  # of each resource
+    sizes: Mapping[str, int]  # how many resources a class has
+    classes: frozenset[str]
+    datatypes: frozenset[str]
+
+
 def infer_schema(documents: Iterable[Document]) -> str:
     """Turtle of a schema under which the sample documents are valid.
 
@@ -69,7 +79,7 @@ def infer_schema(documents: Iterable[Document]) -> str:
     undeclarable = _undeclarable(set(sizes), set(uses))
     datatypes = {d for use in uses.values() if (d := _range_of_literals(use)) and not is_datatype(d)}
     datatypes = {d for d in datatypes if _may_be_datatype(d) and d not in sizes and d not in uses}
-    declared = datatypes | (sizes.keys() - undeclarable)
+    known = _Known(types, sizes, frozenset(sizes.keys() - undeclarable), frozenset(datatypes))
     names = _Names(samples)
 
     classes = [
@@ -80,7 +90,7 @@ def infer_schema(documents: Iterable[Document]) -> str:
     properties = [
         block
         for iri in sorted(uses)
-        if iri not in undeclarable and (block := _property(iri, uses[iri], types, sizes, declared, names))
+        if (iri not in undeclarable or EMPTY.property_of(iri)) and (block := _property(iri, uses[iri], known, names))
     ]
     statements = sum(len(sample.statements) for sample in samples)
     head = f"# Drafted from {_count(len(samples), 'document')} with {_count(statements, 'statement')}."
@@ -169,23 +179,16 @@ def _may_be_datatype(iri: str) -> bool:
     return not (BLANK_MARK in iri or iri in MDV_TERMS or iri in EMPTY.classes or EMPTY.property_of(iri))
 
 
-def _property(
-    iri: str,
-    use: _Use,
-    types: Mapping[str, set[str]],
-    sizes: Mapping[str, int],
-    declared: set[str],
-    names: _Names,
-) -> str | None:
+def _property(iri: str, use: _Use, known: _Known, names: _Names) -> str | None:
     built_in = EMPTY.property_of(iri)
     said = ["a rdf:Property"]
-    domain = _shared_class(use.subjects, types, sizes, declared)
+    domain = _shared_class(use.subjects, known)
     if domain is not None and not built_in:
         said.append(f"rdfs:domain {names.short(domain)}")
     range_ = _range_of_literals(use)
     if use.targets and not use.datatypes:
-        range_ = _shared_class(use.targets, types, sizes, declared) or RDFS_RESOURCE
-    elif range_ is not None and not is_datatype(range_) and range_ not in declared:
+        range_ = _shared_class(use.targets, known) or RDFS_RESOURCE
+    elif range_ is not None and not is_datatype(range_) and range_ not in known.datatypes:
         range_ = XSD_STRING
     # A built-in property is only spoken of where the samples need it.
     if range_ is not None and (not built_in or (built_in.range is not None and use.targets)):
@@ -205,17 +208,15 @@ def _property(
     return "\n".join(lines)
 
 
-def _shared_class(
-    resources: Iterable[str], types: Mapping[str, set[str]], sizes: Mapping[str, int], declared: set[str]
-) -> str | None:
+def _shared_class(resources: Iterable[str], known: _Known) -> str | None:
     """The class that all are of; of several the one with the fewest resources, as it says most."""
     shared: set[str] | None = None
     for resource in resources:
-        classes = types.get(resource, set())
+        classes = known.types.get(resource, set())
         shared = set(classes) if shared is None else shared & classes
         if not shared:
             return None
-    return min((shared or set()) & declared, key=lambda iri: (sizes[iri], iri), default=None)
+    return min((shared or set()) & known.classes, key=lambda iri: (known.sizes[iri], iri), default=None)
 
 
 class _Names:

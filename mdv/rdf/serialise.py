@@ -124,13 +124,15 @@ def _graph(statements: Iterable[Statement], prefixes: dict[str, str], document: 
 def _compact(expanded: list[dict[str, Any]], prefixes: dict[str, str]) -> bytes:
     """Expanded JSON-LD with short names: prefixes in a context, @type, lone values without their lists."""
     usable = {prefix: uri for prefix, uri in prefixes.items() if prefix and uri[-1] in ":/?#[]@"}
+    vocabulary = prefixes.get("", "")
     by_uri = sorted(((uri, prefix) for prefix, uri in usable.items()), key=lambda pair: -len(pair[0]))
 
     def short(uri: str) -> str:
         for space, prefix in by_uri:
             if uri.startswith(space) and _LOCAL_NAME.fullmatch(uri[len(space) :]):
                 return f"{prefix}:{uri[len(space) :]}"
-        return uri
+        local = uri.removeprefix(vocabulary) if vocabulary else ""
+        return local if local != uri and _LOCAL_NAME.fullmatch(local) else uri
 
     def value(entry: Any) -> Any:
         if set(entry) == {"@value"}:
@@ -147,5 +149,5 @@ def _compact(expanded: list[dict[str, Any]], prefixes: dict[str, str]) -> bytes:
             elif key != "@id":
                 node[short(key)] = node.get(short(key), []) + [value(e) for e in entries]
     plain = [{k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in n.items()} for n in nodes.values()]
-    context = dict(sorted(usable.items()))
+    context = ({"@vocab": vocabulary} if vocabulary else {}) | dict(sorted(usable.items()))
     return json.dumps({"@context": context, "@graph": plain}, ensure_ascii=False, indent=1).encode()

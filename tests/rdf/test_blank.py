@@ -221,16 +221,18 @@ def test_direction_and_property_of_a_link_count() -> None:
     assert len(set.union(*names)) == 8
 
 
-def test_long_list_of_equal_items() -> None:
-    length = 50_000
+def list_of_equal_items(length: int) -> ParsedDocument:
     edges = [(A, P, "_:0")]
     for i in range(length):
         rest = f"_:{i + 1}" if i + 1 < length else RDF + "nil"
         edges += [(f"_:{i}", RDF + "first", '"same"'), (f"_:{i}", RDF + "rest", rest)]
-    parsed = document(*edges)
-    statements = name_blank_nodes(parsed).statements
-    assert len(ids(statements)) == length
-    assert name_blank_nodes(disguised(parsed, random.Random(1))).statements == statements
+    return document(*edges)
+
+
+def test_long_list_of_equal_items() -> None:
+    assert len(ids(name_blank_nodes(list_of_equal_items(50_000)).statements)) == 50_000
+    parsed = list_of_equal_items(2_000)
+    assert name_blank_nodes(disguised(parsed, random.Random(1))) == name_blank_nodes(parsed)
 
 
 def test_long_cycle() -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mdv.model import RDF, RDFS, XSD
@@ -147,6 +147,7 @@ def test_a_datatype_that_is_not_numeric_has_no_numbers():
     assert number_of("5", "http://a/own") is None
 
 
+@settings(deadline=None)
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**40), max_value=10**40))
 def test_decimals_are_exact(value):
     text = f"{value:f}"
@@ -154,6 +155,7 @@ def test_decimals_are_exact(value):
     assert number_of(text) == value
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**400), 10**400), st.integers(0, 400), st.integers(1, 9))
 def test_numbers_are_exact_whatever_the_decimal_context(whole, places, precision):
     text = f"{'-' if whole < 0 else ''}{abs(whole) // 10**places}.{abs(whole) % 10**places:0{places or 1}d}"
@@ -163,11 +165,13 @@ def test_numbers_are_exact_whatever_the_decimal_context(whole, places, precision
     assert Fraction(number) == Fraction(text)
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**30), 10**30), st.integers(-290, 270))
 def test_exponents_are_exact(mantissa, exponent):
     assert Fraction(number_of(f"{mantissa}e{exponent}", XSD + "double")) == mantissa * Fraction(10) ** exponent
 
 
+@settings(deadline=None)
 @given(st.floats())
 def test_a_double_is_finite_where_python_says_so(value):
     number = number_of(repr(value).replace("inf", "INF").replace("nan", "NaN"), XSD + "double")
@@ -175,6 +179,7 @@ def test_a_double_is_finite_where_python_says_so(value):
     assert number is None or float(number) == value
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(NUMERIC + INSTANT + ["boolean"]),
     st.one_of(st.text(alphabet="0123456789+-.eEINFaZT: _", max_size=12), st.text(max_size=5)),
@@ -183,9 +188,11 @@ def test_a_value_is_typed_exactly_where_it_has_no_flaw(name, lexical):
     typed = [number_of(lexical, XSD + name), instant_of(lexical, XSD + name)]
     if name == "boolean":
         typed = [truth_of(lexical)]
-    special = name in ("float", "double") and (lexical.strip("+-") in ("INF", "NaN") or number_of(lexical) is None)
-    if not special:
-        assert (flaw_of(lexical, XSD + name) is None) == any(value is not None for value in typed)
+    is_typed = any(value is not None for value in typed)
+    if name in ("float", "double") and not is_typed and flaw_of(lexical, XSD + name) is None:
+        assert not abs(float(lexical)) < (3.4e38 if name == "float" else 1.7e308)
+    else:
+        assert is_typed == (flaw_of(lexical, XSD + name) is None)
 
 
 def test_forms_of_dates_and_times():
@@ -194,7 +201,13 @@ def test_forms_of_dates_and_times():
     assert accepted("dateTime", *good) == []
     bad = ["2024-02-30T00:00:00", "2023-02-29T00:00:00", "2024-13-01T00:00:00", "2024-00-01T00:00:00"]
     bad += ["2024-01-00T00:00:00", "2024-01-01T24:00:01", "2024-01-01T25:00:00", "2024-01-01T00:60:00", "2024-01-01"]
-    bad += ["2024-01-01T00:00:60", "2024-01-01T00:00", "2024-01-01 00:00:00", "2024-01-01t00:00:00", "24-01-01T00:00:00"]
+    bad += [
+        "2024-01-01T00:00:60",
+        "2024-01-01T00:00",
+        "2024-01-01 00:00:00",
+        "2024-01-01t00:00:00",
+        "24-01-01T00:00:00",
+    ]
     bad += ["02024-01-01T00:00:00", "+2024-01-01T00:00:00", "2024-01-01T00:00:00+14:01", "2024-01-01T00:00:00+15:00"]
     bad += ["2024-01-01T00:00:00z", "2024-01-01T00:00:00+1:00", "2024-01-01T00:00:00.", "2024-01-01T00:00:00\n"]
     bad += [" 2024-01-01T00:00:00", "２024-01-01T00:00:00", "1900-02-29T00:00:00", "2024-1-1T00:00:00"]
@@ -245,6 +258,7 @@ def test_a_flaw_shows_the_value_shortened():
     assert len(flaw_of("x" * 500, XSD + "date")) < 150
 
 
+@settings(deadline=None)
 @given(st.datetimes(), st.integers(-14 * 60, 14 * 60))
 def test_instants_are_those_of_the_calendar(moment, minutes):
     sign, size = "-" if minutes < 0 else "+", abs(minutes)
@@ -255,6 +269,7 @@ def test_instants_are_those_of_the_calendar(moment, minutes):
     assert Fraction(instant_of(text, XSD + "dateTime")) == expected
 
 
+@settings(deadline=None)
 @given(st.datetimes(), st.datetimes())
 def test_instants_are_ordered_like_datetimes(one, other):
     first, second = (instant_of(f"{m.year:04d}-{m:%m-%dT%H:%M:%S}.{m.microsecond:06d}") for m in (one, other))
@@ -262,6 +277,7 @@ def test_instants_are_ordered_like_datetimes(one, other):
     assert (first == second) == (one == other)
 
 
+@settings(deadline=None)
 @given(st.integers(-30000, 30000), st.integers(1, 12), st.integers(1, 28))
 def test_the_calendar_repeats_every_400_years_also_beyond_python(year, month, day):
     def text(year):

@@ -1,0 +1,1 @@
+"""The web server: thin doors into mdv."""

@@ -1,0 +1,46 @@
+"""/schema: what documents may say."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from flask import Response, request
+
+from mdv.mdp.schemas import put_schema, read_schema_document
+from mdv.rdf.serialise import serialise
+from mdv.rdf.syntax import TURTLE
+from web.auth import reader, whole_admin
+from web.calls import Calls
+from web.models import SchemaChange
+from web.negotiate import rdf_response, read_body, wanted_syntax
+from web.openapi import SCHEMA, problems, rdf, rdf_body
+from web.services import services
+
+calls = Calls("schema", "What documents may say")
+
+
+@calls.call(
+    "PUT",
+    "/schema",
+    "Replace the schema",
+    {200: SchemaChange} | problems(408, 409, 413, 415, 422),
+    body=rdf_body({"text/turtle": SCHEMA}),
+)
+def put() -> dict[str, Any]:
+    """Answers when the change is done. A change that would break a stored document is refused, naming it."""
+    whole_admin()
+    body = read_body(services().config.body_seconds)
+    document = read_schema_document(body, request.headers.get("Content-Type"))
+    with services().engine.begin() as connection:
+        return asdict(put_schema(connection, document, services().schemas))
+
+
+@calls.call("GET", "/schema", "The schema, as RDF", {200: rdf("The schema")} | problems(406))
+def get() -> Response:
+    reader()
+    syntax = wanted_syntax(TURTLE)
+    with services().engine.connect() as connection:
+        known = services().schemas.now(connection)
+    text = serialise(known.statements, syntax, known.schema.prefixes, "urn:mdv:schema")
+    return rdf_response(text, syntax, known.version)

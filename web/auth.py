@@ -1,0 +1,72 @@
+"""Who is calling, and what that opens."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+
+from flask import request
+
+from mdv.db.tokens import find_token
+from mdv.errors import Forbidden, Unauthenticated
+from mdv.mdp.register import within
+from web.services import services
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody with a token: a name for keys and logs, a role, and the URIs that they may write."""
+
+    name: str
+    role: str
+    document_prefixes: tuple[str, ...] | None = None
+    resource_prefixes: tuple[str, ...] | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.document_prefixes is not None or self.resource_prefixes is not None
+
+
+def reader() -> Caller:
+    """Any caller that may read."""
+    if services().config.public_read and "Authorization" not in request.headers:
+        return Caller("anyone", "viewer")
+    return _caller()
+
+
+def admin() -> Caller:
+    """A caller that may change things."""
+    caller = _caller()
+    if caller.role != "admin":
+        raise Forbidden(f"The token {caller.name!r} is for reading; this call needs an admin's.")
+    return caller
+
+
+def whole_admin() -> Caller:
+    """An admin whose token is not limited to some URIs: for what concerns everybody."""
+    caller = admin()
+    if caller.is_limited:
+        raise Forbidden(f"The token {caller.name!r} is limited to some URIs; this call concerns all of them.")
+    return caller
+
+
+def may_write(caller: Caller, document: str) -> None:
+    """Refuse a document outside of the caller's prefixes."""
+    allowed = caller.document_prefixes
+    if allowed is not None and not within(document, allowed):
+        raise Forbidden(f"The token {caller.name!r} may not write {document}: it is limited to {', '.join(allowed)}.")
+
+
+def _caller() -> Caller:
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    secret = secret.strip()
+    if scheme.lower() != "bearer" or not secret:
+        raise Unauthenticated()
+    own = services().config.admin_token
+    if own and hmac.compare_digest(secret.encode("utf-8", "replace"), own.encode()):
+        return Caller("admin", "admin")
+    with services().engine.connect() as connection:
+        token = find_token(connection, secret)
+    if token is None:
+        raise Unauthenticated("This token is unknown or was revoked.")
+    return Caller(f"{token.name}#{token.id}", token.role, token.document_prefixes, token.resource_prefixes)

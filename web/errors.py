@@ -1,0 +1,66 @@
+"""Every failure is answered as application/problem+json."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import structlog
+from flask import Flask, Response
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from werkzeug.exceptions import HTTPException
+
+from mdv.errors import MdvError, TooLarge, Unauthenticated, Unavailable
+
+log = structlog.get_logger()
+
+
+def problem_response(problem: dict[str, Any]) -> Response:
+    body = json.dumps(problem, ensure_ascii=False)
+    response = Response(body, status=problem["status"], content_type="application/problem+json")
+    if problem["status"] == Unauthenticated.status:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="mdv"'
+    if problem["status"] == Unavailable.status:
+        response.headers["Retry-After"] = "2"
+    return response
+
+
+def answer_errors(app: Flask) -> None:
+    """Register a handler for each kind of failure."""
+
+    @app.errorhandler(MdvError)
+    def _known(error: MdvError) -> Response:
+        return problem_response(error.problem())
+
+    @app.errorhandler(OperationalError)
+    @app.errorhandler(InterfaceError)
+    @app.errorhandler(PoolTimeout)
+    def _database_away(error: Exception) -> Response:
+        log.error("database away", reason=str(error).splitlines()[0])
+        return problem_response(Unavailable("The database does not answer; nothing was changed.").problem())
+
+    @app.errorhandler(HTTPException)
+    def _http(error: HTTPException) -> Response:
+        if error.response is not None and isinstance(error.response, Response):
+            return error.response
+        code = error.code or 500
+        if code == TooLarge.status:
+            limit = app.config["MAX_CONTENT_LENGTH"]
+            return problem_response(TooLarge(f"The body is larger than the limit of {limit:,} bytes.").problem())
+        problem = {
+            "type": "about:blank",
+            "title": error.name,
+            "status": code,
+            "detail": error.description or error.name,
+        }
+        response = problem_response(problem)
+        for name, value in error.get_headers():
+            if name.lower() not in ("content-type", "content-length"):
+                response.headers[name] = value
+        return response
+
+    @app.errorhandler(Exception)
+    def _unknown(error: Exception) -> Response:
+        log.exception("unexpected failure", error=repr(error))
+        return problem_response(MdvError("Something failed inside MDV; its log says what.").problem())

@@ -1,0 +1,110 @@
+"""The shapes of parameters and answers, for checking the ones and describing the others."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf"}
+
+
+class Strict(BaseModel):
+    """Parameters: what is not known is refused, so that a typing error does not pass for a default."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Page(Strict):
+    """Parameters of every list."""
+
+    after: str | None = Field(None, description="the `next` of the page before", max_length=20_000)
+    limit: int = Field(100, ge=1, le=1000, description="how many items, at most")
+
+
+class DocumentQuery(Page):
+    uri: str | None = Field(None, description="the document; absent: a page of all", json_schema_extra=EXAMPLE)
+
+
+class DocumentUri(Strict):
+    uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
+    dry_run: bool = Field(False, description="tell what would happen, change nothing")
+
+
+class HistoryQuery(Page):
+    uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
+    version: int | None = Field(None, ge=1, le=2_147_483_647, description="one version, as RDF")
+
+
+class AtomsQuery(Page):
+    uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
+
+
+class ResourceQuery(Page):
+    uri: str | None = Field(
+        None, description="one resource", json_schema_extra={"example": "http://mdv.example/doc.rdf#host"}
+    )
+    class_: str | None = Field(
+        None,
+        alias="class",
+        description="instances of this class, subclasses included",
+        json_schema_extra={"example": "CycleProvider"},
+    )
+
+
+class Registration(BaseModel):
+    """What a registration or deletion did."""
+
+    document: str
+    version: int
+    position: int = Field(description="where in the MDP's history the change stands")
+    inserted: int = Field(description="resources that were not there before")
+    updated: int = Field(description="resources of which something visible changed")
+    deleted: int = Field(description="resources that no document describes any more")
+    unchanged: int = Field(description="resources that the document describes as before")
+    matched: int = Field(description="resources that some rule selects now")
+    lmrs: int = Field(description="LMRs that were told")
+    created: bool
+    dry_run: bool | None = None
+
+
+class Accepted(BaseModel):
+    """A change that has not been carried out yet."""
+
+    job: str
+    state: str
+    document: str
+
+
+class JobState(BaseModel):
+    """How far a job is."""
+
+    id: str
+    kind: str
+    state: Literal["queued", "running", "done", "failed"]
+    document: str
+    created_at: str
+    ended_at: str | None
+    attempts: int
+    result: Registration | None
+    problem: dict[str, Any] | None
+
+
+class SchemaChange(BaseModel):
+    """The schema that holds now."""
+
+    version: int
+    position: int
+    changed: bool
+    classes: int
+    properties: int
+
+
+class Problem(BaseModel):
+    """RFC 9457: what went wrong, and where."""
+
+    type: str = Field(json_schema_extra={"example": "urn:mdv:problem:not-found"})
+    title: str
+    status: int
+    detail: str
+    errors: list[dict[str, Any]] | None = None

@@ -1,0 +1,66 @@
+"""Content negotiation, and the parts of a request that HTTP defines."""
+
+from __future__ import annotations
+
+import re
+
+from flask import Response, request
+
+from mdv.errors import NotAcceptable, TooSlow
+from mdv.rdf.syntax import RDF_XML, SYNTAXES, Syntax
+
+try:
+    from gevent import Timeout
+except ImportError:  # pragma: no cover
+    Timeout = None
+
+
+def wanted_syntax(first: Syntax = RDF_XML) -> Syntax:
+    """The RDF syntax that the caller prefers; `first` where any will do."""
+    found = wanted_type([first.media_type, *(s.media_type for s in SYNTAXES if s is not first)])
+    return next(s for s in SYNTAXES if s.media_type == found)
+
+
+def wanted_type(offered: list[str]) -> str:
+    """The one of `offered` that the caller likes best."""
+    if not request.headers.get("Accept"):
+        return offered[0]
+    found = request.accept_mimetypes.best_match(offered)
+    if found is None:
+        raise NotAcceptable(
+            f"Accept: {request.headers['Accept']} fits nothing here; on offer are {', '.join(offered)}.",
+            offered=offered,
+        )
+    return found
+
+
+def rdf_response(text: bytes, syntax: Syntax, version: int | None = None) -> Response:
+    charset = "; charset=utf-8" if syntax.media_type.startswith("text/") else ""
+    response = Response(text, content_type=syntax.media_type + charset)
+    response.headers["Vary"] = "Accept"
+    if version is not None:
+        response.set_etag(str(version))
+        response.make_conditional(request)
+    return response
+
+
+def prefer_wait(most: int) -> int | None:
+    """The seconds of `Prefer: wait=SECONDS` (RFC 7240), at most `most`."""
+    found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})", ",".join(request.headers.getlist("Prefer")))
+    return min(int(found.group(1)), most) if found else None
+
+
+def etags(header: str) -> list[str] | None:
+    """The tags of If-Match or If-None-Match; None where the header is absent."""
+    if header not in request.headers:
+        return None
+    tags = request.if_match if header == "If-Match" else request.if_none_match
+    return ["*"] if tags.star_tag else sorted(tags.as_set(include_weak=True))
+
+
+def read_body(seconds: int) -> bytes:
+    """The body, if it arrives in time."""
+    if Timeout is None:  # pragma: no cover
+        return request.get_data(cache=False)
+    with Timeout(seconds, TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.")):
+        return request.get_data(cache=False)

@@ -1,0 +1,1 @@
+"""Celery: carries the wake-up to whoever carries out the jobs."""

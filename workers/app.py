@@ -1,0 +1,56 @@
+"""The Celery application. Tasks hold no data: losing all of Redis costs only time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery, bootsteps
+from kombu.exceptions import OperationalError
+
+from mdv.config import Config
+
+SWEEP_SECONDS = 5.0
+
+
+def make_celery(config: Config) -> Celery:
+    """A Celery application for the broker that `config` names."""
+    app = Celery("mdv", broker=config.redis_url or "redis://", include=["workers.tasks"])
+    app.conf.update(
+        task_ignore_result=True,
+        task_acks_late=True,
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+        worker_send_task_events=False,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={"visibility_timeout": 30, "socket_connect_timeout": 2, "socket_timeout": 30},
+        task_default_queue="mdv",
+    )
+    return app
+
+
+class Sweep(bootsteps.StartStopStep):
+    """Every few seconds a worker wakes itself, in case a wake-up was lost."""
+
+    requires = frozenset({"celery.worker.components:Timer"})
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        self._timer: Any = None
+
+    def start(self, worker: Any) -> None:
+        self._timer = worker.timer.call_repeatedly(SWEEP_SECONDS, _wake, (worker.app,))
+
+    def stop(self, worker: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _wake(celery: Celery) -> None:
+    try:
+        celery.send_task("mdv.work", retry=False, ignore_result=True, expires=SWEEP_SECONDS)
+    except (OperationalError, OSError):
+        return  # Redis is away; the next sweep tries again.
+
+
+app = make_celery(Config.from_environment())
+app.steps["worker"].add(Sweep)

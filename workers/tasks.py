@@ -1,0 +1,49 @@
+"""The tasks: each opens a transaction and calls one function of mdv."""
+
+from __future__ import annotations
+
+from functools import cache
+from uuid import UUID
+
+import redis
+import structlog
+from celery.signals import worker_process_init
+
+from mdv.config import Config
+from mdv.db.engine import make_engine
+from mdv.logs import configure_logs
+from mdv.mdp.work import Worker
+from workers.app import app
+from workers.signals import KEPT_SECONDS, done_key
+
+log = structlog.get_logger()
+
+
+@worker_process_init.connect
+def _begin(**_: object) -> None:
+    configure_logs(Config.from_environment().log_level)
+
+
+@app.task(name="mdv.work")
+def work() -> int:
+    """Carry out what waits."""
+    return _worker().work()
+
+
+@cache
+def _worker() -> Worker:
+    """This process's worker, made after the fork, so that no connection is shared."""
+    config = Config.from_environment()
+    engine = make_engine(config.database_url, pool_size=2)
+    news = redis.Redis.from_url(config.redis_url, socket_connect_timeout=2, socket_timeout=5)
+
+    def ended(job_id: UUID) -> None:
+        try:
+            with news.pipeline(transaction=False) as commands:
+                commands.rpush(done_key(job_id), 1)
+                commands.expire(done_key(job_id), KEPT_SECONDS)
+                commands.execute()
+        except redis.RedisError as error:
+            log.warning("news not sent; the caller will look itself", job=str(job_id), reason=str(error))
+
+    return Worker(engine, config.max_document_bytes, ended)
