@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,7 +14,11 @@ from sqlalchemy import Connection, Engine
 
 from mdv.db.engine import make_engine
 from mdv.db.migrate import migrate
+from mdv.db.vocabulary import Vocabulary
 from mdv.embedded import Postgres, Valkey, start_postgres, start_valkey
+from mdv.errors import MdvError
+from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
+from mdv.mdp.schemas import SchemaOutcome, Schemas, put_schema, read_schema_document
 
 UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
 
@@ -66,3 +71,62 @@ def engine(database_url: str) -> Iterator[Engine]:
 def connection(engine: Engine) -> Iterator[Connection]:
     with engine.connect() as connection:
         yield connection
+
+
+class Mdp:
+    """A metadata provider for tests: documents as Turtle in, answers and stored rows out."""
+
+    PREFIXES = (
+        "@prefix : <http://v/> . @prefix mdv: <urn:mdv:schema#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> ."
+        " @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> ."
+        " @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+    )
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.schemas = Schemas()
+        self.vocabulary = Vocabulary(engine)
+
+    def put_schema(self, turtle: str, media_type: str = "text/turtle") -> SchemaOutcome:
+        document = read_schema_document((self.PREFIXES + turtle).encode(), media_type)
+        with self.engine.begin() as connection:
+            return put_schema(connection, document, self.schemas)
+
+    def prepare(self, uri: str, turtle: str | None, **conditions: Any) -> Prepared:
+        with self.engine.connect() as connection:
+            schema = self.schemas.now(connection)
+        if turtle is None:
+            return Prepared(uri, None, schema.version, Conditions(**conditions))
+        return prepare(uri, (self.PREFIXES + turtle).encode(), "text/turtle", schema, Conditions(**conditions))
+
+    def register_batch(self, batch: Sequence[Prepared]) -> list[Outcome | MdvError]:
+        with self.engine.begin() as connection:
+            return register(connection, batch, self.schemas, self.vocabulary)
+
+    def put(self, documents: dict[str, str | None]) -> list[Outcome | MdvError]:
+        """Register (or, None, delete) documents in one transaction."""
+        return self.register_batch([self.prepare(uri, turtle) for uri, turtle in documents.items()])
+
+    def put_one(self, uri: str, turtle: str | None, **conditions: Any) -> Outcome:
+        """Register or delete one document; an error is raised."""
+        (answer,) = self.register_batch([self.prepare(uri, turtle, **conditions)])
+        if isinstance(answer, MdvError):
+            raise answer
+        return answer
+
+    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(sqlalchemy.text(sql), values)]
+
+    def one(self, sql: str, **values: Any) -> Any:
+        ((value,),) = self.rows(sql, **values)
+        return value
+
+    def run(self, sql: str) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.text(sql))
+
+
+@pytest.fixture
+def mdp(engine: Engine) -> Mdp:
+    return Mdp(engine)

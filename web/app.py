@@ -18,6 +18,7 @@ from web.errors import answer_errors
 from web.health import health
 from web.metrics import measure
 from web.services import Services, make_redis
+from web.trace import trace
 
 NOUNS = [documents.calls, resources.calls, schema.calls, jobs.calls]
 
@@ -28,9 +29,10 @@ def create_app(config: Config) -> Flask:
     app = Flask("web")
     app.config["MAX_CONTENT_LENGTH"] = config.max_document_bytes
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    engine = make_engine(config.database_url, pool_size=20, max_overflow=60, pool_timeout=20)
+    engine = make_engine(config.database_url, pool_size=20, max_overflow=60, pool_timeout=20, hide_parameters=True)
     app.extensions["mdv"] = Services(config, engine, make_redis(config.redis_url))
     answer_errors(app)
+    trace(app)
     measure(app)
     app.before_request(_refuse_unstorable)
     app.after_request(_protect)

@@ -65,7 +65,7 @@ def _caller() -> Caller:
     own = services().config.admin_token
     if own and hmac.compare_digest(secret.encode("utf-8", "replace"), own.encode()):
         return Caller("admin", "admin")
-    with services().engine.connect() as connection:
+    with services().single.connect() as connection:
         token = find_token(connection, secret)
     if token is None:
         raise Unauthenticated("This token is unknown or was revoked.")

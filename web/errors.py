@@ -12,13 +12,16 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
 
 from mdv.errors import MdvError, TooLarge, Unauthenticated, Unavailable
+from web.services import first_line
 
 log = structlog.get_logger()
 
 
 def problem_response(problem: dict[str, Any]) -> Response:
     body = json.dumps(problem, ensure_ascii=False)
-    response = Response(body, status=problem["status"], content_type="application/problem+json")
+    response = Response(
+        body.encode("utf-8", "replace"), status=problem["status"], content_type="application/problem+json"
+    )
     if problem["status"] == Unauthenticated.status:
         response.headers["WWW-Authenticate"] = 'Bearer realm="mdv"'
     if problem["status"] == Unavailable.status:
@@ -37,8 +40,9 @@ def answer_errors(app: Flask) -> None:
     @app.errorhandler(InterfaceError)
     @app.errorhandler(PoolTimeout)
     def _database_away(error: Exception) -> Response:
-        log.error("database away", reason=str(error).splitlines()[0])
-        return problem_response(Unavailable("The database does not answer; nothing was changed.").problem())
+        log.error("database away", reason=first_line(error))
+        away = Unavailable("The database does not answer. Try again; with an Idempotency-Key nothing is done twice.")
+        return problem_response(away.problem())
 
     @app.errorhandler(HTTPException)
     def _http(error: HTTPException) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from flask import Response, request
+from werkzeug.datastructures import MIMEAccept
 
 from mdv.errors import NotAcceptable, TooSlow
 from mdv.rdf.syntax import RDF_XML, SYNTAXES, Syntax
@@ -25,7 +26,9 @@ def wanted_type(offered: list[str]) -> str:
     """The one of `offered` that the caller likes best."""
     if not request.headers.get("Accept"):
         return offered[0]
-    found = request.accept_mimetypes.best_match(offered)
+    # A charset or a profile that is asked for does not stand in the way: each type comes in one form.
+    plain = [(value.partition(";")[0].strip(), quality) for value, quality in request.accept_mimetypes]
+    found = MIMEAccept(plain).best_match(offered)
     if found is None:
         raise NotAcceptable(
             f"Accept: {request.headers['Accept']} fits nothing here; on offer are {', '.join(offered)}.",
@@ -46,16 +49,19 @@ def rdf_response(text: bytes, syntax: Syntax, version: int | None = None) -> Res
 
 def prefer_wait(most: int) -> int | None:
     """The seconds of `Prefer: wait=SECONDS` (RFC 7240), at most `most`."""
-    found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})", ",".join(request.headers.getlist("Prefer")))
+    found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})", request.headers.get("Prefer", ""), re.IGNORECASE)
     return min(int(found.group(1)), most) if found else None
 
 
+_TAG = re.compile(r'(?:W/)?"([^"]*)"|([^\s,"]+)')
+
+
 def etags(header: str) -> list[str] | None:
-    """The tags of If-Match or If-None-Match; None where the header is absent."""
-    if header not in request.headers:
+    """The tags of If-Match or If-None-Match; None where the header is absent. What is no tag fits no version."""
+    given = request.headers.get(header)
+    if given is None:
         return None
-    tags = request.if_match if header == "If-Match" else request.if_none_match
-    return ["*"] if tags.star_tag else sorted(tags.as_set(include_weak=True))
+    return sorted({quoted or bare for quoted, bare in _TAG.findall(given)})
 
 
 def read_body(seconds: int) -> bytes:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 import redis
 import structlog
 from flask import current_app
 from kombu.exceptions import OperationalError as BrokerError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from sqlalchemy import Engine
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from mdv.config import Config
 from mdv.db.jobs import JobStatus, read_job
@@ -25,6 +27,9 @@ log = structlog.get_logger()
 LOOK_AGAIN = 1.0
 """Seconds after which a waiting caller looks into the database itself, in case Redis has lost the news."""
 
+PATIENCE = 2
+"""Seconds that Redis is given, beyond those it was asked to wait; it only saves time, so it must not cost any."""
+
 
 @dataclass
 class Services:
@@ -36,7 +41,9 @@ class Services:
     schemas: Schemas = field(default_factory=Schemas)
 
     def __post_init__(self) -> None:
-        self._celery = make_celery(self.config)
+        self._celery = make_celery(self.config, patience=PATIENCE)
+        self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        """For one statement alone, which needs neither BEGIN nor COMMIT around it."""
 
     def wake_worker(self) -> None:
         """Tell a worker that something waits. If that fails, the worker's sweep will find it all the same."""
@@ -45,23 +52,39 @@ class Services:
         except (BrokerError, OSError, redis.RedisError) as error:
             log.warning("wake-up not sent; the sweep will find the job", reason=str(error))
 
-    def wait_for_job(self, job_id: UUID, seconds: float) -> JobStatus | None:
-        """The job's status, once it has ended or after `seconds`."""
+    def wait_for_job(self, job_id: UUID, seconds: float, is_new: bool) -> JobStatus | None:
+        """The job's status, once it has ended or after `seconds`; None where that is not known.
+
+        A new job is not looked at before there is news of it: nothing is to be seen, and whoever looks at a job
+        holds its row for a moment, in which the worker would pass it over.
+        """
         deadline = time.monotonic() + seconds
+        if is_new:
+            if seconds <= 0:
+                return None
+            self._await_news(job_id, min(seconds, LOOK_AGAIN))
         while True:
-            with self.engine.connect() as connection:
-                status = read_job(connection, job_id)
+            status = self._look_at(job_id)
             left = deadline - time.monotonic()
-            if status is None or status.state in ("done", "failed") or left <= 0:
+            if (status is not None and status.state in ("done", "failed")) or left <= 0:
                 return status
             self._await_news(job_id, min(left, LOOK_AGAIN))
 
+    def _look_at(self, job_id: UUID) -> JobStatus | None:
+        try:
+            with self.single.connect() as connection:
+                return read_job(connection, job_id)
+        except (OperationalError, InterfaceError) as error:
+            # The job is queued all the same; the caller is told its number.
+            log.warning("the database is away while a caller waits", job=str(job_id), reason=first_line(error))
+            return None
+
     def _await_news(self, job_id: UUID, seconds: float) -> None:
         started = time.monotonic()
-        with contextlib.suppress(redis.RedisError):
+        try:
             self.redis.blpop([done_key(job_id)], timeout=max(seconds, 0.01))
-            return
-        time.sleep(max(0.0, min(0.1, seconds - (time.monotonic() - started))))
+        except redis.RedisError:
+            time.sleep(max(0.0, min(0.1, seconds - (time.monotonic() - started))))
 
 
 def services() -> Services:
@@ -70,5 +93,12 @@ def services() -> Services:
 
 
 def make_redis(url: str) -> redis.Redis:
-    options: dict[str, Any] = {"socket_connect_timeout": 2, "health_check_interval": 30}
-    return redis.Redis.from_url(url, **options)
+    """A client that gives up soon. One try more, at once: a connection of the pool may have died unnoticed."""
+    return redis.Redis.from_url(
+        url, socket_connect_timeout=PATIENCE, socket_timeout=LOOK_AGAIN + PATIENCE, retry=Retry(NoBackoff(), 1)
+    )
+
+
+def first_line(error: Exception) -> str:
+    """What an error of the database says, without the statement and its values."""
+    return (str(error).splitlines() or [repr(error)])[0]

@@ -6,14 +6,15 @@ from typing import Any
 
 from celery import Celery, bootsteps
 from kombu.exceptions import OperationalError
+from redis import RedisError
 
 from mdv.config import Config
 
 SWEEP_SECONDS = 5.0
 
 
-def make_celery(config: Config) -> Celery:
-    """A Celery application for the broker that `config` names."""
+def make_celery(config: Config, patience: float = 30) -> Celery:
+    """A Celery application for the broker that `config` names; Redis has `patience` seconds for each answer."""
     app = Celery("mdv", broker=config.redis_url or "redis://", include=["workers.tasks"])
     app.conf.update(
         task_ignore_result=True,
@@ -22,7 +23,7 @@ def make_celery(config: Config) -> Celery:
         worker_hijack_root_logger=False,
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
-        broker_transport_options={"visibility_timeout": 30, "socket_connect_timeout": 2, "socket_timeout": 30},
+        broker_transport_options={"visibility_timeout": 30, "socket_connect_timeout": 2, "socket_timeout": patience},
         task_default_queue="mdv",
     )
     return app
@@ -48,7 +49,7 @@ class Sweep(bootsteps.StartStopStep):
 def _wake(celery: Celery) -> None:
     try:
         celery.send_task("mdv.work", retry=False, ignore_result=True, expires=SWEEP_SECONDS)
-    except (OperationalError, OSError):
+    except (OperationalError, OSError, RedisError):
         return  # Redis is away; the next sweep tries again.
 
 

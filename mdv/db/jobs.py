@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Boolean, ColumnElement, Connection, case, func, insert, literal_column, select, update
 
 from mdv.db.tables import jobs
 
@@ -67,7 +68,9 @@ def find_key(connection: Connection, caller: str, key: str) -> tuple[UUID, bytes
     return (row[0], row[1]) if row else None
 
 
-def claim_jobs(connection: Connection, limit: int, only: UUID | None = None) -> list[Job]:
+def claim_jobs(
+    connection: Connection, limit: int, only: UUID | None = None, without: Collection[UUID] = ()
+) -> list[Job]:
     """Take up to `limit` waiting jobs for this transaction; if it dies, they wait again.
 
     Of several jobs for one document only the first is taken, so that they are carried out in the order they came.
@@ -87,6 +90,8 @@ def claim_jobs(connection: Connection, limit: int, only: UUID | None = None) -> 
     )
     if only is not None:
         query = query.where(jobs.c.id == only)
+    if without:
+        query = query.where(jobs.c.id.not_in(without))
     return [Job(*row) for row in connection.execute(query)]
 
 
@@ -99,27 +104,30 @@ def end_job(
     connection.execute(update(jobs).where(jobs.c.id == job.id).values(attempts=job.attempts + 1, **values))
 
 
-def count_attempt(connection: Connection, job_id: UUID) -> int:
-    """One more attempt at a job has failed for no fault of its document: how many that makes."""
-    more = update(jobs).where(jobs.c.id == job_id).values(attempts=jobs.c.attempts + 1)
-    attempts: int = connection.execute(more.returning(jobs.c.attempts)).scalar_one()
-    return attempts
+def count_attempt(connection: Connection, job: Job) -> int:
+    """One more attempt at a claimed job has failed for no fault of its document: how many that makes."""
+    connection.execute(update(jobs).where(jobs.c.id == job.id).values(attempts=job.attempts + 1))
+    return job.attempts + 1
 
 
 def read_job(connection: Connection, job_id: UUID) -> JobStatus | None:
-    """A job's status. One that waits and is locked is being carried out."""
-    columns = (jobs.c.id, jobs.c.kind, jobs.c.state, jobs.c.uri, jobs.c.result, jobs.c.problem,
-               jobs.c.created_at, jobs.c.ended_at, jobs.c.attempts)  # fmt: skip
+    """A job's status. One that waits and is locked by a running transaction is being carried out.
+
+    This looks at who holds the lock and takes none itself: a worker would pass by a job that a reader holds.
+    """
+    columns = (jobs.c.id, jobs.c.kind, case((_locked(), "running"), else_=jobs.c.state), jobs.c.uri, jobs.c.result,
+               jobs.c.problem, jobs.c.created_at, jobs.c.ended_at, jobs.c.attempts)  # fmt: skip
     row = connection.execute(select(*columns).where(jobs.c.id == job_id)).one_or_none()
-    if row is None:
-        return None
-    status = JobStatus(*row)
-    if status.state == "queued":
-        free = select(jobs.c.id).where(jobs.c.id == job_id).with_for_update(skip_locked=True, key_share=True, read=True)
-        if connection.execute(free).one_or_none() is None:
-            running = (status.id, status.kind, "running", status.uri, None, None, status.created_at, None)
-            return JobStatus(*running, status.attempts)
-    return status
+    return JobStatus(*row) if row else None
+
+
+def _locked() -> ColumnElement[bool]:
+    # A row's xmax is the transaction that locks it, or one that did so and has ended; a running one locks its number.
+    return literal_column(
+        "(jobs.state = 'queued' and exists (select from pg_locks held where held.locktype = 'transactionid'"
+        " and held.transactionid = jobs.xmax and held.granted))",
+        Boolean,
+    )
 
 
 def count_waiting(connection: Connection) -> int:

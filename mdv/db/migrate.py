@@ -20,13 +20,14 @@ _LOCK = 0x6D6476  # "mdv": two processes that start at once migrate one after th
 def migrate(engine: Engine, revision: str = "head") -> None:
     """Upgrade to `revision`, in one transaction."""
     with engine.begin() as connection:
-        connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        _lock(connection)
         command.upgrade(_config(connection), revision)
 
 
 def unmigrate(engine: Engine, revision: str) -> None:
     """Downgrade to `revision`; `base` removes every table."""
     with engine.begin() as connection:
+        _lock(connection)
         command.downgrade(_config(connection), revision)
 
 
@@ -39,6 +40,10 @@ def is_migrated(connection: Connection) -> bool:
 def differences(connection: Connection) -> list[object]:
     """What the tables in the database and the tables in the code do not agree on."""
     return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+
+def _lock(connection: Connection) -> None:
+    connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
 
 
 def _config(connection: Connection) -> Config:

@@ -113,9 +113,12 @@ def list_versions(connection: Connection, uri: str, before: int, limit: int) -> 
 def list_resources(
     connection: Connection, classes: Sequence[str] | None, after: int, limit: int
 ) -> list[tuple[int, str, list[str]]]:
-    """A page of (number, URI, direct classes) of the instances of any of `classes`, or of all described resources."""
+    """A page of (number, URI, direct classes) of the instances of any of `classes`, or of all described resources.
+
+    rdfs:Resource is the class of everything.
+    """
     f, r = filter_data.c, resources.c
-    if classes is None:
+    if classes is None or RDFS_RESOURCE in classes:
         described = select(literal(1)).where(f.resource_id == r.id).exists()
         page = select(r.id).where(r.id > after, described).order_by(r.id).limit(limit)
     else:
@@ -164,7 +167,7 @@ def list_atoms(
 ) -> Sequence[RowMapping]:
     """A page of a document's atoms, as in the paper's Figure 4."""
     query = text(
-        "select uri_reference, class, property, value from filter_data_view where document_id = :document"
+        "select distinct uri_reference, class, property, value from filter_data_view where document_id = :document"
         " and (uri_reference, class, property, value) > (:a, :b, :c, :d)"
         " order by uri_reference, class, property, value limit :limit"
     )

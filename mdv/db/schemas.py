@@ -71,7 +71,8 @@ def retype_values(connection: Connection, rows: Iterable[tuple[str, object, obje
     """Give rows, each named by its place, new typed values."""
     session = driver(connection)
     session.execute(
-        "create temporary table retyped (row tid, number numeric, instant numeric, truth boolean) on commit drop"
+        "create temporary table if not exists retyped (row tid, number numeric, instant numeric, truth boolean)"
+        " on commit drop"
     )
     changed = list(rows)
     with session.cursor() as cursor, cursor.copy("copy retyped from stdin") as copy:
@@ -81,3 +82,4 @@ def retype_values(connection: Connection, rows: Iterable[tuple[str, object, obje
         "update filter_data f set number = r.number, instant = r.instant, truth = r.truth"
         " from retyped r where f.ctid = r.row"
     )
+    session.execute("truncate retyped")

@@ -24,11 +24,12 @@ class Vocabulary:
         """A mapping that holds at least `uris`."""
         missing = {uri for uri in uris if uri not in self._ids}
         if missing:
+            known = select(vocabulary.c.uri, vocabulary.c.id).where(vocabulary.c.uri.in_(missing))
             with self._engine.begin() as connection:
-                known = select(vocabulary.c.uri, vocabulary.c.id).where(vocabulary.c.uri.in_(missing))
-                self._ids |= dict(connection.execute(known).tuples().all())
-                rows = [{"uri": uri} for uri in sorted(missing - self._ids.keys())]
+                found = {row.uri: row.id for row in connection.execute(known)}
+                rows = [{"uri": uri} for uri in sorted(missing - found.keys())]
                 if rows:
                     connection.execute(insert(vocabulary).values(rows).on_conflict_do_nothing())
-                    self._ids |= dict(connection.execute(known).tuples().all())
+                    found = {row.uri: row.id for row in connection.execute(known)}
+            self._ids |= found
         return self._ids

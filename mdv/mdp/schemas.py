@@ -25,9 +25,10 @@ from mdv.model import RDF_TYPE, Document, Statement, is_blank
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
 from mdv.rdf.parse import is_absolute_iri, parse
-from mdv.rdf.schema import EMPTY, Schema, UnknownName, differences, read_schema
+from mdv.rdf.schema import EMPTY, PropertyChange, Schema, UnknownName, differences, read_schema
 from mdv.rdf.syntax import syntax_of_media_type
 from mdv.rdf.validate import Typing, refuse_reserved, validate
+from mdv.rdf.values import Kind
 
 SCHEMA_URI = "urn:mdv:schema"
 
@@ -52,10 +53,10 @@ class Schemas:
         self._known = in_force(0, [], {})
 
     def at(self, connection: Connection, version: int) -> SchemaInForce:
-        if self._known.version != version or version == 0:
-            statements, prefixes = read_schema_version(connection, version)
-            self._known = in_force(version, statements, prefixes)
-        return self._known
+        known = self._known  # other threads may replace it meanwhile
+        if known.version != version:
+            known = self._known = in_force(version, *read_schema_version(connection, version))
+        return known
 
     def now(self, connection: Connection) -> SchemaInForce:
         return self.at(connection, read_state(connection).schema_version)
@@ -139,28 +140,50 @@ def _refuse_breaking(connection: Connection, old: Schema, new: Schema) -> None:
 def _concerned_properties(old: Schema, new: Schema) -> frozenset[str] | None:
     """The properties whose stored values the new schema might refuse; None where that is every property."""
     difference = differences(old, new)
-    if difference.closed or old.datatypes != new.datatypes or (difference.removed_properties and not new.open):
+    if difference.closed:
         return None
-    names = set(difference.added_properties) if old.open else set()
-    names |= {change.new.iri for change in difference.changed_properties}
+    names = {name for name in difference.added_properties if _may_be_stored(name, old)}
+    names |= {change.new.iri for change in difference.changed_properties if _asks_more(change, new)}
+    names |= {p.iri for p in new.properties.values() if p.range in old.datatypes ^ new.datatypes}
     # A value of a property is one of its superproperties: relatives count together.
     above = {up for name in names for up in new.properties[name].superproperties}
     names |= {down for name in above for down in new.properties[name].subproperties}
-    if difference.removed_classes and not new.open:
-        names.add(RDF_TYPE)
+    if not new.open:
+        names |= difference.removed_properties
+        if difference.removed_classes:
+            names.add(RDF_TYPE)
     return frozenset(names)
 
 
+def _may_be_stored(name: str, schema: Schema) -> bool:
+    return schema.open or schema.property_of(name) is not None
+
+
+def _asks_more(change: PropertyChange, new: Schema) -> bool:
+    """Whether a property may refuse what it accepted: by its range, or as one with a single value.
+
+    Where both ranges are classes nothing is asked: a reference may lead to a resource of another class.
+    """
+    before, after = change.old.range, change.new.range
+    if after is not None and after != before and (before is None or new.is_datatype(before) or new.is_datatype(after)):
+        return True
+    gained = set(change.new.superproperties) - set(change.old.superproperties)
+    return (change.old.set_valued and not change.new.set_valued) or any(
+        not new.properties[name].set_valued for name in gained
+    )
+
+
 def _retyped_properties(old: Schema, new: Schema) -> frozenset[str]:
-    """The properties whose values may have another type from now on: those whose range changed, and all below them."""
-    difference = differences(old, new)
-    names = difference.added_properties | difference.removed_properties
-    names |= {c.new.iri for c in difference.changed_properties if c.aspects & {"range", "kind", "superproperties"}}
-    below = {
-        down for schema in (old, new) for name in names & schema.properties.keys()
-        for down in schema.properties[name].subproperties
-    }  # fmt: skip
-    return frozenset(names | below)
+    """The properties whose stored values may have another type from now on."""
+    names = old.properties.keys() | new.properties.keys()
+    return frozenset(n for n in names if _may_be_stored(n, old) and _typed_ranges(n, old) != _typed_ranges(n, new))
+
+
+def _typed_ranges(name: str, schema: Schema) -> list[str | None]:
+    """What values of a property compare as, other than text: by its own range, and as values of its superproperties."""
+    declared = schema.property_of(name)
+    above = [schema.property_of(up) for up in declared.superproperties] if declared else []
+    return [p.range for p in above if p is not None and p.kind is not Kind.TEXT]
 
 
 def _retyped(values: Iterable[StoredValue], typing: Typing) -> Iterator[tuple[str, object, object, object]]:

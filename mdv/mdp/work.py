@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+import psycopg
 import structlog
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from mdv.db.jobs import Job, claim_jobs, count_attempt, end_job
 from mdv.db.vocabulary import Vocabulary
@@ -32,51 +33,66 @@ class Worker:
         self._vocabulary = Vocabulary(engine)
 
     def work(self) -> int:
-        """Carry out what waits now; the number of jobs ended."""
-        total = 0
-        while batch := self._work_batch():
-            total += len(batch)
-        return total
+        """Carry out what waits now; the number of jobs ended. A job that fails is tried again by another call."""
+        ended: list[UUID] = []
+        failed: set[UUID] = set()
+        while self._work_batch(ended, failed):
+            pass
+        return len(ended)
 
-    def _work_batch(self) -> list[UUID]:
+    def _work_batch(self, ended: list[UUID], failed: set[UUID]) -> bool:
+        """Carry out some jobs, and tell which ended and which failed; false where nothing waits."""
         jobs: list[Job] = []
         try:
             with self._engine.begin() as connection:
-                jobs = claim_jobs(connection, MAX_BATCH)
-                self._carry_out(connection, jobs)
-        except DBAPIError as error:
-            if error.connection_invalidated or len(jobs) == 0:
+                jobs = claim_jobs(connection, MAX_BATCH, without=failed)
+                now_ended = self._carry_out(connection, jobs)
+        except Exception as error:
+            if not jobs or _is_away(error):
                 raise
-            log.warning("batch failed, one by one now", jobs=len(jobs), reason=str(error.orig))
-            return [job.id for job in jobs if self._work_alone(job)]
-        for job in jobs:
-            self._ended(job.id)
-        return [job.id for job in jobs]
+            log.warning("batch failed, one by one now", jobs=len(jobs), reason=_reason(error))
+            for job in jobs:
+                self._work_alone(job, ended, failed)
+            return True
+        self._tell(now_ended, ended)
+        failed.update({job.id for job in jobs} - set(now_ended))
+        return bool(jobs)
 
-    def _work_alone(self, job: Job) -> bool:
+    def _work_alone(self, job: Job, ended: list[UUID], failed: set[UUID]) -> None:
         """One job in a transaction of its own, so that one that always fails stops nobody else."""
+        failed.add(job.id)
         try:
             with self._engine.begin() as connection:
-                self._carry_out(connection, claim_jobs(connection, 1, only=job.id))
-        except DBAPIError as error:
-            if error.connection_invalidated:
+                now_ended = self._carry_out(connection, claim_jobs(connection, 1, only=job.id))
+        except Exception as error:
+            if _is_away(error):
                 raise
-            log.error("job failed", job=str(job.id), uri=job.uri, reason=str(error.orig))
             with self._engine.begin() as connection:
-                if count_attempt(connection, job.id) < MAX_ATTEMPTS:
-                    return False
-                problem = MdvError(f"The registration failed {MAX_ATTEMPTS} times inside MDV: {error.orig}").problem()
-                end_job(connection, job, problem=problem)
-        self._ended(job.id)
-        return True
+                # Another worker may have taken it meanwhile.
+                claimed = claim_jobs(connection, 1, only=job.id)
+                now_ended = [c.id for c in claimed if _count_failure(connection, c, error)]
+        self._tell(now_ended, ended)
 
-    def _carry_out(self, connection: Connection, jobs: list[Job]) -> None:
+    def _tell(self, now_ended: list[UUID], ended: list[UUID]) -> None:
+        for job_id in now_ended:
+            ended.append(job_id)
+            self._ended(job_id)
+
+    def _carry_out(self, connection: Connection, jobs: list[Job]) -> list[UUID]:
+        """Carry out claimed jobs, and tell which ended: all but those that failed by a fault of MDV's own."""
+        ended: list[UUID] = []
         prepared: list[tuple[Job, Prepared]] = []
         for job in jobs:
             try:
                 prepared.append((job, self._prepare(connection, job)))
             except MdvError as error:
                 end_job(connection, job, problem=error.problem())
+                ended.append(job.id)
+            except SQLAlchemyError:
+                raise
+            except Exception as error:
+                if _count_failure(connection, job, error):
+                    ended.append(job.id)
         for job, item in prepared:
             if job.options.get("dry_run"):
                 savepoint = connection.begin_nested()
@@ -88,6 +104,7 @@ class Worker:
             answers = register(connection, [item for _, item in real], self._schemas, self._vocabulary)
             for (job, _), answer in zip(real, answers, strict=True):
                 _end(connection, job, answer)
+        return ended + [job.id for job, _ in prepared]
 
     def _prepare(self, connection: Connection, job: Job) -> Prepared:
         schema = self._schemas.now(connection)
@@ -104,3 +121,28 @@ def _end(connection: Connection, job: Job, answer: Outcome | MdvError) -> None:
         end_job(connection, job, problem=answer.problem())
     else:
         end_job(connection, job, result=answer.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}))
+
+
+def _count_failure(connection: Connection, job: Job, error: Exception) -> bool:
+    """Count an attempt at a claimed job that failed inside MDV; true where it was the last, and the job has ended."""
+    log.error("job failed", job=str(job.id), uri=job.uri, reason=_reason(error), exc_info=error)
+    if job.attempts + 1 < MAX_ATTEMPTS:
+        count_attempt(connection, job)
+        return False
+    problem = MdvError(f"The registration failed {MAX_ATTEMPTS} times inside MDV: {_reason(error)}").problem()
+    end_job(connection, job, problem=problem)
+    return True
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether the database is gone, rather than displeased: then no job is to blame, and all wait again."""
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or (isinstance(error.orig, psycopg.Error) and _is_away(error.orig))
+    return isinstance(error, psycopg.OperationalError) and (
+        error.sqlstate is None or error.sqlstate[:2] in ("08", "57")
+    )
+
+
+def _reason(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return str(cause) or type(cause).__name__

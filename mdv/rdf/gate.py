@@ -1,32 +1,39 @@
 """The gate: a text is safe, whole and well-formed before any RDF parser sees it.
 
 The parsers behind it are fast and trusting: alone they expand entities, accept some truncated input and all empty
-input, and one of them ends the process on JSON that is nested deeply enough. So nothing reaches them unchecked, and
-for RDF/XML they are given the gate's own UTF-8 rendering of what it read, not the bytes that came.
+input, lose what stands in the wrong place, and end the process on text that is nested deeply enough or on terms
+that are defined through each other. So nothing reaches them unchecked, and for RDF/XML they are given the gate's
+own UTF-8 rendering of what it read, not the bytes that came.
 """
 
 from __future__ import annotations
 
 import codecs
+import copy
+import json
 import re
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import urldefrag, urljoin
 
 from lxml import etree
 
 from mdv.errors import Flaw, NotWellFormed, TooLarge
-from mdv.model import RDF
-from mdv.rdf.syntax import JSON_LD, RDF_XML, TURTLE, Syntax
+from mdv.model import RDF, XSD_STRING
+from mdv.rdf.syntax import JSON_LD, RDF_XML, Syntax
 
 MAX_DEPTH = 200
 MAX_BYTES = 32 * 1024 * 1024
+MAX_TEXT = 10_000_000
+"""The longest text of one element or attribute in RDF/XML: libxml2's own limit. The other syntaxes have none."""
 
-_RDF_ROOT = f"{{{RDF}}}RDF"
-_PARSE_TYPE = f"{{{RDF}}}parseType"
-_ID = f"{{{RDF}}}ID"
-_XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
-_SYNTAX_ATTRIBUTES = frozenset({"ID", "about", "resource", "nodeID", "parseType", "datatype"})
-_EXCESSIVE_DEPTH = "Excessive depth"
+MAX_NAME = 2048
+"""The longest string in a JSON-LD context, so that terms cannot be made to grow; no longer name is stored anyway."""
+
+MAX_TERM_CHAIN = 20
+MAX_CONTEXT_WORK = 2_000_000
+"""Objects times terms that the JSON-LD reader may have to look at again for each object: about three seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +56,21 @@ def gate(body: bytes, syntax: Syntax, charset: str | None = None, max_bytes: int
     """
     if len(body) > max_bytes:
         raise TooLarge(f"The document has {len(body):,} bytes; the limit is {max_bytes:,}. Split it into several.")
-    if not body.strip():
+    if not body.removeprefix(codecs.BOM_UTF8).strip():
         raise NotWellFormed("The document is empty. To delete a document, delete it by name.")
     if syntax is RDF_XML:
         return _gate_xml(body, charset)
     return _gate_text(body, syntax, charset)
 
 
+# Turtle, N-Triples, JSON-LD
+
+
 def _gate_text(body: bytes, syntax: Syntax, charset: str | None) -> Gated:
-    if charset not in (None, "utf-8", "utf8", "us-ascii"):
+    if charset is not None and charset.lower() not in ("utf-8", "utf8", "us-ascii"):
         raise NotWellFormed(f"{syntax.label} is always UTF-8; this says charset={charset}.")
+    if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise NotWellFormed(f"{syntax.label} is always UTF-8; this begins like UTF-16.")
     body = body.removeprefix(codecs.BOM_UTF8)
     try:
         text = body.decode("utf-8")
@@ -67,126 +79,457 @@ def _gate_text(body: bytes, syntax: Syntax, charset: str | None) -> Gated:
         raise _not_well_formed(syntax, f"byte 0x{body[error.start]:02x} is not UTF-8", line, column) from None
     if "\0" in text:
         raise _not_well_formed(syntax, "a NUL character", *_place(text[: text.index("\0")]))
-    if syntax in (TURTLE, JSON_LD):
-        _refuse_deep_brackets(text, syntax)
+    _refuse_deep_brackets(text, syntax)
+    if syntax is JSON_LD:
+        _refuse_bad_json(text)
     return Gated(body, syntax)
 
 
-_BRACKETS = {
-    JSON_LD.name: re.compile(r'"(?:[^"\\]|\\.)*"|[\[{(]|[\]})]', re.DOTALL),
-    TURTLE.name: re.compile(
-        r'"""(?:[^"\\]|\\.|"(?!""))*"""|' + r"'''(?:[^'\\]|\\.|'(?!''))*'''|"
-        r'"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\\\n]|\\.)*'|"
-        r"<[^<>\"{}|^`\\\s]*>|\\.|#[^\n]*|[\[{(]|[\]})]",
-        re.DOTALL,
-    ),
-}
+_CLOSES = {"]": "[", "}": "{", ")": "(", ">>": "<<"}
+_JSON_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{\]}]|"', re.DOTALL)
+_TURTLE_TOKEN = re.compile(
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+"""|' + r"'''(?:[^'\\]++|\\.|'(?!''))*+'''|"
+    r'"(?!"")(?:[^"\\\r\n]++|\\.)*+"|' + r"'(?!'')(?:[^'\\\r\n]++|\\.)*+'|"
+    r"<(?:[^<>\"{}|^`\\\x00-\x20]++|\\[uU])*+>|"
+    r"<<|>>|\\.|#[^\r\n]*+|[\[{(\]})]|[\"']",
+    re.DOTALL,
+)
 
 
 def _refuse_deep_brackets(text: str, syntax: Syntax) -> None:
     """Count brackets that stand outside of strings, names and comments."""
-    if text.count("[") + text.count("{") + text.count("(") <= MAX_DEPTH:
+    if sum(map(text.count, ("[", "{", "(", "<<"))) <= MAX_DEPTH:
         return
-    depth = 0
-    for token in _BRACKETS[syntax.name].finditer(text):
+    open_brackets: list[str] = []
+    for token in (_JSON_TOKEN if syntax is JSON_LD else _TURTLE_TOKEN).finditer(text):
         found = token.group()
-        if found in "[{(":
-            depth += 1
-            if depth > MAX_DEPTH:
+        if found in ("[", "{", "(", "<<"):
+            open_brackets.append(found)
+            if len(open_brackets) > MAX_DEPTH:
                 raise _too_deep(syntax, *_place(text[: token.start()]))
-        elif found in "]})":
-            depth -= 1
+        elif found in _CLOSES:
+            # A bracket that closes nothing is the parser's to complain about; it must not hide depth.
+            if open_brackets and open_brackets[-1] == _CLOSES[found]:
+                open_brackets.pop()
+        elif found in ('"', "'"):
+            raise _not_well_formed(syntax, "a string that does not end", *_place(text[: token.start()]))
+
+
+def _refuse_bad_json(text: str) -> None:
+    try:
+        read = json.loads(text, object_pairs_hook=_object, parse_int=str, parse_float=str, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise _not_well_formed(JSON_LD, f"JSON: {error.msg}", error.lineno, error.colno) from None
+    except ValueError as error:
+        raise _not_well_formed(JSON_LD, str(error), None, None) from None
+    if not isinstance(read, dict | list):
+        raise NotWellFormed("The JSON-LD is neither an object nor an array, so it says nothing.")
+    _refuse_costly_contexts(read)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return read
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _refuse_costly_contexts(read: Any) -> None:
+    """Terms may be defined through each other, and contexts are applied again for each object: both within limits."""
+    objects = contexts = terms = scoped_terms = 0
+    waiting: list[tuple[Any, bool]] = [(read, False)]
+    while waiting:
+        value, in_context = waiting.pop()
+        if isinstance(value, list):
+            waiting += [(item, in_context) for item in value]
+        elif isinstance(value, dict):
+            objects += not in_context
+            for key, inner in value.items():
+                if key != "@context":
+                    waiting.append((inner, in_context))
+                    continue
+                for context in inner if isinstance(inner, list) else [inner]:
+                    if isinstance(context, dict):
+                        _refuse_grown_terms(context)
+                        contexts += not in_context
+                        terms += len(context)
+                        scoped_terms += len(context) if in_context else 0
+                        waiting.append((context, True))
+    again = (max(contexts - 1, 0) * terms) // 10 + objects * scoped_terms
+    if again > MAX_CONTEXT_WORK:
+        raise NotWellFormed(
+            f"The JSON-LD has contexts within contexts, or in many of its {objects:,} objects, with {terms:,} terms "
+            "in all: too many to apply again and again. Put the terms into one @context at the top."
+        )
+
+
+def _refuse_grown_terms(context: dict[str, Any]) -> None:
+    waits: dict[str, int] = {}
+    users: dict[str, list[str]] = {}
+    for term, definition in context.items():
+        said = [term, *_strings(definition)]
+        for text in said:
+            if len(text) > MAX_NAME:
+                raise NotWellFormed(
+                    f"The JSON-LD has a name of {len(text):,} characters in a @context; that is too long."
+                )
+        others = {other for text in said for other in _terms_in(text) if other != term and other in context}
+        waits[term] = len(others)
+        for other in others:
+            users.setdefault(other, []).append(term)
+    ready = [term for term, others_left in waits.items() if not others_left]
+    for _ in range(MAX_TERM_CHAIN):
+        for term in ready:
+            del waits[term]
+        if not waits:
+            return
+        now_ready = []
+        for user in (user for term in ready for user in users.get(term, ())):
+            waits[user] -= 1
+            if not waits[user]:
+                now_ready.append(user)
+        ready = now_ready
+    raise NotWellFormed(
+        f"The JSON-LD defines the term {min(waits)!r} through more than {MAX_TERM_CHAIN} others, or through itself: "
+        "write its URI in full."
+    )
+
+
+def _strings(definition: Any) -> list[str]:
+    if isinstance(definition, str):
+        return [definition]
+    return [text for text in definition.values() if isinstance(text, str)] if isinstance(definition, dict) else []
+
+
+def _terms_in(text: str) -> Iterator[str]:
+    yield text
+    prefix, colon, rest = text.partition(":")
+    if colon and not rest.startswith("//"):
+        yield prefix
+
+
+# RDF/XML
+
+_RDF_ROOT = f"{{{RDF}}}RDF"
+_XML = "{http://www.w3.org/XML/1998/namespace}"
+_XSI = "{http://www.w3.org/2001/XMLSchema-instance}"
+_LANG, _BASE = _XML + "lang", _XML + "base"
+_ABOUT, _ID, _NODE_ID, _RESOURCE, _PARSE_TYPE, _DATATYPE = (
+    f"{{{RDF}}}{name}" for name in ("about", "ID", "nodeID", "resource", "parseType", "datatype")
+)
+_SYNTAX_ATTRIBUTES = frozenset({"ID", "about", "resource", "nodeID", "parseType", "datatype"})
+_SYNTAX_NAMES = frozenset({_ABOUT, _ID, _NODE_ID, _RESOURCE, _PARSE_TYPE, _DATATYPE})
+_WITHDRAWN = frozenset(f"{{{RDF}}}{name}" for name in ("bagID", "aboutEach", "aboutEachPrefix"))
+_NEVER_AN_ELEMENT = _SYNTAX_NAMES | _WITHDRAWN | {_RDF_ROOT}
+_NEVER_A_NODE = _NEVER_AN_ELEMENT | {f"{{{RDF}}}li"}
+_NEVER_A_PROPERTY = _NEVER_AN_ELEMENT | {f"{{{RDF}}}Description"}
+_NEVER_AN_ATTRIBUTE = _WITHDRAWN | {_RDF_ROOT, f"{{{RDF}}}li", f"{{{RDF}}}Description"}
+_DOCTYPE = re.compile(
+    rb"^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE\s++([^\s>\[]*+)", re.DOTALL
+)
+NAME_START = "A-Z_a-zÀ-ÖØ-öø-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff" + (
+    "\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+NAME_REST = f"-.0-9·\u0300-\u036f\u203f-\u2040{NAME_START}"
+_NCNAME = re.compile(f"[{NAME_START}][{NAME_REST}]*+")
 
 
 def _gate_xml(body: bytes, charset: str | None) -> Gated:
     root = _read_xml(body, charset)
     docinfo = root.getroottree().docinfo
     if docinfo.doctype or docinfo.internalDTD is not None:
-        raise NotWellFormed(
-            "The document has a DOCTYPE. MDV reads none, since entities can be made to explode or to fetch files: "
-            "remove the DOCTYPE, and write what its entities stood for in full."
-        )
+        raise _has_doctype(str(docinfo.root_name))
     if root.tag != _RDF_ROOT:
         hint = " It looks like a web page." if str(root.tag).lower().endswith("html") else ""
         raise NotWellFormed(
             f"The outermost element is <{etree.QName(root).localname}>, not <rdf:RDF> of the namespace {RDF}.{hint}",
             [Flaw("no rdf:RDF", line=root.sourceline)],
         )
-    flaws = _settle_elements(root)
+    flaws = _Settler().settle(root)
     if flaws:
-        raise NotWellFormed(_count(flaws, "The RDF/XML"), flaws)
-    text = etree.tostring(root, encoding="utf-8")
-    return Gated(text, RDF_XML, root, {prefix or "": uri for prefix, uri in root.nsmap.items()})
+        raise NotWellFormed(count_flaws(flaws, "The RDF/XML"), flaws)
+    # Outside of XML literals, which are text by now, comments and instructions say nothing, but would split a text.
+    etree.strip_tags(root, etree.Comment, etree.ProcessingInstruction)
+    return Gated(render(root), RDF_XML, root, {prefix or "": uri for prefix, uri in root.nsmap.items() if uri})
+
+
+def render(tree: etree._Element) -> bytes:
+    """The text that the parser is given for a tree."""
+    return bytes(etree.tostring(tree, encoding="utf-8"))
 
 
 def _read_xml(body: bytes, charset: str | None) -> etree._Element:
+    if body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        charset = None  # RFC 7303: what the first bytes say goes before what the header says.
     try:
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, encoding=charset)
-    except LookupError:
-        raise NotWellFormed(f"charset={charset} is not an encoding that is known here; send UTF-8.") from None
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, encoding=charset or None)
+    except (LookupError, ValueError):
+        raise NotWellFormed(f"charset={charset!r} is not an encoding that is known here; send UTF-8.") from None
     try:
         return etree.fromstring(body, parser)
     except etree.XMLSyntaxError as error:
-        line, column = error.position
-        reason = re.sub(r", line \d+, column \d+$", "", error.msg or "not XML")
-        if reason.startswith(_EXCESSIVE_DEPTH):
-            raise _too_deep(RDF_XML, line, column) from None
-        raise _not_well_formed(RDF_XML, reason, line, column) from None
+        # For the words alone; UTF-16 without its NULs will do.
+        doctype = _DOCTYPE.match(body.replace(b"\0", b""))
+        if doctype:
+            raise _has_doctype(doctype[1].decode("ascii", "replace")) from None
+        raise _bad_xml(error) from None
 
 
-def _settle_elements(root: etree._Element) -> list[Flaw]:
-    """Walk the elements once: depth, names without a namespace, rdf:ID used twice.
+def _bad_xml(error: etree.XMLSyntaxError) -> NotWellFormed:
+    line, column = error.position
+    reason = re.sub(r"\s*, line \d+, column \d+$", "", error.msg or "not XML").strip()
+    if reason.startswith("Excessive depth"):
+        return _too_deep(RDF_XML, line, column)
+    if "XML_PARSE_HUGE" in reason or "too big" in reason:
+        flaw = Flaw(f"a text, attribute or comment of more than {MAX_TEXT:,} bytes", line, column)
+        return NotWellFormed(f"RDF/XML is read up to {MAX_TEXT:,} bytes in one piece: {flaw}. Send Turtle.", [flaw])
+    if "invalid xmlChar value" in reason or reason.startswith("Invalid character"):
+        number = re.search(r"value (\d+)|Char 0x([0-9A-Fa-f]+)", reason)
+        code = int(number[1] or number[2], 10 if number[1] else 16) if number else 0
+        reason = f"the character U+{code:04X} may not occur in XML"
+    elif reason == "Invalid bytes in character encoding":
+        reason = "bytes that are not in the encoding of the document (UTF-8 unless it declares another)"
+    return _not_well_formed(RDF_XML, reason, line, column)
 
-    An attribute without a prefix belongs to the namespace of its element, as in the paper's Figure 1. What stands
-    below rdf:parseType="Literal" is a value and stays as it is.
+
+def _has_doctype(root_name: str) -> NotWellFormed:
+    page = " This looks like a web page." if root_name.lower() == "html" else ""
+    return NotWellFormed(
+        "The document has a DOCTYPE. MDV reads none, since entities can be made to explode or to fetch files: "
+        f"remove the DOCTYPE, and write what its entities stood for in full.{page}"
+    )
+
+
+class _Scope(NamedTuple):
+    """What an element inherits. `undone`: an outer language does not hold here, since an inner xml:lang="" ends it."""
+
+    depth: int = 1
+    base: str = ""
+    lang: str = ""
+    undone: bool = False
+
+
+class _Settler:
+    """Walks the elements once, by RDF/XML's own grammar: an element is a node, a property of it, a node…
+
+    It tells of everything that stands where it says nothing, and settles what the parser does not know:
+    an attribute without a prefix belongs to the namespace of its element, as in the paper's Figure 1;
+    rdf:parseType="Literal" (and any unknown one) is canonical XML; xml:lang="" ends an outer language.
     """
-    flaws: list[Flaw] = []
-    seen: Counter[tuple[str, str]] = Counter()
-    base: list[str] = []
-    depth = 0
-    literal_depth = 0
-    for event, element in etree.iterwalk(root, events=("start", "end"), tag="{*}*"):
-        if event == "end":
-            depth -= 1
-            literal_depth = max(0, literal_depth - 1)
-            base.pop()
-            continue
-        depth += 1
-        base.append(element.get(_XML_BASE) or (base[-1] if base else ""))
-        if depth > MAX_DEPTH:
+
+    def __init__(self) -> None:
+        self.flaws: list[Flaw] = []
+        self.ids: set[tuple[str, str]] = set()
+
+    def settle(self, root: etree._Element) -> list[Flaw]:
+        scope = self._enter(root, _Scope(depth=0))
+        self._settle_names(root)
+        for name in root.attrib:
+            if str(name).startswith("{") and not str(name).startswith((_XML, _XSI)):
+                self._flaw(root, f"{_shown(name)} says nothing on rdf:RDF", "put it on the element it speaks of")
+        self._no_text(root, "rdf:RDF")
+        for child in root.iterchildren("{*}*"):
+            self._node(child, scope)
+        return self.flaws
+
+    def _node(self, element: etree._Element, outer: _Scope) -> None:
+        scope = self._enter(element, outer)
+        if not self._settle_names(element):
+            return
+        if element.tag in _NEVER_A_NODE:
+            self._flaw(element, f"{_shown(element.tag)} cannot be the element of a resource")
+        attributes = set(element.attrib)
+        subjects = sorted(attributes & {_ABOUT, _ID, _NODE_ID})
+        if len(subjects) > 1:
+            self._flaw(element, f"{' and '.join(map(_shown, subjects))} on one element", "a resource has one name")
+        for name in sorted(attributes & {_RESOURCE, _PARSE_TYPE, _DATATYPE}):
+            self._flaw(element, f"{_shown(name)} belongs on a property, and this element is a resource",
+                       "name the resource with rdf:about" if name == _RESOURCE else None)  # fmt: skip
+        self._identify(element, scope)
+        self._property_attributes(element, scope)
+        self._no_text(element, "a resource")
+        for child in element.iterchildren("{*}*"):
+            self._property(child, scope)
+
+    def _property(self, element: etree._Element, outer: _Scope) -> None:
+        scope = self._enter(element, outer)
+        if not self._settle_names(element):
+            return
+        if element.tag in _NEVER_A_PROPERTY:
+            self._flaw(element, f"{_shown(element.tag)} cannot be a property")
+        if _ABOUT in element.attrib:
+            self._flaw(element, "rdf:about belongs on a resource, and this element is a property",
+                       "to refer to a resource, write rdf:resource")  # fmt: skip
+        self._identify(element, scope)
+        children = list(element.iterchildren("{*}*"))
+        attributes = self._property_attributes(element, scope)
+        attributes += [str(name) for name in (_RESOURCE, _NODE_ID, _DATATYPE) if name in element.attrib]
+        parse_type = element.get(_PARSE_TYPE)
+        if parse_type is not None:
+            if attributes:
+                self._flaw(element, f"{_shown(attributes[0])} beside rdf:parseType", "one of them has to go")
+            self._parse_type(element, str(parse_type), children, scope)
+            return
+        said = bool((element.text or "").strip()) or any((child.tail or "").strip() for child in element)
+        if len(attributes) > 1 and not {_RESOURCE, _NODE_ID, _DATATYPE}.isdisjoint(attributes):
+            forms = [name for name in attributes if name in (_RESOURCE, _NODE_ID, _DATATYPE)]
+            if len(forms) > 1 or _DATATYPE in forms:
+                self._flaw(element, f"{' and '.join(map(_shown, attributes))} on one property", "it has one value")
+        elif attributes and attributes != [_DATATYPE] and (children or said):
+            self._flaw(element, f"{_shown(attributes[0])} on a property that also has content", "it has one value")
+        elif attributes and children:
+            self._flaw(element, "rdf:datatype on a property whose value is a resource")
+        if children and said:
+            self._flaw(element, "text and an element as one value", 'write rdf:parseType="Literal" for XML')
+        if len(children) > 1:
+            self._flaw(children[1], f"{len(children)} resources as one value of {_shown(element.tag)}",
+                       "repeat the property for each")  # fmt: skip
+        if scope.undone and not children and not attributes:
+            element.set(_DATATYPE, XSD_STRING)
+        for child in children:
+            self._node(child, scope)
+
+    def _parse_type(
+        self, element: etree._Element, parse_type: str, children: list[etree._Element], scope: _Scope
+    ) -> None:
+        if parse_type in ("Resource", "Collection"):
+            self._no_text(element, f'rdf:parseType="{parse_type}"')
+            for child in children:
+                (self._property if parse_type == "Resource" else self._node)(child, scope)
+            return
+        for child in children:
+            self._enter_literal(child, scope)
+        if not self.flaws:
+            text = _canonical(element)
+            for node in list(element):
+                element.remove(node)
+            element.text = text
+            del element.attrib[_PARSE_TYPE]
+            element.set(_DATATYPE, RDF + "XMLLiteral")
+
+    def _enter(self, element: etree._Element, outer: _Scope) -> _Scope:
+        depth, base, lang, undone = outer
+        if depth + 1 > MAX_DEPTH:
             raise _too_deep(RDF_XML, element.sourceline, None)
-        if literal_depth:
-            literal_depth += 1
-            continue
-        flaws += _settle_names(element)
-        if element.get(_PARSE_TYPE, "Resource") not in ("Resource", "Collection"):
-            literal_depth = 1
+        if not element.attrib:
+            return _Scope(depth + 1, base, lang, undone)
+        said = element.get(_BASE)
+        if said is not None:
+            base = _join(base, str(said))
+        said = element.get(_LANG)
+        if said == "":
+            # The parser takes no empty language.
+            del element.attrib[_LANG]
+            undone = bool(lang) or undone
+        elif said is not None:
+            lang, undone = str(said), False
+        return _Scope(depth + 1, base, lang, undone)
+
+    def _enter_literal(self, element: etree._Element, outer: _Scope) -> None:
+        if outer.depth + 1 > MAX_DEPTH:
+            raise _too_deep(RDF_XML, element.sourceline, None)
+        for child in element.iterchildren("{*}*"):
+            self._enter_literal(child, _Scope(outer.depth + 1))
+
+    def _settle_names(self, element: etree._Element) -> bool:
+        """Give attributes their namespaces; whether the element itself has one."""
+        namespace, local = etree.QName(element).namespace, etree.QName(element).localname
+        if namespace is None:
+            self._flaw(element, f"<{local}> is in no namespace",
+                       'give it a prefix, or the document a default namespace: xmlns="…"')  # fmt: skip
+            return False
+        for attribute in [str(a) for a in element.attrib if not str(a).startswith("{")]:
+            if attribute in _SYNTAX_ATTRIBUTES:
+                name = f"{{{RDF}}}{attribute}"
+            elif namespace == RDF:
+                self._flaw(element, f'{attribute}="…" has no prefix, and <rdf:{local}> lends it no namespace',
+                           "write it with a prefix")  # fmt: skip
+                continue
+            else:
+                name = f"{{{namespace}}}{attribute}"
+            if name in element.attrib:
+                self._flaw(element, f'{attribute}="…" is given twice, with a prefix and without',
+                           "without one it belongs to the namespace of its element")  # fmt: skip
+                continue
+            element.set(name, element.attrib.pop(attribute))
+        return True
+
+    def _property_attributes(self, element: etree._Element, scope: _Scope) -> list[str]:
+        found = [str(a) for a in element.attrib if a not in _SYNTAX_NAMES and not str(a).startswith(_XML)]
+        for name in found:
+            if name in _NEVER_AN_ATTRIBUTE:
+                self._flaw(element, f"{_shown(name)} is not an attribute of RDF/XML")
+        if found and scope.undone:
+            self._flaw(element, f'xml:lang="" ends an outer language, which {_shown(found[0])} cannot express',
+                       "write it as an element")  # fmt: skip
+        return found
+
+    def _identify(self, element: etree._Element, scope: _Scope) -> None:
+        for name in (_ID, _NODE_ID):
+            identifier = element.get(name)
+            if identifier is not None and not _NCNAME.fullmatch(identifier):
+                self._flaw(element, f'{_shown(name)}="{identifier}" is not an XML name', 
+                           "it begins with a letter and has no spaces, colons or slashes")  # fmt: skip
         identifier = element.get(_ID)
-        if identifier is not None:
-            seen[base[-1], identifier] += 1
-            if seen[base[-1], identifier] == 2:
-                flaws.append(Flaw(f'rdf:ID="{identifier}" is used twice', line=element.sourceline,
-                                  hint="an rdf:ID names one resource; use rdf:about to speak of it again"))  # fmt: skip
-    return flaws
+        if identifier is None:
+            return
+        if (scope.base, identifier) in self.ids:
+            self._flaw(element, f'rdf:ID="{identifier}" is used twice',
+                       "an rdf:ID names one resource; use rdf:about to speak of it again")  # fmt: skip
+        self.ids.add((scope.base, identifier))
+
+    def _no_text(self, element: etree._Element, where: str) -> None:
+        for text in (element.text, *(child.tail for child in element)):
+            if text and text.strip():
+                self._flaw(element, f"the text {text.strip()[:60]!r} says nothing directly inside {where}",
+                           "put it into the element of a property")  # fmt: skip
+
+    def _flaw(self, element: etree._Element, message: str, hint: str | None = None) -> None:
+        self.flaws.append(Flaw(message, line=element.sourceline, hint=hint))
 
 
-def _settle_names(element: etree._Element) -> list[Flaw]:
-    name = etree.QName(element)
-    if name.namespace is None:
-        return [Flaw(f"<{name.localname}> is in no namespace", line=element.sourceline,
-                     hint='give it a prefix, or the document a default namespace: xmlns="…"')]  # fmt: skip
-    flaws = []
-    for attribute in [a for a in element.attrib if not str(a).startswith("{")]:
-        if attribute in _SYNTAX_ATTRIBUTES:
-            namespace = RDF
-        elif name.namespace == RDF:
-            flaws.append(Flaw(f'{attribute}="…" has no prefix, and <rdf:{name.localname}> lends it no namespace',
-                              line=element.sourceline, hint="write it with a prefix"))  # fmt: skip
-            continue
-        else:
-            namespace = name.namespace
-        element.set(f"{{{namespace}}}{attribute!s}", element.attrib.pop(attribute))
-    return flaws
+def _canonical(element: etree._Element) -> str:
+    """What is inside of `element` as exclusive canonical XML with comments, as RDF/XML has it."""
+    inside = etree.Element("x")
+    inside.text = element.text
+    inside.extend(copy.deepcopy(node) for node in element)
+    text = bytes(etree.tostring(inside, method="c14n", exclusive=True, with_comments=True)).decode()
+    return text[len("<x>") : -len("</x>")]
+
+
+def _join(base: str, relative: str) -> str:
+    """`relative` against `base`, near enough to see whether two elements have the same base."""
+    try:
+        return urldefrag(urljoin(base, relative)).url
+    except ValueError:
+        return relative
+
+
+def _shown(name: object) -> str:
+    text = str(name)
+    return (
+        "rdf:" + text[len(RDF) + 2 :]
+        if text.startswith(f"{{{RDF}}}")
+        else f"<{text.replace('{', '').replace('}', '')}>"
+    )
+
+
+# For all
+
+
+def count_flaws(flaws: list[Flaw], what: str) -> str:
+    """One flaw in full, or how many there are.
+
+    >>> count_flaws([Flaw("no such thing", line=3)], "The Turtle")
+    'The Turtle has an error: line 3: no such thing.'
+    """
+    return f"{what} has an error: {flaws[0]}." if len(flaws) == 1 else f"{what} has {len(flaws)} errors."
 
 
 def _place(before: str) -> tuple[int, int]:
@@ -205,7 +548,3 @@ def _too_deep(syntax: Syntax, line: int | None, column: int | None) -> NotWellFo
         f"The {syntax.label} is nested more than {MAX_DEPTH} levels deep. Refer to inner resources by their URI.",
         [flaw],
     )
-
-
-def _count(flaws: list[Flaw], what: str) -> str:
-    return f"{what} has an error: {flaws[0]}." if len(flaws) == 1 else f"{what} has {len(flaws)} errors."

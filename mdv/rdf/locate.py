@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from lxml import etree
@@ -18,50 +19,75 @@ def locate(flaws: tuple[Flaw, ...], gated: Gated) -> list[Flaw]:
     return [flaw if flaw.line is not None else replace(flaw, line=_line_of(flaw, gated)) for flaw in flaws]
 
 
-def locate_text(tree: etree._Element, message: str) -> int | None:
-    """The line of the first element that holds something `message` quotes."""
-    quoted = [q for pair in re.findall(r"'([^']+)'|<([^>]+)>|^(\S.*?) is not a valid", message) for q in pair if q]
-    for element in tree.iter("{*}*"):
-        values = [str(v) for v in element.attrib.values()] + [element.text or ""]
-        if any(q == v or (v and q.endswith("#" + v)) for q in quoted for v in values):
-            return int(element.sourceline)
-    return None
+def locate_texts(tree: etree._Element, messages: list[str]) -> list[int | None]:
+    """For each message the line of an element that holds something it quotes, the next one each time.
+
+    Of what is used twice that is the second.
+    """
+    elements = list(tree.iter("{*}*"))
+    lines: list[int | None] = []
+    position = -1
+    for message in messages:
+        quoted = [q for pair in _QUOTED.findall(message) for q in pair if q]
+        order = [*range(position + 1, len(elements)), *range(position + 1)]
+        matches = (at for at in order if _holds(elements[at], quoted))
+        if "already been used" in message:
+            next(matches, None)
+        found = next(matches, None)
+        position = position if found is None else found
+        lines.append(None if found is None else int(elements[found].sourceline))
+    return lines
+
+
+_QUOTED = re.compile(r"^'(.+?)' is not a valid|<([^>]+)>|tag '(.*?)'|text event: '(.+)'$", re.DOTALL)
+
+
+def _holds(element: etree._Element, quoted: list[str]) -> bool:
+    values = [str(v) for v in element.attrib.values()] + [element.text or ""]
+    names = [_iri(element.tag), *map(_iri, element.attrib)]
+    return any(q == v or (v and q.endswith("#" + v)) for q in quoted for v in values) or any(q in names for q in quoted)
 
 
 def _line_of(flaw: Flaw, gated: Gated) -> int | None:
     if gated.tree is not None:
-        return _line_in_tree(flaw, gated.tree)
-    if gated.syntax is N_TRIPLES and flaw.subject and flaw.property:
-        for number, line in enumerate(gated.text.decode().splitlines(), 1):
-            if f"<{flaw.property}>" in line and (flaw.value is None or flaw.value in line):
-                return number
+        elements = gated.tree.iter("{*}*")
+        return _best((_likeness(element, flaw), int(element.sourceline or 0)) for element in elements)
+    if gated.syntax is N_TRIPLES and flaw.property:
+        lines = re.split(r"\r\n|\r|\n", gated.text.decode())
+        return _best((_likeness_of_line(line, flaw), number) for number, line in enumerate(lines, 1))
     return None
 
 
-def _line_in_tree(flaw: Flaw, tree: etree._Element) -> int | None:
-    """The best element for a flaw: one that writes its property with its value, about its subject if possible."""
-    best: tuple[int, int] | None = None
-    for element in tree.iter("{*}*"):
-        score = _likeness(element, flaw)
-        if score and (best is None or score > best[0]):
-            best = (score, element.sourceline or 0)
-    return best[1] if best else None
+def _best(scores: Iterable[tuple[int, int]]) -> int | None:
+    """The first line of the highest score."""
+    best = max(scores, key=lambda scored: scored[0], default=(0, 0))
+    return best[1] if best[0] else None
+
+
+def _likeness_of_line(line: str, flaw: Flaw) -> int:
+    if f"<{flaw.property}>" not in line:
+        return 0
+    subject = bool(flaw.subject) and line.lstrip().startswith(f"<{flaw.subject}>")
+    value = (flaw.value or "").removesuffix("…")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    said = bool(value) and any(mark + text in line for mark in '<"' for text in {value, escaped})
+    return 1 + 2 * subject + 2 * said
 
 
 def _likeness(element: etree._Element, flaw: Flaw) -> int:
-    about = _about(element)
+    """How well an element fits a flaw: that it writes the property counts, its value and its subject count more."""
     if flaw.property == RDF_TYPE and _iri(element.tag) == flaw.value:
-        return 2 + _same(about, flaw.subject)
+        return 3 + 2 * _same(_about(element), flaw.subject)
     for attribute, value in element.attrib.items():
         if _iri(attribute) == flaw.property:
-            return 1 + (str(value) == flaw.value) + _same(about, flaw.subject)
+            return 1 + 2 * _said(str(value), flaw) + 2 * _same(_about(element), flaw.subject)
     if _iri(element.tag) != flaw.property:
         return 0
-    text = (element.text or "").strip()
-    resource = element.get(f"{{{RDF}}}resource")
-    said = text == (flaw.value or "").strip() or _same(resource, flaw.value)
+    inner = next(element.iterchildren("{*}*"), None)
+    written = element.get(f"{{{RDF}}}resource") if inner is None else _about(inner)
+    said = _same(written, flaw.value) if written is not None else _said(element.text or "", flaw)
     parent = element.getparent()
-    return 1 + bool(said) + (0 if parent is None else _same(_about(parent), flaw.subject))
+    return 1 + 2 * said + 2 * (parent is not None and _same(_about(parent), flaw.subject))
 
 
 def _about(element: etree._Element) -> str | None:
@@ -70,8 +96,19 @@ def _about(element: etree._Element) -> str | None:
     return str(about) if about is not None else f"#{identifier}" if identifier is not None else None
 
 
-def _same(written: str | bytes | None, resolved: str | None) -> bool:
-    return bool(written) and resolved is not None and resolved.endswith(str(written))
+def _said(text: str, flaw: Flaw) -> bool:
+    if flaw.value is None:
+        return False
+    # Long values are shown by their beginnings.
+    return text == flaw.value or (flaw.value.endswith("…") and text.startswith(flaw.value[:-1]))
+
+
+def _same(written: str | None, resolved: str | None) -> bool:
+    """Whether a reference can stand for a URI. Without its base that is a guess: the end must be a whole part."""
+    if not written or resolved is None or not resolved.endswith(written):
+        return False
+    before = resolved[: len(resolved) - len(written)]
+    return not before or written[0] in "#?/" or before[-1] in "#?/:"
 
 
 def _iri(name: object) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from collections.abc import Iterator
 
 import pyoxigraph
-from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode
+from lxml import etree
+from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, RdfFormat
 
 from mdv.errors import BadRequest, Flaw, InvalidDocument, NotWellFormed
 from mdv.model import LANG_STRING, XSD_STRING, ParsedDocument, Statement, Term
-from mdv.rdf.gate import Gated
-from mdv.rdf.locate import locate_text
-from mdv.rdf.syntax import JSON_LD
+from mdv.rdf.gate import Gated, count_flaws, render
+from mdv.rdf.locate import locate_texts
+from mdv.rdf.syntax import JSON_LD, N_TRIPLES
 
 MAX_URI_BYTES = 2048
+MAX_FLAWS = 100
+"""So many errors of one document are told, at most."""
+
+_XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 
 def parse(gated: Gated, uri: str) -> ParsedDocument:
@@ -25,17 +32,36 @@ def parse(gated: Gated, uri: str) -> ParsedDocument:
     (Statement(subject='http://d/doc#a', property='http://v/p',
                object=Term(type='literal', value='x', lang=None, datatype=None)),)
     """
-    reader = pyoxigraph.parse(gated.text, format=gated.syntax.format, base_iri=uri)
+    text = None if gated.tree is None else _with_absolute_bases(gated.tree, uri)
+    reader = pyoxigraph.parse(text or gated.text, format=gated.syntax.format, base_iri=uri)
     statements: list[Statement] = []
-    try:
-        for quad in reader:
-            if type(quad.graph_name) is not DefaultGraph:
-                raise InvalidDocument(
-                    "The document holds a named graph. A document is one graph: register each under its own URI."
-                )
-            statements.append(Statement(_name(quad.subject), quad.predicate.value, _term(quad.object)))
-    except SyntaxError as error:
-        raise _not_well_formed(error, gated) from None
+    errors: list[SyntaxError] = []
+    too_long: list[Flaw] = []
+    while len(errors) + len(too_long) < MAX_FLAWS:
+        try:
+            quad = next(reader)
+        except StopIteration:
+            break
+        except SyntaxError as error:
+            errors.append(error)
+            if gated.syntax is JSON_LD or error.msg.endswith(_LOST):
+                break
+            continue
+        if type(quad.graph_name) is not DefaultGraph:
+            raise InvalidDocument(
+                "The document holds a named graph. A document is one graph: register each under its own URI."
+            )
+        statement = Statement(_name(quad.subject), quad.predicate.value, _term(quad.object))
+        if _is_too_long(statement):
+            too_long.append(_too_long(statement))
+        else:
+            statements.append(statement)
+    if errors:
+        raise _not_well_formed(errors, gated)
+    if too_long:
+        raise InvalidDocument(count_flaws(too_long, "The document"), too_long)
+    if gated.syntax is JSON_LD:
+        _refuse_dropped(gated, uri, len(statements))
     if not statements:
         hint = " In JSON-LD, a key that no @context maps to a URI says nothing." if gated.syntax is JSON_LD else ""
         raise NotWellFormed(f"The document holds no statement. To delete a document, delete it by name.{hint}")
@@ -94,6 +120,8 @@ def _term(node: object) -> Term:
         datatype = node.datatype.value
         if datatype == XSD_STRING:
             return Term("literal", node.value)
+        if node.language is None and datatype in (LANG_STRING, LANG_STRING.replace("lang", "dirLang")):
+            raise InvalidDocument(f"{node.value[:60]!r} has the datatype rdf:langString and no language.")
         if node.language is not None:
             if datatype != LANG_STRING:
                 raise InvalidDocument(f"{node.value[:60]!r} has a base direction, which MDV does not store.")
@@ -102,17 +130,113 @@ def _term(node: object) -> Term:
     return Term("blank", _name(node))
 
 
+def _is_too_long(statement: Statement) -> bool:
+    """Whether a name is so long that it is not worth keeping: prefixes and bases can make many of them out of little.
+
+    A character takes four bytes at most, so what is let pass here is refused later where it has to be.
+    """
+    subject, property, (type, value, _, datatype) = statement
+    name = value if type != "literal" else datatype or ""
+    return len(subject) > MAX_URI_BYTES or len(property) > MAX_URI_BYTES or len(name) > MAX_URI_BYTES
+
+
+def _too_long(statement: Statement) -> Flaw:
+    subject, property, term = statement
+    longest = max((subject, property, term.datatype or "" if term.type == "literal" else term.value), key=len)
+    return Flaw(
+        f"{longest[:80]}… is longer than {MAX_URI_BYTES:,} bytes", subject=subject[:200], property=property[:200]
+    )
+
+
+def _with_absolute_bases(tree: etree._Element, uri: str) -> bytes | None:
+    """The text with every xml:base absolute, since the parser takes no other; None if all of them are."""
+    if all(is_absolute_iri(str(base)) for base in set(tree.xpath("descendant-or-self::*/@xml:base"))):
+        return None
+    tree = copy.deepcopy(tree)
+    bases: dict[etree._Element, str] = {}
+    for element in tree.xpath("descendant-or-self::*[@xml:base]"):
+        outer = next((bases[above] for above in element.iterancestors() if above in bases), uri)
+        bases[element] = _resolve(str(element.get(_XML_BASE)), outer)
+        element.set(_XML_BASE, bases[element])
+    return render(tree)
+
+
+def _resolve(reference: str, base: str) -> str:
+    """`reference` against `base`, by the parser's own rules; as it is where it is no reference."""
+    try:
+        triple = next(pyoxigraph.parse(f"<> <urn:p> <{reference}> .", format=RdfFormat.TURTLE, base_iri=base))
+    except (SyntaxError, ValueError, StopIteration):
+        return reference
+    return triple.object.value if type(triple.object) is NamedNode else reference
+
+
+def _refuse_dropped(gated: Gated, uri: str, kept: int) -> None:
+    """JSON-LD leaves out what is no IRI or no language without a word. A reader that checks neither tells what it was.
+
+    Keys that nothing maps to a URI are left out by JSON-LD's own law: they are comments.
+    """
+    flaws = []
+    for quad in pyoxigraph.parse(gated.text, format=gated.syntax.format, base_iri=uri, lenient=True):
+        subject, name, value = quad.subject, quad.predicate.value, quad.object
+        if not _SCHEME.match(name) and not name.startswith("_:"):
+            continue
+        kept -= 1
+        names = [name, *(node.value for node in (subject, value) if type(node) is NamedNode)]
+        for wrong in (name for name in names if not is_absolute_iri(name)):
+            flaws.append(Flaw(f"{wrong[:80]!r} is not a valid IRI", subject=str(subject)[:200], property=name[:200]))
+        if type(value) is Literal and value.language is not None and not _is_language(value.language):
+            flaws.append(Flaw(f"{value.language[:80]!r} is not a language tag", property=name[:200]))
+        if len(flaws) >= MAX_FLAWS:
+            break
+    if kept < 0 and flaws:
+        raise NotWellFormed(count_flaws(flaws, "The JSON-LD"), flaws)
+    if kept < 0:
+        raise NotWellFormed("The JSON-LD says things that cannot be statements.")
+
+
+def _is_language(tag: str) -> bool:
+    try:
+        Literal("", language=tag)
+    except ValueError:
+        return False
+    return True
+
+
 _REMOTE_CONTEXT = "LoadDocumentCallback"
+_LOST = ("Line jumps are not allowed in string literals, use \\n", "Unexpected end of file", "Unexpected end")
+"""After these the Turtle parser does not know where it is: what it complains of next is not the author's doing."""
 
 
-def _not_well_formed(error: SyntaxError, gated: Gated) -> NotWellFormed:
-    reason = re.sub(r"^Parser error at .*?: ", "", error.msg)
-    if _REMOTE_CONTEXT in reason:
+def _not_well_formed(errors: list[SyntaxError], gated: Gated) -> NotWellFormed:
+    reasons = [_reason(error) for error in errors]
+    if any(_REMOTE_CONTEXT in reason for reason in reasons):
         return NotWellFormed(
             "The JSON-LD names a remote @context. MDV fetches nothing: put the context's terms into the document."
         )
-    line, column = error.lineno, error.offset
-    if line is None and gated.tree is not None:
-        line = locate_text(gated.tree, reason)
-    flaw = Flaw(reason, line, column)
-    return NotWellFormed(f"The {gated.syntax.label} cannot be read: {flaw}.", [flaw])
+    lines: list[int | None] = [error.lineno for error in errors]
+    if gated.tree is not None:
+        lines = locate_texts(gated.tree, reasons)
+    if gated.syntax is N_TRIPLES:
+        flaws = list(_flawed_lines(gated.text))
+    else:
+        flaws = [Flaw(r, line, error.offset) for r, line, error in zip(reasons, lines, errors, strict=True)]
+    return NotWellFormed(count_flaws(flaws, f"The {gated.syntax.label}"), flaws)
+
+
+def _reason(error: SyntaxError) -> str:
+    reason = re.sub(r"^Parser error at .*?: ", "", error.msg)
+    return re.sub(r"^error while parsing IRI '(.*?)': ", r"'\1' is not a valid IRI: ", reason, flags=re.DOTALL)
+
+
+def _flawed_lines(text: bytes) -> Iterator[Flaw]:
+    """Each line of N-Triples stands for itself, so each flawed one is told."""
+    found = 0
+    for number, line in enumerate(re.split(rb"\r\n|\r|\n", text), 1):
+        try:
+            for _ in pyoxigraph.parse(line, format=N_TRIPLES.format):
+                pass
+        except SyntaxError as error:
+            yield Flaw(_reason(error), number, error.offset)
+            found += 1
+            if found == MAX_FLAWS:
+                return

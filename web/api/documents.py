@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from flask import Response, jsonify, make_response, request
@@ -146,14 +147,16 @@ def atoms(query: AtomsQuery) -> Response:
     reader()
     uri = check_document_uri(query.uri)
     wanted_type(["application/json"])
-    after = _place(query.after)
+    skip, after = _place(query.after)
     with services().engine.connect() as connection:
         document = read_document(connection, uri)
         if document is None or not document.present:
             raise NotFound(f"No document {uri} is registered.")
-        rows = list_atoms(connection, document, after, query.limit + 1)
-    more = json.dumps(list(rows[query.limit - 1].values())) if len(rows) > query.limit else None
-    return jsonify({"items": [dict(row) for row in rows[: query.limit]], "next": more})
+        start = 0 if after else skip
+        rows = list_atoms(connection, document, after or ("", "", "", ""), start + query.limit + 1)[start:]
+    shown = [dict(row) for row in rows[: query.limit]]
+    more = _place_after(skip + query.limit, shown[-1]) if len(rows) > query.limit else None
+    return jsonify({"items": shown, "next": more})
 
 
 def _rdf(uri: str, version: int | None) -> Response:
@@ -182,19 +185,19 @@ def _change(
             "resource_prefixes": caller.resource_prefixes,
         },
     }
-    wait = prefer_wait(services().config.max_wait_seconds)
-    if dry_run and wait is None:
-        wait = DRY_RUN_WAIT
+    asked = prefer_wait(services().config.max_wait_seconds)
+    wait = DRY_RUN_WAIT if dry_run and asked is None else asked
     key = _idempotency_key()
     digest = hashlib.sha256(json.dumps([kind, uri, media_type, options], sort_keys=True).encode() + (body or b""))
     job_id = _job_of_key(caller, key, digest.digest())
+    is_new = job_id is None
     if job_id is None:
         job_id = _queue(kind, uri, caller, body, media_type, options, key, digest.digest())
         services().wake_worker()
-    status = services().wait_for_job(job_id, wait or 0)
+    status = services().wait_for_job(job_id, wait or 0, is_new)
     if status is None or status.state not in ("done", "failed"):
         return _accepted(job_id, uri, status)
-    return _ended(status, wait)
+    return _ended(status, asked)
 
 
 def _queue(
@@ -202,7 +205,7 @@ def _queue(
     key: str | None, digest: bytes,
 ) -> UUID:  # fmt: skip
     try:
-        with services().engine.begin() as connection:
+        with services().single.connect() as connection:
             return add_job(connection, kind, uri, caller.name, body, media_type, options, key, digest if key else None)
     except IntegrityError:
         # Another request with this key came in between.
@@ -215,7 +218,7 @@ def _queue(
 def _job_of_key(caller: Caller, key: str | None, digest: bytes) -> UUID | None:
     if key is None:
         return None
-    with services().engine.connect() as connection:
+    with services().single.connect() as connection:
         found = find_key(connection, caller.name, key)
     if found is None:
         return None
@@ -236,9 +239,12 @@ def _ended(status: JobStatus, wait: int | None) -> Response:
     if status.problem is not None:
         raise MdvError.from_problem(status.problem)
     result = status.result or {}
-    created = result.get("created") and not result.get("dry_run")
-    response = make_response(result, 201 if created else 200)
-    response.set_etag(str(result["version"]))
+    is_real = not result.get("dry_run")
+    response = make_response(result, 201 if is_real and result.get("created") else 200)
+    if is_real:
+        response.set_etag(str(result["version"]))
+    if response.status_code == 201:
+        response.headers["Location"] = f"/api/v1/documents?uri={quote(result['document'], safe='')}"
     if wait is not None:
         response.headers["Preference-Applied"] = f"wait={wait}"
     return response
@@ -262,13 +268,28 @@ def _number(text: str | None, default: int) -> int:
     return int(text)
 
 
-def _place(text: str | None) -> tuple[str, str, str, str]:
+LONGEST_PLACE = 1000
+
+
+def _place_after(passed: int, atom: dict[str, str]) -> str:
+    """A cursor: how many atoms were shown and the last of them, which is left out where no URL could carry it."""
+    whole = json.dumps([passed, *atom.values()])
+    return whole if len(whole) <= LONGEST_PLACE else json.dumps([passed])
+
+
+def _place(text: str | None) -> tuple[int, tuple[str, str, str, str] | None]:
     if text is None:
-        return ("", "", "", "")
+        return 0, None
     try:
-        a, b, c, d = (str(part) for part in json.loads(text))
-    except (ValueError, TypeError):
+        passed, *atom = json.loads(text)
+        if type(passed) is not int or not 0 < passed < 2**31 or not all(type(part) is str for part in atom):
+            raise ValueError
+        "".join(atom).encode()  # no halves of surrogates
+        if not atom:
+            return passed, None
+        a, b, c, d = atom
+    except (ValueError, TypeError, RecursionError):
         raise BadRequest("`after` takes the `next` of the page before.") from None
-    if any("\0" in part for part in (a, b, c, d)):
+    if "\0" in a + b + c + d:
         raise BadRequest("`after` takes the `next` of the page before.")
-    return a, b, c, d
+    return passed, (a, b, c, d)

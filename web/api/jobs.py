@@ -24,7 +24,7 @@ def get(job: str) -> dict[str, Any]:
         number = UUID(job)
     except ValueError:
         raise NotFound(f"{job!r} is not the id of a job.") from None
-    with services().engine.connect() as connection:
+    with services().single.connect() as connection:
         status = read_job(connection, number)
     if status is None:
         raise NotFound(f"There is no job {number}.")

@@ -9,7 +9,7 @@ from flask import Response, request
 
 from mdv.mdp.schemas import put_schema, read_schema_document
 from mdv.rdf.serialise import serialise
-from mdv.rdf.syntax import TURTLE
+from mdv.rdf.syntax import TURTLE, syntax_of_media_type
 from web.auth import reader, whole_admin
 from web.calls import Calls
 from web.models import SchemaChange
@@ -30,8 +30,9 @@ calls = Calls("schema", "What documents may say")
 def put() -> dict[str, Any]:
     """Answers when the change is done. A change that would break a stored document is refused, naming it."""
     whole_admin()
-    body = read_body(services().config.body_seconds)
-    document = read_schema_document(body, request.headers.get("Content-Type"))
+    media_type = request.headers.get("Content-Type")
+    syntax_of_media_type(media_type)
+    document = read_schema_document(read_body(services().config.body_seconds), media_type)
     with services().engine.begin() as connection:
         return asdict(put_schema(connection, document, services().schemas))
 

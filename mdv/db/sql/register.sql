@@ -2,8 +2,8 @@
 -- their number does not depend on how many documents or statements a batch has. Tables named incoming_*, stored_*, added_*
 -- and removed_* are temporary and live for one transaction.
 --
--- Big tables are reached by index probes only (lateral … offset 0), and the run sets enable_nestloop = off, so that a plan
--- made while the tables were small is still the right one when they are large.
+-- Big tables are reached by index probes only (lateral … offset 0, = any (array …)), and the run sets enable_nestloop and
+-- enable_seqscan off, so that a plan made while the tables were small is still the right one when they are large.
 
 -- name: incoming_documents
 create temporary table if not exists incoming_documents (
@@ -58,7 +58,7 @@ create temporary table if not exists changed_resources (
 ) on commit delete rows;
 
 -- name: pin_plans
-select set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true);
+select set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true);
 
 -- name: name_documents
 -- Documents that come for the first time get their row.
@@ -159,15 +159,15 @@ where not c.moved and other.here is null
 order by c.resource_id, c.property_id, c.hash, c.target_id, c.value, c.lang, c.datatype_id, c.document_id;
 
 -- name: find_changed_resources
--- Whether each visibly changed resource was there before, and is there now.
+-- Whether each changed resource was there before, and is there now: statements that only moved count on both sides.
 insert into changed_resources
-select v.resource_id, v.removed or coalesce(kept.here, false), v.added or coalesce(kept.here, false)
+select c.resource_id, c.removed or coalesce(kept.here, false), c.added or coalesce(kept.here, false)
 from (
-    select v.resource_id, bool_or(v.inserts) as added, bool_or(not v.inserts) as removed, bool_and(v.fresh) as fresh
-    from visible_changes v group by v.resource_id
-) v
+    select resource_id, bool_or(inserts) as added, bool_or(not inserts) as removed, bool_and(fresh) as fresh
+    from changed_statements group by resource_id
+) c
 left join lateral (
-    select true as here from filter_data f where f.resource_id = v.resource_id and not v.fresh limit 1
+    select true as here from filter_data f where f.resource_id = c.resource_id and not c.fresh limit 1
 ) kept on true;
 
 -- name: keep_history
@@ -224,7 +224,8 @@ returning document_id, version, inserted, updated, deleted, unchanged;
 -- name: keep_documents
 update documents d
 set version = i.version + 1, present = i.present, content = i.content, prefixes = i.prefixes, position = %(position)s
-from incoming_documents i where d.id = i.document_id;
+from incoming_documents i
+where d.id = i.document_id and d.id = any (array(select document_id from incoming_documents));
 
 -- name: keep_transaction
 insert into transactions (position, cause) values (%(position)s, %(cause)s);

@@ -1,0 +1,56 @@
+# MDV. `make up` and `make test` are all there is to set up.
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+DATA ?= .mdv
+PORT ?= 8080
+LMR_PORT ?= 8081
+TESTS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install up test check lint format bench clean
+
+help: ## show this
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+install: .venv/installed ## make .venv with everything that MDV needs to run
+
+.venv/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "MDV needs Python 3.11 or newer; say which with: make PYTHON=python3.12 …" >&2; exit 1; }
+	@echo "Making .venv …"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+
+.venv/installed: .venv/bin/uv pyproject.toml constraints.txt
+	@echo "Installing MDV …"
+	@$(UV) --editable .
+	@touch $@
+
+.venv/tested: .venv/installed
+	@echo "Installing the test tools …"
+	@$(UV) --editable '.[test]'
+	@touch $@
+
+up: .venv/installed ## start everything, with a demo; Ctrl-C stops it
+	@$(BIN)/mdv up --port $(PORT) --lmr-port $(LMR_PORT) --data $(DATA)
+
+test: .venv/tested ## run the whole suite against real embedded servers (TESTS=… for a part)
+	@$(BIN)/pytest -q --numprocesses 2 --dist loadfile $(TESTS)
+
+lint: .venv/tested ## check format, style and types
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+format: .venv/tested ## put the code into the house's format
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+check: lint test ## format, style, types and tests
+
+bench: .venv/installed ## measure registration on this machine
+	@$(BIN)/mdv bench quick
+
+clean: ## remove .venv and caches; the data folder stays
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

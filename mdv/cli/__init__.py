@@ -1,0 +1,42 @@
+"""The command line: `mdv VERB` or `mdv NOUN VERB`, one file per noun."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+import mdv
+from mdv.cli.atoms import atoms
+from mdv.cli.documents import delete, documents
+from mdv.cli.export import export
+from mdv.cli.failures import exit_code_of
+from mdv.cli.frame import Noun, data_option
+from mdv.cli.job import job
+from mdv.cli.register import register
+from mdv.cli.resources import resources
+from mdv.cli.schema import schema
+from mdv.cli.serve import migrate, serve, worker
+from mdv.cli.token import token
+from mdv.cli.up import up
+
+
+@click.group(cls=Noun, example="mdv up")
+@data_option
+@click.version_option(mdv.__version__, prog_name="mdv")
+def cli() -> None:
+    """MDV, a publish/subscribe metadata server: RDF documents in, rules subscribed, caches kept current.
+
+    A command finds its system by --data DIR (that of a running `mdv up`), by the environment (MDV_URL with MDV_TOKEN,
+    MDV_DATABASE_URL), or in ./.mdv.
+    """
+
+
+for command in (up, schema, register, documents, delete, resources, atoms, export, job, token, serve, worker, migrate):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point: runs one command and ends the process with its exit code."""
+    sys.exit(exit_code_of(lambda: cli.main(arguments, prog_name="mdv", standalone_mode=False)))

@@ -1,0 +1,62 @@
+"""`mdv atoms`: a document as the filter sees it, the paper's Figure 4."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+
+from mdv.cli.frame import Verb, connect, data_option
+from mdv.cli.output import Columns, Item, Listing, list_options
+
+ATOM: Columns = {
+    "uri_reference": lambda item: item["uri_reference"],
+    "class": lambda item: item["class"],
+    "property": lambda item: item["property"],
+    "value": lambda item: item["value"],
+}
+
+
+@click.command(cls=Verb, example="mdv atoms http://mdv.example/doc.rdf --short")
+@click.argument("uri")
+@click.option("--short", is_flag=True, help="Local names, as the paper prints them.")
+@list_options
+@data_option
+def atoms(uri: str, short: bool, limit: int | None, everything: bool, as_json: bool) -> None:
+    """Show the atoms of the document URI: a row for each resource and each statement."""
+    listing = Listing(limit, everything, as_json)
+    rows = connect().items("/documents/atoms", listing.page, uri=uri)
+    listing.show(shorten(rows, uri) if short else rows, ATOM, "It has no atom.")
+
+
+def shorten(rows: Iterator[Item], document: str) -> Iterator[Item]:
+    """The atoms of `document` with the names that the paper uses.
+
+    >>> row = {"uri_reference": "http://a/doc.rdf#host", "class": "http://v#CycleProvider",
+    ...        "property": "http://v#serverInformation", "value": "http://a/doc.rdf#info"}
+    >>> list(next(shorten(iter([row]), "http://a/doc.rdf")).values())
+    ['doc.rdf#host', 'CycleProvider', 'serverInformation', 'doc.rdf#info']
+    """
+    own = document.rstrip("/")
+    name = re.split("[/:]", own)[-1] or own
+
+    def reference(uri: str) -> str:
+        return name + uri[len(document) :] if uri == document or uri.startswith(document + "#") else uri
+
+    for row in rows:
+        yield {
+            "uri_reference": reference(row["uri_reference"]),
+            "class": local_name(row["class"]),
+            "property": local_name(row["property"]),
+            "value": reference(row["value"]),
+        }
+
+
+def local_name(uri: str) -> str:
+    """What follows the last # or /. The paper's own `rdf#subject` is no URI, and stays.
+
+    >>> local_name("http://mdv.example/schema#memory"), local_name("rdf#subject")
+    ('memory', 'rdf#subject')
+    """
+    return (re.split("[#/]", uri)[-1] or uri) if ":" in uri else uri

@@ -1,0 +1,31 @@
+"""The programs that make up a system: the web server and the worker, as they are started everywhere.
+
+Both put the folder that they are started in before all others when they look for `web` and `workers`, so they are
+started in one that holds neither.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def web_program(host: str, port: int, workers: int = 1) -> list[str]:
+    """The web server: one thread of gevent a process, so that waiting callers cost next to nothing.
+
+    >>> web_program("::1", 8080)[-3:]
+    ['--graceful-timeout', '10', 'web.wsgi:app']
+    """
+    return [
+        *(sys.executable, "-m", "gunicorn", "--no-control-socket"),
+        *("--worker-class", "gevent", "--workers", str(workers), "--worker-connections", "2000"),
+        *("--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
+        *("--graceful-timeout", "10", "web.wsgi:app"),
+    ]
+
+
+def worker_program(concurrency: int) -> list[str]:
+    """The worker that carries out the jobs."""
+    return [
+        *(sys.executable, "-m", "celery", "-A", "workers.app", "worker", "--concurrency", str(concurrency)),
+        *("--loglevel", "warning", "--without-gossip", "--without-mingle", "--without-heartbeat"),
+    ]

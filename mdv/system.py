@@ -1,0 +1,133 @@
+"""System: where the MDV is that a command speaks to, and how its `mdv up` leaves word of it.
+
+--data DIR   the `mdv up` on that folder, through DIR/system.json; wins over the environment
+environment  MDV_URL with MDV_TOKEN (or MDV_ADMIN_TOKEN) over HTTP, MDV_DATABASE_URL for the database
+otherwise    the `mdv up` on $MDV_DATA or ./.mdv
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from mdv.errors import SystemNotFound
+
+FILE = "system.json"
+DEFAULT_FOLDER = Path(".mdv")
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """How one MDV is reached. What opens it is not shown. `known_by` is what told of it, for messages."""
+
+    url: str = ""
+    token: str = field(default="", repr=False)
+    database_url: str = field(default="", repr=False)
+    redis_url: str = field(default="", repr=False)
+    pid: int | None = None
+    known_by: str = ""
+
+    @property
+    def not_running(self) -> SystemNotFound:
+        """The sentence for a system that was found, and does not answer."""
+        where = f"The MDV at {self.url}" if self.url else "The MDV"
+        told = f" (known by {self.known_by})" if self.known_by else ""
+        return SystemNotFound(f"{where}{told} is not running; start it with `make up`.")
+
+
+def find_system(data: Path | None, environment: Mapping[str, str] | None = None) -> System:
+    """The system to call over HTTP. `data` is the folder that the caller named, if any.
+
+    >>> find_system(None, {"MDV_URL": "http://mdp.example:8080/", "MDV_TOKEN": "t"}).url
+    'http://mdp.example:8080'
+    """
+    environment = os.environ if environment is None else environment
+    url = environment.get("MDV_URL", "").strip().rstrip("/")
+    if data is not None or not url:
+        found = _in_folder(data, environment)
+        own = environment.get("MDV_TOKEN", "").strip() if data is None else ""
+        return System(found.url, own or found.token, found.database_url, found.redis_url, found.pid, found.known_by)
+    if not url.lower().startswith(("http://", "https://")):
+        raise SystemNotFound(f"MDV_URL is {url!r}; it takes an address such as http://127.0.0.1:8080.")
+    token = environment.get("MDV_TOKEN", "").strip() or environment.get("MDV_ADMIN_TOKEN", "").strip()
+    return System(url, token, known_by="MDV_URL")
+
+
+def find_database(data: Path | None, environment: Mapping[str, str] | None = None) -> System:
+    """The system whose database a command opens.
+
+    >>> find_database(None, {"MDV_URL": "http://mdp.example"})
+    Traceback (most recent call last):
+    mdv.errors.SystemNotFound: This command works on the database of the MDV at MDV_URL: set MDV_DATABASE_URL too.
+    """
+    environment = os.environ if environment is None else environment
+    database_url = environment.get("MDV_DATABASE_URL", "").strip()
+    if data is None and database_url:
+        return System(database_url=database_url, known_by="MDV_DATABASE_URL")
+    if data is None and environment.get("MDV_URL", "").strip():
+        # Not the database of some other MDV that happens to run in this folder.
+        raise SystemNotFound("This command works on the database of the MDV at MDV_URL: set MDV_DATABASE_URL too.")
+    return _in_folder(data, environment)
+
+
+def _in_folder(data: Path | None, environment: Mapping[str, str]) -> System:
+    folder = data or Path(environment.get("MDV_DATA", "").strip() or DEFAULT_FOLDER)
+    found = read_system(folder)
+    if found is not None:
+        return found
+    if data is not None:
+        raise SystemNotFound(f"No MDV runs on {folder}: start one with `mdv up --data {folder}`.")
+    raise SystemNotFound(
+        f"No MDV runs on {folder}, and MDV_URL is not set: start one with `make up`, "
+        "or say which with --data DIR or with MDV_URL and MDV_TOKEN."
+    )
+
+
+def read_system(folder: Path) -> System | None:
+    """What the `mdv up` on `folder` left; None where there is none."""
+    path = folder / FILE
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return System(
+            url=str(known["url"]),
+            token=str(known["token"]),
+            database_url=str(known["database_url"]),
+            redis_url=str(known["redis_url"]),
+            pid=int(known["pid"]),
+            known_by=str(path),
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError:
+        raise SystemNotFound(f"{path} may not be read by this user: it belongs to the one who started MDV.") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemNotFound(f"{path} cannot be read ({error}): stop that MDV and start it again.") from None
+
+
+def write_system(folder: Path, system: System) -> None:
+    """Leave word of a running system in its folder."""
+    known = {name: value for name, value in asdict(system).items() if name != "known_by"}
+    write_private(folder / FILE, json.dumps(known, indent=2) + "\n")
+
+
+def forget_system(folder: Path) -> None:
+    """Take the word back: nothing runs there (any more)."""
+    (folder / FILE).unlink(missing_ok=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    descriptor, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

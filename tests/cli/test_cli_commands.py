@@ -1,0 +1,270 @@
+"""The commands, against a running system."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy
+from systems import MDV, SCHEMA, Up, environment
+
+from mdv.embedded import Postgres
+
+DEMO = SCHEMA.parent
+DOC = "http://mdv.example/doc.rdf"
+
+
+@pytest.fixture
+def on(running: Up, mdv: Callable) -> Callable:
+    """A command on the running system, which has the paper's schema."""
+
+    def run(*arguments: object) -> object:
+        return mdv("--data", running.folder, *arguments)
+
+    assert run("schema", "put", SCHEMA).code == 0
+    return run
+
+
+@pytest.fixture
+def figure_1(on: Callable) -> str:
+    ran = on("register", DEMO / "doc.rdf", "--uri", DOC)
+    assert ran.code == 0, ran.err
+    return DOC
+
+
+def provider(port: object) -> str:
+    return f'<#h> a <http://mdv.example/schema#CycleProvider> ; <http://mdv.example/schema#serverPort> "{port}" .'
+
+
+def test_the_atoms_of_figure_1_are_figure_4(on: Callable, figure_1: str) -> None:
+    ran = on("atoms", figure_1, "--short")
+    assert ran.code == 0
+    assert set(ran.out.splitlines()) == {
+        "doc.rdf#host\tCycleProvider\trdf#subject\tdoc.rdf#host",
+        "doc.rdf#host\tCycleProvider\tserverHost\tpirates.uni-passau.de",
+        "doc.rdf#host\tCycleProvider\tserverPort\t5874",
+        "doc.rdf#host\tCycleProvider\tserverInformation\tdoc.rdf#info",
+        "doc.rdf#info\tServerInformation\trdf#subject\tdoc.rdf#info",
+        "doc.rdf#info\tServerInformation\tmemory\t92",
+        "doc.rdf#info\tServerInformation\tcpu\t600",
+    }
+    long = on("atoms", figure_1, "--json", "--limit", 2)
+    assert len(json.loads(long.out)["items"]) == 2 and json.loads(long.out)["more"]
+
+
+def test_registering_tells_what_it_did(on: Callable, tmp_path: Path) -> None:
+    uri, file = "http://mdv.example/cli/one", tmp_path / "one.ttl"
+    file.write_text(provider(1))
+    ran = on("register", file, "--uri", uri)
+    assert ran.out == (
+        f"{uri} is at version 1.\n"
+        "1 registered, 0 changed, 0 unchanged, 0 refused; resources: 1 inserted, 0 updated, 0 deleted, 0 unchanged.\n"
+    )
+    assert "0 registered, 0 changed, 1 unchanged" in on("register", file, "--uri", uri).out
+    file.write_text(provider(2))
+    dry = on("register", file, "--uri", uri, "--dry-run")
+    assert dry.code == 0 and dry.out.startswith("Nothing was changed; this would be: 0 registered, 1 changed")
+    stale = on("register", file, "--uri", uri, "--if-match", 7)
+    assert stale.code == 1 and "Precondition failed" in stale.err
+    answer = json.loads(on("register", file, "--uri", uri, "--if-match", 1, "--json").out)
+    assert answer["documents"][0]["version"] == 2
+    assert answer["summary"]["changed"] == 1 and answer["refused"] == []
+    history = on("documents", "history", uri)
+    assert [line.split("\t")[0] for line in history.out.splitlines()] == ["2", "1"]
+    assert '"1"' in on("export", uri, "--version", 1, "--syntax", "ntriples").out
+
+
+def test_a_folder_is_registered_below_a_base_and_bad_documents_stop_no_other(on: Callable, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for number in range(9):
+        (tmp_path / "sub" / f"n {number}.ttl").write_text(provider(number))
+    (tmp_path / "bad.ttl").write_text(provider("no number"))
+    (tmp_path / "torn.rdf").write_text("<rdf:RDF")
+    (tmp_path / "README.md").write_text("not for registering")
+    (tmp_path / ".hidden.ttl").write_text(provider(1))
+    ran = on("register", tmp_path, "--uri-base", "http://mdv.example/many/")
+    assert ran.code == 1
+    assert ran.out.startswith("9 registered, 0 changed, 0 unchanged, 2 refused;")
+    assert f"refused {tmp_path / 'bad.ttl'}: Document refused:" in ran.err
+    assert "no number" in ran.err and "\n  line 1" in ran.err
+    assert f"refused {tmp_path / 'torn.rdf'}: Not well-formed:" in ran.err
+    assert "\x1b" not in ran.out + ran.err
+    listed = on("documents").out
+    assert "http://mdv.example/many/sub/n%208.ttl\t1\t" in listed
+    assert "README" not in listed and "hidden" not in listed
+    report = json.loads(on("register", tmp_path, "--uri-base", "http://mdv.example/many/", "--json").out)
+    assert report["summary"]["unchanged"] == 9
+    assert {Path(item["file"]).name for item in report["refused"]} == {"bad.ttl", "torn.rdf"}
+
+
+def test_a_file_alone_is_registered_under_its_own_uri(on: Callable, tmp_path: Path) -> None:
+    file = tmp_path / "ä b.ttl"
+    file.write_text(provider(1))
+    assert on("register", file).code == 0
+    assert on("export", file.as_uri(), "--syntax", "turtle").code == 0
+
+
+def test_two_files_for_one_uri_are_refused_before_anything_is_sent(on: Callable, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.ttl").write_text(provider(1))
+    ran = on("register", tmp_path / "a", tmp_path / "b", "--uri-base", "http://mdv.example/twice/")
+    assert ran.code == 1 and "would both be http://mdv.example/twice/x.ttl" in ran.err
+    assert "twice" not in on("documents").out
+
+
+def test_standard_input_is_a_document(on: Callable, running: Up) -> None:
+    argv = [MDV, "register", "-", "--uri", "http://mdv.example/stdin", "--syntax", "turtle", "--data", running.folder]
+    ran = subprocess.run(argv, input=provider(3), capture_output=True, text=True, env=environment(), cwd="/")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "1 registered" in ran.stdout
+
+
+def test_a_file_of_no_known_suffix_is_refused(on: Callable, tmp_path: Path) -> None:
+    file = tmp_path / "data.txt"
+    file.write_text(provider(1))
+    ran = on("register", file)
+    assert ran.code == 1 and "Syntax not supported" in ran.err
+    assert on("register", file, "--syntax", "turtle", "--uri", "http://mdv.example/txt").code == 0
+
+
+def test_deleting(on: Callable, tmp_path: Path) -> None:
+    file, uri = tmp_path / "x.ttl", "http://mdv.example/gone"
+    file.write_text(provider(1))
+    on("register", file, "--uri", uri)
+    ran = on("delete", uri, "http://mdv.example/never", "--yes")
+    assert ran.code == 1
+    assert ran.out == f"Deleted {uri}: 1 resources deleted, 0 updated.\n"
+    assert "http://mdv.example/never" in ran.err
+    assert uri not in on("documents").out
+    assert on("export", uri).code == 1
+
+
+def test_resources(on: Callable, figure_1: str) -> None:
+    assert f"{DOC}#host\thttp://mdv.example/schema#CycleProvider" in on("resources").out.splitlines()
+    assert f"{DOC}#info" not in on("resources", "--class", "CycleProvider").out
+    one = on("resources", f"{DOC}#host")
+    assert "http://mdv.example/schema#serverHost\tpirates.uni-passau.de\t" in one.out
+    assert json.loads(on("resources", f"{DOC}#host", "--json").out)["documents"] == [DOC]
+    assert "pirates.uni-passau.de" in on("resources", f"{DOC}#host", "--syntax", "ntriples").out
+    missing = on("resources", f"{DOC}#nobody")
+    assert missing.code == 1 and missing.err.startswith("mdv: Not found: ")
+
+
+def test_exporting(on: Callable, figure_1: str, tmp_path: Path) -> None:
+    assert on("export", DOC).out.lstrip().startswith("<?xml")
+    ran = on("export", "--all", "--to", tmp_path / "out", "--syntax", "turtle")
+    assert ran.code == 0
+    assert (tmp_path / "out" / "http%3A%2F%2Fmdv.example%2Fdoc.rdf.ttl").exists()
+    count = len(on("documents").out.splitlines())
+    assert len(list((tmp_path / "out").iterdir())) == count and ran.out.startswith(f"Exported {count} ")
+
+
+def test_schema(on: Callable, tmp_path: Path) -> None:
+    assert ", as before: " in on("schema", "put", SCHEMA).out
+    assert "http://mdv.example/schema#" in on("schema", "show").out
+    assert json.loads(on("schema", "put", SCHEMA, "--json").out)["changed"] is False
+    wrong = tmp_path / "wrong.ttl"
+    wrong.write_text("<a> <b> ")
+    ran = on("schema", "put", wrong)
+    assert ran.code == 1 and "line 1" in ran.err
+
+
+def test_a_job_is_shown(on: Callable) -> None:
+    ran = on("job", "../documents")
+    assert ran.code == 1 and "Not found" in ran.err
+
+
+def test_tokens_open_what_they_say(on: Callable, mdv: Callable, running: Up, monkeypatch, tmp_path: Path) -> None:
+    made = on("token", "create", "crawler", "--documents", "http://mdv.example/own/")
+    assert made.code == 0 and made.out.startswith("mdv_")
+    secret = made.out.strip()
+    file = tmp_path / "x.ttl"
+    file.write_text(provider(1))
+    with monkeypatch.context() as patch:
+        patch.setenv("MDV_URL", running.system.url)
+        patch.setenv("MDV_TOKEN", secret)
+        assert mdv("register", file, "--uri", "http://mdv.example/own/x").code == 0
+        refused = mdv("register", file, "--uri", "http://mdv.example/other")
+        assert refused.code == 1 and "Not with this token" in refused.err
+        patch.setenv("MDV_TOKEN", "wrong")
+        wrong = mdv("register", file, file, "--uri-base", "http://mdv.example/own/")
+        assert wrong.code == 1 and wrong.err.startswith("mdv: Who are you?")
+    (line,) = [line for line in on("token", "list").out.splitlines() if "\tcrawler\t" in line]
+    assert secret not in line
+    number = line.split("\t")[0]
+    assert on("token", "revoke", number).code == 0
+    assert on("token", "revoke", number).code == 1
+    tokens = json.loads(on("token", "list", "--json").out)["items"]
+    assert next(item for item in tokens if item["name"] == "crawler")["revoked_at"]
+
+
+def test_lists_page(on: Callable, figure_1: str) -> None:
+    assert len(on("documents", "--limit", 1).out.splitlines()) == 1
+    page = json.loads(on("documents", "--json", "--limit", 1).out)
+    assert len(page["items"]) == 1
+    assert json.loads(on("documents", "--json", "--all").out)["more"] is False
+
+
+def test_output_that_is_cut_off_is_no_failure(running: Up, on: Callable, figure_1: str) -> None:
+    line = f"{MDV} atoms {DOC} --data {running.folder} | true"
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment())
+    assert "Traceback" not in ran.stderr and "Exception" not in ran.stderr
+
+
+def test_a_terminal_gets_a_table_and_nobody_else_gets_colours(running: Up, on: Callable, figure_1: str) -> None:
+    argv = [str(MDV), "documents", "--limit", "1", "--data", str(running.folder)]
+    master, slave = pty.openpty()
+    process = subprocess.Popen(argv, stdout=slave, stderr=slave, stdin=slave, env=environment(TERM="xterm"))
+    os.close(slave)
+    shown = b""
+    try:
+        while chunk := os.read(master, 4096):
+            shown += chunk
+    except OSError:  # the other end was closed
+        pass
+    assert process.wait(30) == 0
+    assert b"document" in shown and b"version" in shown and "─".encode() in shown
+    assert b"--limit N" in shown
+    plain = subprocess.run(argv, capture_output=True, env=environment(FORCE_COLOR="1", TERM="xterm"), check=True)
+    assert b"\x1b" not in plain.stdout + plain.stderr and plain.stdout.count(b"\t") == 2
+
+
+def test_what_a_document_holds_does_not_reach_the_terminal_raw(on: Callable, tmp_path: Path) -> None:
+    file = tmp_path / "x.ttl"
+    file.write_text(r'<#h> a <http://mdv.example/schema#CycleProvider> ;'
+                    r' <http://mdv.example/schema#serverHost> "a\tb\n\u001B[31m" .')  # fmt: skip
+    assert on("register", file, "--uri", "http://mdv.example/controls").code == 0
+    out = on("atoms", "http://mdv.example/controls", "--short").out
+    assert "controls#h\tCycleProvider\tserverHost\ta\\tb\\n\\x1b[31m" in out.splitlines()
+
+
+def test_it_runs_as_a_module(running: Up) -> None:
+    argv = [sys.executable, "-m", "mdv.cli", "documents", "--json", "--data", str(running.folder)]
+    ran = subprocess.run(argv, capture_output=True, text=True, env=environment(), cwd="/", check=True)
+    assert "items" in json.loads(ran.stdout)
+
+
+def test_a_database_is_migrated_and_gets_tokens_by_the_environment(
+    postgres: Postgres, mdv: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("create database cli_migrate")
+    url = sqlalchemy.make_url(postgres.url).set(database="cli_migrate").render_as_string(hide_password=False)
+    monkeypatch.setenv("MDV_DATABASE_URL", url)
+    for _ in range(2):
+        ran = mdv("migrate")
+        assert (ran.code, ran.out) == (0, "The database is up to date.\n"), ran.err
+    made = json.loads(mdv("token", "create", "reader", "--role", "viewer", "--json").out)
+    assert made["role"] == "viewer" and made["token"].startswith("mdv_")
+    monkeypatch.setenv("MDV_DATABASE_URL", "postgresql://mdv@127.0.0.1:1/mdv")
+    for line in (["migrate"], ["token", "list"]):
+        ran = mdv(*line)
+        assert ran.code == 1 and ran.err.startswith("mdv: Not available now: The database")

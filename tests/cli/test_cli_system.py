@@ -1,0 +1,71 @@
+"""A command finds the system that its caller means, and says so when there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mdv.errors import SystemNotFound
+from mdv.system import System, find_database, find_system, forget_system, read_system, write_system
+
+RUNNING = System("http://127.0.0.1:1234", "secret", "postgresql://db", "redis://q", 77)
+
+
+def test_word_of_a_system_is_private_and_comes_back(tmp_path: Path) -> None:
+    write_system(tmp_path, RUNNING)
+    assert (tmp_path / "system.json").stat().st_mode & 0o777 == 0o600
+    found = read_system(tmp_path)
+    assert found is not None
+    assert (found.url, found.token, found.database_url, found.pid) == (RUNNING.url, "secret", "postgresql://db", 77)
+    assert [path.name for path in tmp_path.iterdir()] == ["system.json"]
+    forget_system(tmp_path)
+    assert read_system(tmp_path) is None
+
+
+def test_what_opens_a_system_is_not_shown() -> None:
+    assert "secret" not in repr(RUNNING) and "postgresql" not in repr(RUNNING)
+
+
+def test_the_environment_wins_over_the_default_folder_and_data_over_both(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".mdv").mkdir()
+    write_system(tmp_path / ".mdv", RUNNING)
+    remote = {"MDV_URL": "https://mdp.example/", "MDV_TOKEN": "t", "MDV_DATABASE_URL": "postgresql://far"}
+    assert find_system(None, {}).url == RUNNING.url
+    assert find_system(None, remote).url == "https://mdp.example"
+    assert find_system(None, remote).token == "t"
+    assert find_system(Path(".mdv"), remote).token == "secret"
+    assert find_database(None, {}).database_url == "postgresql://db"
+    assert find_database(None, remote).database_url == "postgresql://far"
+    assert find_database(Path(".mdv"), remote).database_url == "postgresql://db"
+    assert find_system(None, {"MDV_TOKEN": "mine"}).token == "mine"
+
+
+def test_the_folder_can_be_named_by_the_environment(tmp_path: Path) -> None:
+    write_system(tmp_path, RUNNING)
+    assert find_system(None, {"MDV_DATA": str(tmp_path)}).url == RUNNING.url
+
+
+def test_the_admin_token_serves_where_there_is_no_other() -> None:
+    assert find_system(None, {"MDV_URL": "http://a", "MDV_ADMIN_TOKEN": "a"}).token == "a"
+
+
+def test_the_database_of_a_remote_system_is_not_guessed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".mdv").mkdir()
+    write_system(tmp_path / ".mdv", RUNNING)
+    with pytest.raises(SystemNotFound, match="set MDV_DATABASE_URL too"):
+        find_database(None, {"MDV_URL": "http://mdp.example"})
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 1}', "\0"])
+def test_word_that_cannot_be_read_is_a_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "system.json").write_text(text)
+    with pytest.raises(SystemNotFound, match=r"system\.json cannot be read"):
+        find_system(tmp_path, {})
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(SystemNotFound, match="takes an address"):
+        find_system(None, {"MDV_URL": "localhost:8080"})

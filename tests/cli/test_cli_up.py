@@ -1,0 +1,153 @@
+"""`mdv up` starts everything, stops everything, and finds everything again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+from systems import MDV, SCHEMA, Up, environment, eventually, free_port
+
+DOC = "http://mdv.example/doc.rdf"
+
+
+def run_up(folder: Path, port: int, **more: str) -> subprocess.CompletedProcess[str]:
+    """An `mdv up` that is expected to end by itself."""
+    argv = [str(MDV), "up", "--no-demo", "--port", str(port), "--data", str(folder)]
+    return subprocess.run(argv, capture_output=True, text=True, env=environment(**more), cwd="/", timeout=60)
+
+
+def test_what_was_registered_survives_every_kind_of_end(new_up: Callable[..., Up], mdv: Callable) -> None:
+    up = new_up("data", demo=True).start()
+    print(f"first start {up.seconds:.1f} s")
+    token = (up.folder / "admin.token").read_text().strip()
+    assert token in up.output and f"http://127.0.0.1:{up.port}/docs" in up.output
+    assert "not in this version yet" in up.output
+    assert "\x1b" not in up.output
+    assert up.folder.stat().st_mode & 0o777 == 0o700
+    for name in ("system.json", "admin.token"):
+        assert (up.folder / name).stat().st_mode & 0o777 == 0o600
+    atoms = mdv("atoms", DOC, "--short", "--data", up.folder).out
+    assert "doc.rdf#host\tCycleProvider\tserverHost\tpirates.uni-passau.de" in atoms
+
+    for number in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+        code = up.end(number)
+        assert eventually(lambda: not up.left), [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in up.left]
+        if number == signal.SIGKILL:
+            stale = mdv("documents", "--data", up.folder)
+            assert stale.code == 1 and "is not running; start it with `make up`" in stale.err
+            assert mdv("token", "list", "--data", up.folder).code == 1
+        else:
+            assert code == 0, up.output
+            assert not (up.folder / "system.json").exists()
+            stops = [line for line in up.output.splitlines() if line.startswith("Stopping ")]
+            assert stops == ["Stopping web.", "Stopping worker.", "Stopping Valkey.", "Stopping Postgres."]
+        if number != signal.SIGTERM:
+            up.start()
+            print(f"next start {up.seconds:.1f} s")
+            assert token not in up.output
+            assert "demo" not in up.output
+            assert mdv("atoms", DOC, "--short", "--data", up.folder).out == atoms
+            assert up.system.token == token
+
+
+def test_two_side_by_side_do_not_meet_and_what_dies_comes_back(
+    running: Up, new_up: Callable[..., Up], mdv: Callable
+) -> None:
+    other = new_up("other").start()
+    assert mdv("schema", "put", SCHEMA, "--data", other.folder).code == 0
+    assert mdv("register", SCHEMA.parent / "atlas.ttl", "--uri", "http://beside/", "--data", other.folder).code == 0
+    assert "http://beside/" in mdv("documents", "--data", other.folder).out
+    assert "http://beside/" not in mdv("documents", "--data", running.folder).out
+    here, there = running.system, other.system
+    assert here.database_url != there.database_url and here.redis_url != there.redis_url and here.token != there.token
+    strange = httpx.get(f"{here.url}/api/v1/documents", headers={"Authorization": f"Bearer {there.token}"})
+    assert strange.status_code == 401
+
+    os.kill(int((other.folder / "postgres/cluster/postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+    for pid in other.known:
+        if b"gunicorn" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    assert eventually(lambda: "Postgres runs again." in other.output and "web runs again." in other.output)
+    assert eventually(lambda: "http://beside/" in mdv("documents", "--data", other.folder).out)
+    changed = mdv("register", SCHEMA.parent / "orion.ttl", "--uri", "http://beside/", "--data", other.folder)
+    assert changed.code == 0, changed.err
+    assert other.end(signal.SIGHUP) == 0
+    assert eventually(lambda: not other.left)
+
+
+def test_a_folder_serves_one_at_a_time(running: Up) -> None:
+    ran = run_up(running.folder, free_port())
+    assert ran.returncode == 1
+    assert running.process is not None
+    assert f"is in use by process {running.process.pid}" in ran.stderr
+    assert httpx.get(f"{running.system.url}/readyz").status_code == 200
+
+
+def test_a_port_that_is_taken_is_said_before_anything_starts(running: Up, tmp_path: Path) -> None:
+    ran = run_up(tmp_path / "data", running.port)
+    assert ran.returncode == 1
+    assert f"Port {running.port} is taken" in ran.stderr
+    assert not (tmp_path / "data" / "postgres").exists()
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        assert run_up(tmp_path / "data", bound.getsockname()[1]).returncode == 1
+
+
+def test_settings_that_cannot_be_meant_are_said_before_anything_starts(tmp_path: Path) -> None:
+    ran = run_up(tmp_path / "data", free_port(), MDV_UP_WORKERS="many")
+    assert ran.returncode == 1 and "MDV_UP_WORKERS is 'many'" in ran.stderr
+    ran = run_up(tmp_path / "data", free_port(), MDV_MAX_DOCUMENT_BYTES="big")
+    assert ran.returncode == 1 and "MDV_MAX_DOCUMENT_BYTES is 'big'" in ran.stderr
+    (tmp_path / "file").write_text("")
+    ran = run_up(tmp_path / "file" / "data", free_port())
+    assert ran.returncode == 1 and "cannot be used" in ran.stderr
+
+
+def test_a_web_server_that_cannot_start_is_named_with_its_log(tmp_path: Path) -> None:
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "__init__.py").write_text("raise RuntimeError('no web today')")
+    ran = run_up(tmp_path / "data", free_port(), PYTHONPATH=str(tmp_path))
+    assert ran.returncode == 1
+    assert "mdv: Internal error: web did not start. The end of its log" in ran.stderr
+    assert "no web today" in ran.stderr
+    assert not (tmp_path / "data" / "system.json").exists()
+
+
+def test_word_of_the_system_says_where_it_is(running: Up) -> None:
+    known = json.loads((running.folder / "system.json").read_text())
+    assert running.process is not None
+    assert known["pid"] == running.process.pid
+    assert known["url"] == f"http://127.0.0.1:{running.port}"
+
+
+def test_the_web_server_runs_alone_told_by_the_environment(running: Up, tmp_path: Path) -> None:
+    port, system = free_port(), running.system
+    (tmp_path / "web").mkdir()  # not the one that is meant
+    (tmp_path / "web" / "__init__.py").write_text("raise RuntimeError('wrong web')")
+    settings = environment(MDV_DATABASE_URL=system.database_url, MDV_REDIS_URL=system.redis_url, MDV_ADMIN_TOKEN="own")
+    with subprocess.Popen(
+        [MDV, "serve", "--port", str(port)], env=settings, cwd=tmp_path, stderr=subprocess.DEVNULL
+    ) as web:
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+
+                def answers() -> bool:
+                    try:
+                        return client.get("/readyz").status_code == 200
+                    except httpx.TransportError:
+                        return False
+
+                assert eventually(answers, 60)
+                own = client.get("/api/v1/documents", headers={"Authorization": "Bearer own"})
+                assert own.status_code == 200
+            web.send_signal(signal.SIGTERM)
+            assert web.wait(30) == 0
+        finally:
+            web.kill()

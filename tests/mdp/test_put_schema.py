@@ -1,0 +1,288 @@
+"""The schema grows as a transaction of its own; what would break a stored document is refused, naming it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import Engine
+
+from mdv.db.read import list_resources
+from mdv.db.state import lock_state
+from mdv.errors import BreakingSchema, InvalidDocument, InvalidSchema, MdvError, NotFound
+from mdv.mdp.register import register
+from mdv.mdp.schemas import Schemas, classes_named, put_schema, read_schema_document
+
+if TYPE_CHECKING:
+    from conftest import Mdp
+
+D, E = "http://d/1", "http://d/2"
+OPEN = "<> mdv:world mdv:open . "
+
+
+def test_a_schema_is_a_transaction_with_a_version_and_a_position(mdp: Mdp) -> None:
+    first = mdp.put_schema(":A a rdfs:Class .")
+    assert (first.version, first.position, first.changed) == (1, 1, True)
+    mdp.put_one(D, "<#a> a :A .")
+    second = mdp.put_schema(":A a rdfs:Class . :B a rdfs:Class .")
+    assert (second.version, second.position) == (2, 3)
+    assert second.classes == first.classes + 1
+    assert mdp.rows("select position, cause from transactions order by 1") == [
+        (1, "schema"), (2, "documents"), (3, "schema"),
+    ]  # fmt: skip
+    assert mdp.rows("select version, position from schema_versions order by 1") == [(1, 1), (2, 3)]
+
+
+def test_the_same_schema_again_changes_nothing(mdp: Mdp) -> None:
+    mdp.put_schema(":A a rdfs:Class . :p rdfs:range :A .")
+    again = mdp.put_schema(":p rdfs:range :A .\n :A a rdfs:Class .")
+    assert (again.version, again.position, again.changed) == (1, 1, False)
+    assert mdp.one("select count(*) from schema_versions") == 1
+
+
+def test_a_schema_that_differs_in_its_prefixes_is_another(mdp: Mdp) -> None:
+    mdp.put_schema(":A a rdfs:Class .")
+    assert mdp.put_schema("@prefix other: <http://other/> . :A a rdfs:Class .").version == 2
+
+
+def test_a_schema_that_contradicts_itself_is_refused_and_the_old_one_stays(mdp: Mdp) -> None:
+    mdp.put_schema(":A a rdfs:Class .")
+    with pytest.raises(InvalidSchema):
+        mdp.put_schema(":A a rdfs:Class, rdf:Property .")
+    assert mdp.put_one(D, "<#a> a :A .").position == 2
+
+
+BREAKING = {
+    "range narrowed": ("<#a> :p 'x' .", ":p rdfs:range xsd:string .", ":p rdfs:range xsd:integer ."),
+    "range given": ("<#a> :p 'x' .", ":p a rdf:Property .", ":p rdfs:range xsd:integer ."),
+    "range from class to datatype": ("<#a> :p <#b> .", ":p rdfs:range :A .", ":p rdfs:range xsd:string ."),
+    "range from datatype to class": ("<#a> :p 'x' .", ":p rdfs:range xsd:string .", ":p rdfs:range :A ."),
+    "set-valued taken away": ("<#a> :p 1, 2 .", ":p mdv:setValued true .", ":p a rdf:Property ."),
+    "property removed": ("<#a> :p 1 ; :q 2 .", ":p a rdf:Property . :q a rdf:Property .", ":q a rdf:Property ."),
+    "class removed": ("<#a> a :A .", ":A a rdfs:Class .", ":B a rdfs:Class ."),
+    "world closed over a property": ("<#a> :p 1 .", OPEN, ":q a rdf:Property ."),
+    "world closed over a class": ("<#a> a :A .", OPEN, ":B a rdfs:Class ."),
+    "two values of a superproperty": (
+        "<#a> :p 1 ; :q 2 .",
+        ":p a rdf:Property . :q a rdf:Property . :up a rdf:Property .",
+        ":p rdfs:subPropertyOf :up . :q rdfs:subPropertyOf :up .",
+    ),
+    "a superproperty between": (
+        "<#a> :p 1 ; :q 2 .",
+        ":p rdfs:subPropertyOf :up . :q a rdf:Property . :up a rdf:Property .",
+        ":p rdfs:subPropertyOf :up . :q rdfs:subPropertyOf :p .",
+    ),
+    "a superproperty no longer set-valued": (
+        "<#a> :p 1 ; :q 2 .",
+        ":p rdfs:subPropertyOf :up . :q rdfs:subPropertyOf :up . :up mdv:setValued true . :p mdv:setValued false ."
+        " :q mdv:setValued false .",
+        ":p rdfs:subPropertyOf :up . :q rdfs:subPropertyOf :up . :p mdv:setValued false . :q mdv:setValued false .",
+    ),
+    "a class declared as a datatype": (
+        "<#a> :p <#b> .", ":p rdfs:range :T .", ":p rdfs:range :T . :T a rdfs:Datatype .",
+    ),
+    "a used class declared as a datatype": (
+        "<#a> a :T .",
+        ":T a rdfs:Class .",
+        ":T a rdfs:Datatype .",
+    ),
+    "a datatype declared as a class": (
+        "<#a> :p 'x' .", ":p rdfs:range :T . :T a rdfs:Datatype .", ":p rdfs:range :T .",
+    ),
+    "declared in an open world": ("<#a> :p 'x' .", OPEN, OPEN + ":p rdfs:range xsd:integer ."),
+    "declared single-valued in an open world": ("<#a> :p 'x', 'y' .", OPEN, OPEN + ":p a rdf:Property ."),
+    "container membership given a range": (
+        "<#a> rdf:_1 'x' .", ":q a rdf:Property .", "rdf:_1 rdfs:range xsd:integer .",
+    ),
+    "types made single": ("<#a> a :A, :B .", ":A a rdfs:Class . :B a rdfs:Class .",
+                          ":A a rdfs:Class . :B a rdfs:Class . rdf:type mdv:setValued false ."),
+    "inherited range narrowed": ("<#a> :p 'x' .", ":p rdfs:subPropertyOf :up .",
+                                 ":p rdfs:subPropertyOf :up . :up rdfs:range xsd:integer ."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BREAKING)
+def test_a_change_that_breaks_a_stored_document_is_refused_and_names_it(mdp: Mdp, what: str) -> None:
+    document, before, after = BREAKING[what]
+    mdp.put_schema(before)
+    mdp.put_one(D, document)
+    harmless = mdp.put_schema(before + " :harmless a rdf:Property .")
+    with pytest.raises(BreakingSchema) as refused:
+        mdp.put_schema(after)
+    assert [flaw.message.split(": ")[0] for flaw in refused.value.flaws] == [D]
+    assert mdp.rows("select position, schema_version from mdp_state") == [(harmless.position, harmless.version)]
+    mdp.put_one(D, None)
+    assert mdp.put_schema(after).version == 3
+
+
+HARMLESS = {
+    "new class and property": (":A a rdfs:Class .", ":A a rdfs:Class . :B a rdfs:Class . :q rdfs:range xsd:integer ."),
+    "new subclass": (":A a rdfs:Class . :B a rdfs:Class .", ":B rdfs:subClassOf :A ."),
+    "made strong": (":A a rdfs:Class . :p rdfs:range :A .", ":p rdfs:range :A ; mdv:reference mdv:strong ."),
+    "made set-valued": (":p a rdf:Property .", ":p mdv:setValued true ."),
+    "another class as range": (
+        ":A a rdfs:Class . :B a rdfs:Class . :p rdfs:range :A .", ":A a rdfs:Class . :p rdfs:range :B ."),
+    "range of text taken away": (":p rdfs:range xsd:string .", ":p a rdf:Property ."),
+    "domain": (":p a rdf:Property .", ":p rdfs:domain :A ."),
+    "a datatype that nothing uses": (":p a rdf:Property .", ":p a rdf:Property . :T a rdfs:Datatype ."),
+    "a superproperty that is set-valued": (
+        ":p a rdf:Property .", ":p rdfs:subPropertyOf :up ; mdv:setValued false . :up mdv:setValued true ."),
+    "opened": (":p a rdf:Property .", OPEN + ":p a rdf:Property ."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_harmless_growth_is_accepted_without_looking_at_what_is_stored(
+    mdp: Mdp, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scan(*_: object) -> None:
+        raise AssertionError("the store was read")
+
+    before, after = HARMLESS[what]
+    mdp.put_schema(before)
+    monkeypatch.setattr("mdv.mdp.schemas.stored_values", scan)
+    assert mdp.put_schema(after).version == 2
+
+
+def test_a_property_removed_in_an_open_world_is_kept(mdp: Mdp) -> None:
+    mdp.put_schema(OPEN + ":p rdfs:range xsd:integer .")
+    mdp.put_one(D, "<#a> :p 1 .")
+    assert mdp.put_schema(OPEN).version == 2
+    assert mdp.put_one(D, "<#a> :p 'x' .").version == 2
+
+
+def test_only_some_of_very_many_broken_documents_are_named(mdp: Mdp) -> None:
+    mdp.put_schema(":p a rdf:Property .")
+    mdp.put({f"http://d/{n}": "<#a> :p 'x' ." for n in range(30)})
+    with pytest.raises(BreakingSchema, match="30 stored documents would no longer be valid, and 10 more") as refused:
+        mdp.put_schema(":p rdfs:range xsd:integer .")
+    assert len(refused.value.flaws) == 20
+
+
+def test_two_documents_may_give_two_values_to_a_property_that_has_one(mdp: Mdp) -> None:
+    mdp.put_schema(":p mdv:setValued true .")
+    mdp.put({D: "<http://r> :p 1 .", E: "<http://r> :p 2 ."})
+    assert mdp.put_schema(":p a rdf:Property .").version == 2
+
+
+def test_a_past_version_of_a_document_breaks_nothing(mdp: Mdp) -> None:
+    mdp.put_schema(":p a rdf:Property .")
+    mdp.put_one(D, "<#a> :p 'x' .")
+    mdp.put_one(D, "<#a> :p '1' .")
+    assert mdp.put_schema(":p rdfs:range xsd:integer .").version == 2
+
+
+def test_a_document_prepared_under_an_older_schema_is_validated_again(mdp: Mdp) -> None:
+    mdp.put_schema(":p a rdf:Property .")
+    good, bad = mdp.prepare(D, "<#a> :p '1' ."), mdp.prepare(E, "<#a> :p 'x' .")
+    mdp.put_schema(":p rdfs:range xsd:integer .")
+    first, second = mdp.register_batch([bad, good])
+    assert isinstance(first, InvalidDocument)
+    assert not isinstance(second, MdvError)
+    assert mdp.rows("select value, number from filter_data") == [("1", 1)]
+
+
+def test_another_process_sees_the_new_schema_at_once(mdp: Mdp, engine: Engine) -> None:
+    other = type(mdp)(engine)
+    other.put_schema(":A a rdfs:Class .")
+    assert mdp.put_one(D, "<#a> a :A .").position == 2
+    other.put_schema(":A a rdfs:Class . :B a rdfs:Class .")
+    assert mdp.put_one(E, "<#a> a :B .").position == 4
+
+
+def in_the_background(call: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    answers: list[object] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except MdvError as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, answers
+
+
+def test_a_schema_waits_for_the_registration_before_it_and_sees_it(mdp: Mdp, engine: Engine) -> None:
+    mdp.put_schema(":p a rdf:Property .")
+    item = mdp.prepare(D, "<#a> :p 'x' .")
+    with engine.begin() as connection:
+        register(connection, [item], mdp.schemas, mdp.vocabulary)
+        other = type(mdp)(engine)
+        thread, answers = in_the_background(lambda: other.put_schema(":p rdfs:range xsd:integer ."))
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join(10)
+    assert [type(answer) for answer in answers] == [BreakingSchema]
+
+
+def test_a_registration_waits_for_the_schema_before_it_and_obeys_it(mdp: Mdp, engine: Engine) -> None:
+    mdp.put_schema(":p a rdf:Property .")
+    item = mdp.prepare(D, "<#a> :p 'x' .")
+    other = type(mdp)(engine)
+    schema = read_schema_document((mdp.PREFIXES + ":p rdfs:range xsd:integer .").encode(), "text/turtle")
+    with engine.begin() as connection:
+        put_schema(connection, schema, other.schemas)
+        thread, answers = in_the_background(lambda: mdp.register_batch([item])[0])
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join(10)
+    assert [type(answer) for answer in answers] == [InvalidDocument]
+
+
+def test_positions_follow_commit_order_with_several_writers(mdp: Mdp, engine: Engine) -> None:
+    mdp.put_schema(OPEN)
+
+    def write(worker: int) -> list[int]:
+        own = type(mdp)(engine)
+        return [own.put_one(f"http://d/{worker}", f"<#a> :p '{n}' .").position for n in range(10)]
+
+    running = [in_the_background(lambda n=n: write(n)) for n in range(3)]
+    for thread, _ in running:
+        thread.join(60)
+    positions = [position for _, answers in running for position in answers[0]]  # type: ignore[attr-defined]
+    assert sorted(positions) == list(range(2, 32))
+    assert mdp.one("select position from mdp_state") == 31
+
+
+def test_the_lock_is_given_back_with_the_transaction(engine: Engine) -> None:
+    with engine.connect() as one:
+        lock_state(one)
+        one.rollback()
+        with engine.connect() as two:
+            two.exec_driver_sql("set lock_timeout = '2s'")
+            assert lock_state(two).position == 0
+
+
+def test_a_class_is_found_with_its_subclasses_and_an_unknown_one_is_not(mdp: Mdp) -> None:
+    mdp.put_schema(OPEN + ":B rdfs:subClassOf :A .")
+    mdp.put_one(D, "<#a> a :A . <#b> a :B . <#c> a :C . <#n> :p 1 .")
+    with mdp.engine.connect() as connection:
+        schema = Schemas().now(connection).schema
+
+        def listed(name: str) -> list[str]:
+            rows = list_resources(connection, classes_named(name, schema), 0, 10)
+            return [uri.removeprefix(D) for _, uri, _ in rows]
+
+        assert listed("A") == ["#a", "#b"]
+        assert listed("<http://v/C>") == ["#c"]
+        assert listed("rdfs:Resource") == ["#a", "#b", "#c", "#n"]
+        with pytest.raises(NotFound, match="Unknown class"):
+            classes_named("Nobody", schema)
+
+
+def test_pages_of_a_class_join_to_the_whole(mdp: Mdp) -> None:
+    mdp.put_schema(OPEN + ":B rdfs:subClassOf :A .")
+    mdp.put({f"http://d/{n}": f"<#a> a :A, :B . <#b{n}> a :B ." for n in range(5)})
+    with mdp.engine.connect() as connection:
+        for classes in (["http://v/A", "http://v/B"], None):
+            whole = list_resources(connection, classes, 0, 100)
+            paged, after = [], 0
+            while page := list_resources(connection, classes, after, 3):
+                paged += page
+                after = page[-1][0]
+            assert paged == whole
+            assert len(whole) == 10

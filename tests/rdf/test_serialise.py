@@ -1,0 +1,248 @@
+"""Serialise: what is written reads back as exactly the same statements, in each syntax, and always as the same bytes."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mdv.errors import NotAcceptable
+from mdv.model import RDF, RDF_TYPE, XSD, Document, ParsedDocument, Statement, Term
+from mdv.rdf.blank import name_blank_nodes
+from mdv.rdf.gate import gate
+from mdv.rdf.parse import parse
+from mdv.rdf.serialise import MAX_NESTING, serialise
+from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, SYNTAXES, TURTLE, Syntax, syntax_of_name
+from second_opinion import CORPUS, GOLDEN, GUTENBERG, YEARS, corpus_document, gutenberg_documents
+
+D = "http://mdv.example/doc.rdf"
+V = "http://v.example/"
+EVERY_SYNTAX = pytest.mark.parametrize("syntax", SYNTAXES, ids=lambda syntax: syntax.name)
+
+
+def read(body: bytes, syntax: Syntax, uri: str = D) -> Document:
+    return name_blank_nodes(parse(gate(body, syntax), uri))
+
+
+def named(*statements: Statement) -> Document:
+    return name_blank_nodes(ParsedDocument(D, statements))
+
+
+def assert_reads_back(document: Document, syntax: Syntax, prefixes: dict[str, str] | None = None) -> bytes:
+    text = serialise(document.statements, syntax, document.prefixes if prefixes is None else prefixes, document.uri)
+    assert read(text, syntax, document.uri).statements == document.statements, text.decode()
+    return text
+
+
+@EVERY_SYNTAX
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
+def test_every_document_of_the_corpus_reads_back_exactly(path: Path, syntax: Syntax) -> None:
+    document = read(*corpus_document(path))
+    if syntax is RDF_XML and any("\a" in s.object.value for s in document.statements):
+        with pytest.raises(NotAcceptable, match="control character"):
+            serialise(document.statements, syntax, document.prefixes, document.uri)
+    else:
+        assert_reads_back(document, syntax)
+
+
+@pytest.mark.skipif(not GUTENBERG.exists(), reason="the Gutenberg catalogue is not at hand")
+@pytest.mark.parametrize("year", YEARS)
+def test_gutenberg_documents_read_back_exactly(year: str) -> None:
+    for body, syntax, uri in gutenberg_documents(year, every=60):
+        document = read(body, syntax, uri)
+        for other in SYNTAXES:
+            assert_reads_back(document, other)
+
+
+@EVERY_SYNTAX
+def test_equal_statements_give_the_same_bytes_in_any_order_and_process(syntax: Syntax) -> None:
+    path = GOLDEN / "documents" / "blanks.ttl"
+    document = read(*corpus_document(path))
+    prefixes = {"b": "http://b/", **document.prefixes, "v": V, "a": "urn:a:"}
+    statements = [*document.statements, Statement("http://b/x", V + "p", Term.literal("x", datatype="urn:a:t"))]
+    text = serialise(statements, syntax, prefixes, document.uri)
+    for seed in range(5):
+        random.Random(seed).shuffle(statements)
+        turned = dict(reversed(prefixes.items()))
+        assert serialise(statements + statements[:3], syntax, turned, document.uri) == text
+
+
+def test_hash_seeds_do_not_show() -> None:
+    script = (
+        "import sys; from mdv.model import *; from mdv.rdf.serialise import serialise; from mdv.rdf.syntax import *\n"
+        "prefixes = {c: f'http://{c}.example/' for c in 'abcdefgh'}\n"
+        "said = [Statement(f'http://s/{c}', f'http://{c}.example/p', Term.literal(c)) for c in 'abcdefgh']\n"
+        "sys.stdout.buffer.write(b''.join(serialise(said, syntax, prefixes) for syntax in SYNTAXES))"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(texts) == 1
+
+
+# What is said, made up
+
+_texts = st.text(
+    st.one_of(
+        st.sampled_from("\r\n\t \"'\\<>&]@:{}[]#%\x0b\x1f\x7f\x85\u2028\u0301\ufeff\ufffd𝒳😀"),
+        st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"),
+    ),
+    max_size=8,
+)
+_locals = st.sampled_from(["p", "p1", "a.b-c", "_x", "größe", "http", "ex", "type", "12a", "Description", "v"])
+_properties = st.one_of(
+    st.builds(str.__add__, st.sampled_from([V, V + "#", "urn:x:", "tag:e.org,2001:"]), _locals),
+    st.sampled_from([RDF_TYPE, RDF + "first", RDF + "rest", RDF + "_1", RDF + "value"]),
+)
+_uris = st.one_of(
+    st.builds(str.__add__, st.sampled_from([V, D + "#", "urn:x:", "urn:", "http://prefix/"]), _locals),
+    st.sampled_from([D, RDF + "nil", RDF + "li", RDF + "List", "http://e/it's(a)~b?c=d&e=%20f;g!h$*,", "x-y+z.1:q"]),
+)
+_blanks = st.sampled_from(["_:a", "_:b", "_:c", "_:d"])
+_literals = st.one_of(
+    st.builds(Term.literal, _texts),
+    st.builds(Term.literal, _texts, lang=st.sampled_from(["en", "de-at", "zh-hant-tw", "x-private"])),
+    st.builds(
+        Term.literal,
+        st.one_of(_texts, st.sampled_from(["01", "1", "-0", "1.0E0", "1e0", "abc", "true", "1", ".5", "5.", "+1", "INF"])),
+        datatype=st.one_of(
+            st.sampled_from([XSD + t for t in ("integer", "double", "decimal", "boolean", "date", "anyURI")]),
+            st.sampled_from([RDF + "XMLLiteral", RDF + "JSON", RDF + "HTML", V + "t", "urn:odd", V + "1"]),
+        ),
+    ),
+)
+_objects = st.one_of(st.builds(Term.uri, _uris), st.builds(Term, st.just("blank"), _blanks), _literals)
+_statements = st.lists(st.builds(Statement, st.one_of(_uris, _blanks), _properties, _objects), min_size=1, max_size=10)
+_prefixes = st.dictionaries(
+    st.sampled_from(["", "v", "ex", "urn", "http", "rdf", "xml", "xmlns", "_", "a.", "p", "é", "type", "ns1", "tag"]),
+    st.sampled_from([V, V + "#", "urn:x:", "urn:", RDF, XSD, "http://prefix/", D + "#", "http://www.w3.org/2000/xmlns/"]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_statements, _prefixes)
+@example([Statement(V + "a", V + "p", Term.literal("x")), Statement(V + "a", V + "p", Term.literal("x", "en"))], {})
+@example([Statement("_:a", V + "p", Term("blank", "_:b")), Statement("_:b", V + "p", Term("blank", "_:a"))], {})
+@example([Statement("urn:x:s", "urn:x:p", Term.uri("urn:x:o"))], {"urn": "urn:x:", "x": "urn:"})
+@example([Statement(V + "a", V + "ex", Term.literal("x"))], {"": V, "ex": "urn:x:"})
+def test_made_up_statements_read_back_exactly(statements: list[Statement], prefixes: dict[str, str]) -> None:
+    document = named(*statements)
+    for syntax in SYNTAXES:
+        try:
+            assert_reads_back(document, syntax, prefixes)
+        except NotAcceptable as refusal:
+            assert syntax is RDF_XML and "control character" in refusal.detail
+            assert any(c < " " and c not in "\t\r\n" or c in "\ufffe\uffff" for s in statements for c in s.object.value)
+
+
+# RDF/XML
+
+
+@pytest.mark.parametrize("name", ["http://v/1", "http://v/", "urn:x:12", "http://v/a/2.5"])
+def test_a_property_that_is_no_xml_name_cannot_be_written_as_rdf_xml(name: str) -> None:
+    said = [Statement("http://a/b", name, Term.literal("x"))]
+    with pytest.raises(NotAcceptable, match="text/turtle"):
+        serialise(said, RDF_XML, {})
+    for syntax in (TURTLE, N_TRIPLES, JSON_LD):
+        assert read(serialise(said, syntax, {}), syntax).statements == tuple(said)
+
+
+@pytest.mark.parametrize("word", ["li", "Description", "RDF", "ID", "about", "parseType", "bagID", "aboutEach"])
+def test_words_of_the_syntax_are_no_properties_in_rdf_xml(word: str) -> None:
+    with pytest.raises(NotAcceptable, match="its own syntax"):
+        serialise([Statement("http://a/b", RDF + word, Term.literal("x"))], RDF_XML, {})
+    as_class = named(Statement("http://a/b", RDF_TYPE, Term.uri(RDF + word)))
+    assert_reads_back(as_class, RDF_XML)
+
+
+def test_figure_1_is_written_as_the_paper_nests_it() -> None:
+    document = read((GOLDEN / "figure1.rdf").read_bytes(), RDF_XML)
+    text = assert_reads_back(document, RDF_XML).decode()
+    assert text.splitlines()[3:] == [
+        f'  <CycleProvider rdf:about="{D}#host">',
+        "    <serverHost>pirates.uni-passau.de</serverHost>",
+        "    <serverInformation>",
+        f'      <ServerInformation rdf:about="{D}#info">',
+        "        <cpu>600</cpu>",
+        "        <memory>92</memory>",
+        "      </ServerInformation>",
+        "    </serverInformation>",
+        "    <serverPort>5874</serverPort>",
+        "  </CycleProvider>",
+        "</rdf:RDF>",
+    ]
+
+
+def test_a_long_chain_is_nested_only_so_far() -> None:
+    chain = [Statement(f"_:{n}", V + "next", Term("blank", f"_:{n + 1}")) for n in range(500)]
+    text = assert_reads_back(named(*chain), RDF_XML).decode()
+    assert max(len(line) - len(line.lstrip()) for line in text.splitlines()) <= 4 * (MAX_NESTING + 2)
+
+
+def test_a_long_list_is_a_collection() -> None:
+    cells = [Statement(f"_:{n}", RDF + "first", Term.uri(f"{V}{n}")) for n in range(1000)]
+    cells += [Statement(f"_:{n}", RDF + "rest", Term("blank", f"_:{n + 1}")) for n in range(999)]
+    cells += [Statement("_:999", RDF + "rest", Term.uri(RDF + "nil")), Statement(V, V + "l", Term("blank", "_:0"))]
+    text = assert_reads_back(named(*cells), RDF_XML).decode()
+    assert text.count("parseType") == 1 and "rdf:first" not in text
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        Statement("_:1", RDF_TYPE, Term.uri(RDF + "List")),
+        Statement("_:1", V + "p", Term.literal("x")),
+        Statement(V, V + "other", Term("blank", "_:1")),
+        Statement("_:1", RDF + "first", Term.uri(V + "second")),
+        Statement("_:1", RDF + "rest", Term.uri(RDF + "nil")),
+        Statement("_:1", RDF + "rest", Term("blank", "_:0")),
+    ],
+)
+def test_a_list_that_says_more_than_a_collection_reads_back_exactly(extra: Statement) -> None:
+    cells = [Statement(f"_:{n}", RDF + "first", Term.uri(f"{V}{n}")) for n in range(3)]
+    cells += [Statement(f"_:{n}", RDF + "rest", Term("blank", f"_:{n + 1}")) for n in range(2)]
+    cells += [Statement("_:2", RDF + "rest", Term.uri(RDF + "nil")), Statement(V, V + "l", Term("blank", "_:0"))]
+    for syntax in SYNTAXES:
+        assert_reads_back(named(*cells, extra), syntax)
+
+
+def test_prefixes_that_would_be_mistaken_for_schemes_are_left_out_of_json_ld() -> None:
+    document = named(Statement("http://a/b", "urn:x:p", Term.uri("tag:c")))
+    text = assert_reads_back(document, JSON_LD, {"http": "http://a/", "urn": "urn:x:", "tag": "http://a/"})
+    assert b'"urn"' not in text and b'"urn:x:p"' in text
+
+
+def test_blank_nodes_of_other_documents_keep_their_names() -> None:
+    other = Statement("http://other/d#_:1f", V + "p", Term.uri("http://other/d#_:2a"))
+    for syntax in SYNTAXES:
+        text = serialise([other], syntax, {}, D)
+        assert b"http://other/d#_:1f" in text and b"http://other/d#_:2a" in text
+
+
+def test_two_prefixes_of_one_namespace_and_rdf_meaning_something_else() -> None:
+    document = named(Statement(V + "a", V + "p", Term.literal("x", datatype=XSD + "date")))
+    text = assert_reads_back(document, RDF_XML, {"rdf": V, "long": V, "": RDF}).decode()
+    assert "<rdf:p rdf1:datatype=" in text
+
+
+def test_many_statements_are_written_quickly() -> None:
+    said = [Statement(f"{V}s{n // 10}", f"{V}p{n % 10}", Term.literal(str(n))) for n in range(8_000)]
+    start = time.perf_counter()
+    for syntax in SYNTAXES:
+        text = serialise(said, syntax, {"v": V}, D)
+        assert read(text, syntax).statements == tuple(sorted(said, key=lambda s: (s.subject, s.property)))
+    assert time.perf_counter() - start < 10
+
+
+def test_syntaxes_are_told_from_file_names() -> None:
+    assert {syntax_of_name(path.name).name for path in CORPUS} == {"rdfxml", "turtle", "ntriples", "jsonld"}
