@@ -229,7 +229,7 @@ class Supervisor:
 
         def launch() -> Program:
             child = start_child(argv, env=env, log=log, cwd=cwd, death_signal=stop_signal)
-            return Program(child, stop_signal, self._grace, lambda: self._hurried)
+            return Program(child, stop_signal, self._grace, lambda: self.hurried)
 
         self.keep(name, launch)
 
@@ -237,6 +237,16 @@ class Supervisor:
         """Start a server with `launch`, and again with `launch` whenever it dies (after its own `stop`)."""
         self._listen()
         self._charges.append(_Charge(name, launch, launch(), time.monotonic(), self._pause))
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether a signal to stop has come."""
+        return self._wish is not None
+
+    @property
+    def hurried(self) -> bool:
+        """Whether somebody asked a second time."""
+        return self._hurried
 
     def wait(self) -> signal.Signals:
         """Keep every server alive until this process is asked to stop; the signal that asked."""

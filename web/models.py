@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf"}
+EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf", "format": "iri"}
 
 
 class Strict(BaseModel):
@@ -18,7 +18,7 @@ class Strict(BaseModel):
 class Page(Strict):
     """Parameters of every list."""
 
-    after: str | None = Field(None, description="the `next` of the page before", max_length=20_000)
+    after: str | None = Field(None, description="the `next` of the page before", max_length=2048)
     limit: int = Field(100, ge=1, le=1000, description="how many items, at most")
 
 
@@ -42,7 +42,7 @@ class AtomsQuery(Page):
 
 class ResourceQuery(Page):
     uri: str | None = Field(
-        None, description="one resource", json_schema_extra={"example": "http://mdv.example/doc.rdf#host"}
+        None, description="one resource", json_schema_extra=EXAMPLE | {"example": "http://mdv.example/doc.rdf#host"}
     )
     class_: str | None = Field(
         None,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 
-from flask import Response, request
+from flask import Response, current_app, request
 from werkzeug.datastructures import MIMEAccept
+from werkzeug.exceptions import RequestEntityTooLarge
 
-from mdv.errors import NotAcceptable, TooSlow
+from mdv.errors import BadRequest, NotAcceptable, TooSlow
 from mdv.rdf.syntax import RDF_XML, SYNTAXES, Syntax
 
 try:
     from gevent import Timeout
 except ImportError:  # pragma: no cover
     Timeout = None
+
+CHUNK = 64 * 1024
 
 
 def wanted_syntax(first: Syntax = RDF_XML) -> Syntax:
@@ -65,8 +68,24 @@ def etags(header: str) -> list[str] | None:
 
 
 def read_body(seconds: int) -> bytes:
-    """The body, if it arrives in time."""
+    """The body, if it is whole, within the limit, and arrives in time."""
     if Timeout is None:  # pragma: no cover
-        return request.get_data(cache=False)
+        return _whole_body()
     with Timeout(seconds, TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.")):
+        return _whole_body()
+
+
+def _whole_body() -> bytes:
+    """Of a body that does not tell its length, Werkzeug would keep what is within the limit and drop the rest."""
+    if request.content_length is not None or not request.environ.get("wsgi.input_terminated"):
         return request.get_data(cache=False)
+    limit: int = current_app.config["MAX_CONTENT_LENGTH"]
+    body = bytearray()
+    try:
+        while part := request.environ["wsgi.input"].read(CHUNK):
+            body += part
+            if len(body) > limit:
+                raise RequestEntityTooLarge
+    except OSError:
+        raise BadRequest("The body ended before it was whole; nothing was changed.") from None
+    return bytes(body)

@@ -82,14 +82,16 @@ def problems(*statuses: int) -> dict[int, dict[str, Any]]:
         409: "the schema would break what is stored",
         412: "the stored version is another one",
         413: "too large",
+        414: "an address too long for the HTTP server, which answers before MDV does",
         415: "a syntax that is not read",
         422: "at odds with the schema, or an Idempotency-Key used twice",
         503: "a part of the system is away",
     }
     shape = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
+    found: dict[int, dict[str, Any]] = {
         status: {"description": reasons[status], "content": shape} for status in sorted({*statuses, 400, 401, 403, 503})
     }
+    return found | {414: {"description": reasons[414], "content": {"text/html": _TEXT}}}
 
 
 PREFER = {

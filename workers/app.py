@@ -6,19 +6,23 @@ from typing import Any
 
 from celery import Celery, bootsteps
 from kombu.exceptions import OperationalError
+from kombu.transport.redis import Channel
 from redis import RedisError
 
 from mdv.config import Config
 
 SWEEP_SECONDS = 5.0
 
+# When the broker goes away, kombu would put wake-ups in hand back into it, fail, and take the worker along.
+Channel.do_restore = False
 
-def make_celery(config: Config, patience: float = 30) -> Celery:
+
+def make_celery(config: Config, patience: float = 5) -> Celery:
     """A Celery application for the broker that `config` names; Redis has `patience` seconds for each answer."""
     app = Celery("mdv", broker=config.redis_url or "redis://", include=["workers.tasks"])
     app.conf.update(
         task_ignore_result=True,
-        task_acks_late=True,
+        task_acks_late=False,  # a wake-up that is lost with its worker is made up for by the sweep
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
         worker_send_task_events=False,

@@ -9,6 +9,7 @@ import click
 
 import mdv
 from mdv.cli.atoms import atoms
+from mdv.cli.bench import bench
 from mdv.cli.documents import delete, documents
 from mdv.cli.export import export
 from mdv.cli.failures import exit_code_of
@@ -33,7 +34,22 @@ def cli() -> None:
     """
 
 
-for command in (up, schema, register, documents, delete, resources, atoms, export, job, token, serve, worker, migrate):
+for command in (
+    up,
+    schema,
+    register,
+    documents,
+    delete,
+    resources,
+    atoms,
+    export,
+    job,
+    token,
+    serve,
+    worker,
+    migrate,
+    bench,
+):
     cli.add_command(command)
 
 

@@ -182,7 +182,7 @@ class _Household(Supervisor):
 
     def check(self) -> None:
         """Go no further when somebody has asked to stop."""
-        if self._wish is not None:
+        if self.asked_to_stop:
             raise _AskedToStop
 
     def start_all(self, host: str, port: int, token: str, concurrency: int) -> System:
@@ -212,7 +212,7 @@ class _Household(Supervisor):
 
         def launch_worker() -> Program:
             child = start_child(worker_program(concurrency), env=environment, log=logs / "worker.log", cwd=logs)
-            return Program(child, grace=WORKER_GRACE, hurry=lambda: self._hurried)
+            return Program(child, grace=WORKER_GRACE, hurry=lambda: self.hurried)
 
         self.keep("worker", launch_worker)
         self.start("web", web_program(host, port), environment, log=logs / "web.log", cwd=logs)

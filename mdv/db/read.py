@@ -166,10 +166,13 @@ def list_atoms(
     connection: Connection, document: DocumentInfo, after: tuple[str, str, str, str], limit: int
 ) -> Sequence[RowMapping]:
     """A page of a document's atoms, as in the paper's Figure 4."""
+    # As in the figure, the row of the resource itself comes before those of its properties.
     query = text(
-        "select distinct uri_reference, class, property, value from filter_data_view where document_id = :document"
-        " and (uri_reference, class, property, value) > (:a, :b, :c, :d)"
-        " order by uri_reference, class, property, value limit :limit"
+        "select uri_reference, class, property, value"
+        " from (select distinct * from filter_data_view where document_id = :document) atoms"
+        " where (uri_reference, class, property <> 'rdf#subject', property, value)"
+        "     > (:a, :b, cast(:c as text) not in ('', 'rdf#subject'), :c, :d)"
+        " order by uri_reference, class, property <> 'rdf#subject', property, value limit :limit"
     )
     a, b, c, d = after
     rows = connection.execute(query, {"document": document.id, "a": a, "b": b, "c": c, "d": d, "limit": limit})

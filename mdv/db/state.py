@@ -12,19 +12,28 @@ from mdv.db.tables import mdp_state
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """This life of the MDP, the position of its last transaction, the version of its schema."""
+    """This life of the MDP, its last position, the version of its schema, the last numbers it gave out."""
 
     epoch: UUID
     position: int
     schema_version: int
+    last_resource: int
+    last_document: int
+
+
+_COLUMNS = (
+    mdp_state.c.epoch,
+    mdp_state.c.position,
+    mdp_state.c.schema_version,
+    mdp_state.c.last_resource,
+    mdp_state.c.last_document,
+)
 
 
 def read_state(connection: Connection) -> State:
-    row = connection.execute(select(mdp_state.c.epoch, mdp_state.c.position, mdp_state.c.schema_version)).one()
-    return State(*row)
+    return State(*connection.execute(select(*_COLUMNS)).one())
 
 
 def lock_state(connection: Connection) -> State:
     """Wait for the turn of this transaction: until it ends, no other one changes what is visible."""
-    columns = select(mdp_state.c.epoch, mdp_state.c.position, mdp_state.c.schema_version)
-    return State(*connection.execute(columns.with_for_update()).one())
+    return State(*connection.execute(select(*_COLUMNS).with_for_update()).one())

@@ -1,18 +1,26 @@
-"""The statement store: one run replaces what a batch of documents says, by difference."""
+"""The statement store: one run replaces what a batch of documents says, by difference.
+
+The difference is made here, in memory, from what the documents say now and said before; the database is asked only
+what it alone knows (numbers of URIs, stored statements, whether other documents say the same) and is given rows by
+COPY. So a new document costs little more than the bare COPY of its statements.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select
+import psycopg
+from sqlalchemy import Connection
 
+from mdv.db.copy import copy_rows
 from mdv.db.engine import driver
+from mdv.db.state import State
 from mdv.db.statements import statements
-from mdv.db.tables import documents
 from mdv.model import Statement
 from mdv.rdf.digest import statement_hash
 
@@ -58,89 +66,268 @@ class Counts:
     unchanged: int
 
 
+class Encoded(NamedTuple):
+    """A statement in numbers: what two documents that say the same have in common."""
+
+    resource: int
+    property: int
+    target: int | None
+    value: str | None
+    lang: str | None
+    datatype: int | None
+    hash: int
+
+
+class StoredRow(NamedTuple):
+    """Where a stored statement stands, and since when."""
+
+    row: str
+    position: int
+    shows: bool
+
+
+@dataclass(slots=True)
+class Difference:
+    """What one document says now that it did not, no longer says, and (described) says in any case."""
+
+    document: int
+    version: int
+    item: Replacement
+    added: dict[Encoded, TypedValue] = field(default_factory=dict)
+    removed: dict[Encoded, StoredRow] = field(default_factory=dict)
+    described: set[int] = field(default_factory=set)
+
+
+class Visible(NamedTuple):
+    """The statements that anybody makes now and nobody made before, and the reverse, each with the document that
+    carries the change; and of the resources concerned those that something is said of before and after."""
+
+    gains: dict[Encoded, Difference]
+    losses: dict[Encoded, Difference]
+    kept: set[int]
+
+
 def find_documents(connection: Connection, uris: Collection[str]) -> dict[str, StoredDocument]:
-    """The documents of these names that are, or once were, registered."""
-    columns = (documents.c.id, documents.c.uri, documents.c.version, documents.c.present, documents.c.content)
-    rows = connection.execute(select(*columns).where(documents.c.uri.in_(uris)))
-    return {row.uri: StoredDocument(*row) for row in rows}
-
-
-_TEMPORARY = (
-    "incoming_documents",
-    "incoming_statements",
-    "incoming_uris",
-    "new_statements",
-    "stored_statements",
-    "changed_statements",
-    "visible_changes",
-    "changed_resources",
-)
-
-_RUN = (
-    "name_documents",
-    "find_uris",
-    "keep_uris",
-    "encode_statements",
-    "find_stored",
-    "find_added",
-    "find_removed",
-    "remove_statements",
-    "find_visible",
-    "find_changed_resources",
-    "keep_history",
-    "insert_statements",
-    "keep_documents",
-    "keep_transaction",
-    "advance",
-    "keep_versions",
-)
+    """The documents of these names that are, or once were, registered. Begins a run: plans are pinned from here on."""
+    session, sql = driver(connection), statements("register")
+    with session.pipeline():
+        session.execute(sql["pin_plans"], prepare=True)
+        rows = session.execute(sql["find_documents"], {"uris": _as_json(uris)}, prepare=True)
+    found = (StoredDocument(*row) for row in rows.fetchall())
+    return {document.uri: document for document in found}
 
 
 def replace_documents(
-    connection: Connection, batch: list[Replacement], position: int, cause: str, property_ids: Mapping[str, int]
+    connection: Connection, batch: Sequence[Replacement], state: State, property_ids: Mapping[str, int]
 ) -> dict[str, Counts]:
-    """Replace the documents of `batch` in the transaction that stands at `position`; the caller holds the lock.
+    """Replace the documents of `batch` in the transaction after `state`; the caller holds the lock.
 
     Every document of the batch differs from its stored version, and is in the batch once.
     """
-    sql = statements("register")
-    session = driver(connection)
-    with session.pipeline():
-        for name in (*_TEMPORARY, "pin_plans"):
-            session.execute(sql[name])
-    _copy(session, "incoming_documents (uri, document_id, version, present, content, prefixes)", _document_rows(batch))
-    _copy(
-        session,
-        "incoming_statements (document, subject, property_id, target, value, lang, datatype_id, hash,"
-        " number, instant, truth)",
-        _statement_rows(batch, property_ids),
-    )
-    values = {"position": position, "cause": cause}
-    with session.pipeline():
-        for name in _RUN:
-            cursor = session.execute(sql[name], values if "%(" in sql[name] else None, prepare=True)
-        names = session.execute("select uri, document_id from incoming_documents", prepare=True)
-    by_id = {row[0]: Counts(*row[1:]) for row in cursor.fetchall()}
-    return {uri: by_id[document_id] for uri, document_id in names.fetchall()}
+    return _Run(driver(connection), batch, state, property_ids).replace()
 
 
-def _copy(session: Any, target: str, rows: Iterable[tuple[Any, ...]]) -> None:
-    with session.cursor() as cursor, cursor.copy(f"copy {target} from stdin") as copy:
-        for row in rows:
-            copy.write_row(row)
+class _Run:
+    """One run, step by step."""
 
+    def __init__(
+        self, session: psycopg.Connection[Any], batch: Sequence[Replacement], state: State, ids: Mapping[str, int]
+    ) -> None:
+        self._session = session
+        self._batch = batch
+        self._position = state.position + 1
+        self._known_resources = state.last_resource
+        self._last_resource = state.last_resource
+        self._last_document = state.last_document
+        self._property_ids = ids
+        self._sql = statements("register")
 
-def _document_rows(batch: list[Replacement]) -> Iterator[tuple[Any, ...]]:
-    for item in batch:
-        stored = item.stored
-        yield (item.uri, stored and stored.id, stored and stored.version, item.present, item.content,
-               json.dumps(dict(item.prefixes)))  # fmt: skip
+    def replace(self) -> dict[str, Counts]:
+        resources, stored = self._ask()
+        fresh = self._number_new(resources)
+        differences = [self._difference(item, resources, stored) for item in self._batch]
+        visible = self._visible_changes(differences)
+        counts = self._count(differences, visible)
+        copy_rows(self._session, "resources (id, uri)", fresh)
+        copy_rows(self._session, _FILTER_DATA, self._inserted_rows(differences, visible))
+        copy_rows(self._session, _HISTORY, self._removed_rows(differences, visible))
+        self._keep_documents(differences, counts)
+        return {difference.item.uri: counted for difference, counted in zip(differences, counts, strict=True)}
 
+    def _ask(self) -> tuple[dict[str, int], dict[int, dict[Encoded, StoredRow]]]:
+        """The numbers of the batch's URIs, and what its documents said until now."""
+        uris = {s.subject for item in self._batch for s in item.statements}
+        uris.update(s.object.value for item in self._batch for s in item.statements if s.object.type == "uri")
+        there = [item.stored.id for item in self._batch if item.stored is not None and item.stored.present]
+        with self._session.pipeline():
+            numbers = self._execute("find_resources", uris=_as_json(uris))
+            rows = self._execute("find_statements", documents=there) if there else None
+        stored: dict[int, dict[Encoded, StoredRow]] = defaultdict(dict)
+        for row, document, resource, name, target, value, lang, datatype, digest, position, shows in rows or ():
+            key = Encoded(resource, name, target, value, lang, datatype, digest)
+            stored[document][key] = StoredRow(row, position, shows)
+        return dict(numbers.fetchall()), stored
 
-def _statement_rows(batch: list[Replacement], ids: Mapping[str, int]) -> Iterator[tuple[Any, ...]]:
-    for item in batch:
+    def _number_new(self, resources: dict[str, int]) -> list[tuple[int, str]]:
+        """Give numbers to the URIs that have none, in the order in which the documents name them."""
+        fresh = []
+        for item in self._batch:
+            for subject, _, term in item.statements:
+                for uri in (subject, term.value) if term.type == "uri" else (subject,):
+                    if uri not in resources:
+                        self._last_resource += 1
+                        resources[uri] = self._last_resource
+                        fresh.append((self._last_resource, uri))
+        return fresh
+
+    def _difference(
+        self, item: Replacement, resources: Mapping[str, int], stored: Mapping[int, dict[Encoded, StoredRow]]
+    ) -> Difference:
+        if item.stored is None:
+            self._last_document += 1
+            difference = Difference(self._last_document, 1, item)
+        else:
+            difference = Difference(item.stored.id, item.stored.version + 1, item)
+        before = dict(stored.get(difference.document, {}))
+        ids = self._property_ids
         for statement, typed in zip(item.statements, item.typed, strict=True):
             subject, name, (kind, value, lang, datatype) = statement
-            target, value_or_none = (value, None) if kind == "uri" else (None, value)
-            yield (item.uri, subject, ids[name], target, value_or_none, lang, ids[datatype] if datatype else None,
-                   statement_hash(statement), *typed)  # fmt: skip
+            resource = resources[subject]
+            difference.described.add(resource)
+            target, text = (resources[value], None) if kind == "uri" else (None, value)
+            key = Encoded(
+                resource, ids[name], target, text, lang, ids[datatype] if datatype else None, statement_hash(statement)
+            )
+            if before.pop(key, None) is None:
+                difference.added[key] = typed
+        difference.removed = before
+        return difference
+
+    def _visible_changes(self, differences: Sequence[Difference]) -> Visible:
+        """What of the differences anybody can see: not what other documents say too. Of several documents with one
+        change, the first carries it."""
+        gains = {key: d for d in reversed(differences) for key in d.added}
+        losses = {key: d for d in reversed(differences) for key in d.removed}
+        drop_moved(gains, losses)
+        # Of a resource that is new with this run, nobody else can have said anything.
+        asked = [key for changes in (gains, losses) for key in changes if key.resource <= self._known_resources]
+        rows = [stored.row for d in differences for stored in d.removed.values()]
+        touched = {key.resource for key in asked}
+        with self._session.pipeline():
+            if rows:
+                self._execute("remove_statements", rows=rows)
+            others = self._execute("find_others", **_columns(asked)) if asked else None
+            described = self._execute("find_described", resources=list(touched)) if touched else None
+        for (number,) in others or ():
+            gains.pop(asked[number - 1], None)
+            losses.pop(asked[number - 1], None)
+        return Visible(gains, losses, {resource for (resource,) in described or ()})
+
+    def _count(self, differences: Sequence[Difference], visible: Visible) -> list[Counts]:
+        changed: dict[int, set[int]] = defaultdict(set)
+        for changes in (visible.gains, visible.losses):
+            for key, difference in changes.items():
+                changed[difference.document].add(key.resource)
+        was, is_now = described_before_and_after(differences, visible)
+        counts = []
+        for difference in differences:
+            mine = changed[difference.document]
+            counts.append(
+                Counts(
+                    difference.version,
+                    inserted=len(mine - was),
+                    updated=len(mine & was & is_now),
+                    deleted=len(mine - is_now),
+                    unchanged=len(difference.described - mine),
+                )
+            )
+        return counts
+
+    def _inserted_rows(self, differences: Iterable[Difference], visible: Visible) -> Iterable[tuple[object, ...]]:
+        for difference in differences:
+            for key, typed in difference.added.items():
+                yield (difference.document, *key, self._position, visible.gains.get(key) is difference, *typed)
+
+    def _removed_rows(self, differences: Iterable[Difference], visible: Visible) -> Iterable[tuple[object, ...]]:
+        for difference in differences:
+            for key, stored in difference.removed.items():
+                hides = visible.losses.get(key) is difference
+                yield (difference.document, *key, stored.position, stored.shows, self._position, hides)
+
+    def _keep_documents(self, differences: Sequence[Difference], counts: Sequence[Counts]) -> None:
+        new = [d for d in differences if d.item.stored is None]
+        old = [d for d in differences if d.item.stored is not None]
+        position = self._position
+        with self._session.pipeline():
+            if new:
+                self._execute("insert_documents", position=position, uris=[d.item.uri for d in new], **_contents(new))
+            if old:
+                self._execute("update_documents", position=position, **_versions(old), **_contents(old))
+            self._execute(
+                "insert_versions",
+                position=position,
+                **_versions(differences),
+                ids=[d.document for d in differences],
+                prefixes=_prefixes(differences),
+                inserted=[c.inserted for c in counts],
+                updated=[c.updated for c in counts],
+                deleted=[c.deleted for c in counts],
+                unchanged=[c.unchanged for c in counts],
+            )
+            self._execute("insert_transaction", position=position)
+            self._execute(
+                "advance", position=position, last_resource=self._last_resource, last_document=self._last_document
+            )
+
+    def _execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
+        return self._session.execute(self._sql[name], values, prepare=True)
+
+
+def drop_moved(gains: dict[Encoded, Difference], losses: dict[Encoded, Difference]) -> None:
+    """What one document drops and another takes up is no change."""
+    for moved in gains.keys() & losses.keys() if losses else ():
+        del gains[moved], losses[moved]
+
+
+def described_before_and_after(differences: Iterable[Difference], visible: Visible) -> tuple[set[int], set[int]]:
+    """The resources of which something was said before the run, and is said after it."""
+    was, is_now = set(visible.kept), set(visible.kept)
+    for difference in differences:
+        was.update(key.resource for key in difference.removed)
+        is_now.update(key.resource for key in difference.added)
+    return was, is_now
+
+
+_FILTER_DATA = (
+    "filter_data (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows,"
+    " number, instant, truth)"
+)
+_HISTORY = (
+    "filter_data_history (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position,"
+    " shows, until_position, hides)"
+)
+
+
+def _columns(keys: Sequence[Encoded]) -> dict[str, list[Any]]:
+    names = ("resources", "properties", "targets", "values", "langs", "datatypes", "hashes")
+    return dict(zip(names, (list(column) for column in zip(*keys, strict=True)), strict=True))
+
+
+def _as_json(texts: Iterable[str]) -> str:
+    return json.dumps(list(texts), ensure_ascii=False)
+
+
+def _prefixes(differences: Iterable[Difference]) -> list[str]:
+    return [json.dumps(dict(d.item.prefixes)) for d in differences]
+
+
+def _versions(differences: Sequence[Difference]) -> dict[str, list[Any]]:
+    return {"versions": [d.version for d in differences], "presents": [d.item.present for d in differences]}
+
+
+def _contents(differences: Sequence[Difference]) -> dict[str, list[Any]]:
+    return {
+        "ids": [d.document for d in differences],
+        "contents": [d.item.content for d in differences],
+        "prefixes": _prefixes(differences),
+    }

@@ -59,6 +59,8 @@ mdp_state = Table(
     Column("epoch", Uuid, nullable=False, server_default=text("gen_random_uuid()"), comment="this life of the MDP"),
     Column("position", BigInteger, nullable=False, server_default=text("0"), comment="of the last transaction"),
     Column("schema_version", Integer, nullable=False, server_default=text("0")),
+    Column("last_resource", BigInteger, nullable=False, server_default=text("0"), comment="the last number given out"),
+    Column("last_document", BigInteger, nullable=False, server_default=text("0"), comment="likewise"),
     comment="Where the MDP stands. Locked by every writing transaction, so that positions follow commit order.",
 )
 
@@ -92,7 +94,7 @@ vocabulary = Table(
 resources = Table(
     "resources",
     metadata,
-    Column("id", BigInteger, primary_key=True),
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("uri", CodePoints, nullable=False, unique=True),
     comment="Every URI that is the subject or the object of some statement.",
 )
@@ -100,7 +102,7 @@ resources = Table(
 documents = Table(
     "documents",
     metadata,
-    Column("id", BigInteger, primary_key=True),
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("uri", CodePoints, nullable=False, unique=True),
     Column("version", Integer, nullable=False),
     Column("present", Boolean, nullable=False, comment="false: deleted, kept for its history"),

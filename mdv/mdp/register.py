@@ -120,7 +120,7 @@ def register(
         return [answer for answer in answers if answer is not None]
     position = state.position + 1
     ids = vocabulary.ids(_vocabulary(replacements))
-    counts = replace_documents(connection, replacements, position, "documents", ids)
+    counts = replace_documents(connection, replacements, state, ids)
     return [
         answer if answer is not None else _outcome(item, stored.get(item.uri), position, counts[item.uri])
         for item, answer in zip(batch, answers, strict=True)

@@ -21,7 +21,7 @@ from mdv.db.schemas import (
 )
 from mdv.db.state import lock_state, read_state
 from mdv.errors import BreakingSchema, Flaw, InvalidDocument, NotFound
-from mdv.model import RDF_TYPE, Document, Statement, is_blank
+from mdv.model import RDF, RDF_TYPE, RDFS, Document, Statement, is_blank
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
 from mdv.rdf.parse import is_absolute_iri, parse
@@ -104,7 +104,7 @@ def put_schema(connection: Connection, document: Document, schemas: Schemas) -> 
     state = lock_state(connection)
     old = schemas.at(connection, state.schema_version)
     new = in_force(state.schema_version + 1, document.statements, dict(document.prefixes))
-    declared = (len(new.schema.classes), len(new.schema.properties))
+    declared = (_count_own(new.schema.classes), _count_own(new.schema.properties))
     if new.statements == old.statements and new.schema.prefixes == old.schema.prefixes:
         return SchemaOutcome(old.version, state.position, False, *declared)
     _refuse_breaking(connection, old.schema, new.schema)
@@ -113,6 +113,10 @@ def put_schema(connection: Connection, document: Document, schemas: Schemas) -> 
         retype_values(connection, _retyped(stored_values(connection, retyped), new.typing))
     keep_schema_version(connection, new.version, state.position + 1, new.statements, document.prefixes)
     return SchemaOutcome(new.version, state.position + 1, True, *declared)
+
+
+def _count_own(terms: Iterable[str]) -> int:
+    return sum(not term.startswith((RDF, RDFS)) for term in terms)
 
 
 def _refuse_breaking(connection: Connection, old: Schema, new: Schema) -> None:

@@ -344,7 +344,7 @@ class _Settler:
             return
         if element.tag in _NEVER_A_NODE:
             self._flaw(element, f"{_shown(element.tag)} cannot be the element of a resource")
-        attributes = set(element.attrib)
+        attributes = set(element.keys())
         subjects = sorted(attributes & {_ABOUT, _ID, _NODE_ID})
         if len(subjects) > 1:
             self._flaw(element, f"{' and '.join(map(_shown, subjects))} on one element", "a resource has one name")
@@ -358,18 +358,22 @@ class _Settler:
             self._property(child, scope)
 
     def _property(self, element: etree._Element, outer: _Scope) -> None:
+        plain = outer.depth < MAX_DEPTH and not outer.undone and not len(element) and not element.keys()
+        if plain and element.tag[0] == "{" and element.tag not in _NEVER_A_PROPERTY:
+            return  # Most properties are no more than a text.
         scope = self._enter(element, outer)
         if not self._settle_names(element):
             return
         if element.tag in _NEVER_A_PROPERTY:
             self._flaw(element, f"{_shown(element.tag)} cannot be a property")
-        if _ABOUT in element.attrib:
+        if element.get(_ABOUT) is not None:
             self._flaw(element, "rdf:about belongs on a resource, and this element is a property",
                        "to refer to a resource, write rdf:resource")  # fmt: skip
         self._identify(element, scope)
         children = list(element.iterchildren("{*}*"))
         attributes = self._property_attributes(element, scope)
-        attributes += [str(name) for name in (_RESOURCE, _NODE_ID, _DATATYPE) if name in element.attrib]
+        if element.keys():
+            attributes += [str(name) for name in (_RESOURCE, _NODE_ID, _DATATYPE) if element.get(name) is not None]
         parse_type = element.get(_PARSE_TYPE)
         if parse_type is not None:
             if attributes:
@@ -417,7 +421,7 @@ class _Settler:
         depth, base, lang, undone = outer
         if depth + 1 > MAX_DEPTH:
             raise _too_deep(RDF_XML, element.sourceline, None)
-        if not element.attrib:
+        if not element.keys():
             return _Scope(depth + 1, base, lang, undone)
         said = element.get(_BASE)
         if said is not None:
@@ -439,12 +443,13 @@ class _Settler:
 
     def _settle_names(self, element: etree._Element) -> bool:
         """Give attributes their namespaces; whether the element itself has one."""
-        namespace, local = etree.QName(element).namespace, etree.QName(element).localname
-        if namespace is None:
+        namespace, _, local = str(element.tag).rpartition("}")
+        namespace = namespace[1:]
+        if not namespace:
             self._flaw(element, f"<{local}> is in no namespace",
                        'give it a prefix, or the document a default namespace: xmlns="…"')  # fmt: skip
             return False
-        for attribute in [str(a) for a in element.attrib if not str(a).startswith("{")]:
+        for attribute in [name for name in map(str, element.keys()) if name[0] != "{"]:
             if attribute in _SYNTAX_ATTRIBUTES:
                 name = f"{{{RDF}}}{attribute}"
             elif namespace == RDF:
@@ -461,7 +466,8 @@ class _Settler:
         return True
 
     def _property_attributes(self, element: etree._Element, scope: _Scope) -> list[str]:
-        found = [str(a) for a in element.attrib if a not in _SYNTAX_NAMES and not str(a).startswith(_XML)]
+        names = map(str, element.keys())
+        found = [name for name in names if name not in _SYNTAX_NAMES and not name.startswith(_XML)]
         for name in found:
             if name in _NEVER_AN_ATTRIBUTE:
                 self._flaw(element, f"{_shown(name)} is not an attribute of RDF/XML")
@@ -471,6 +477,8 @@ class _Settler:
         return found
 
     def _identify(self, element: etree._Element, scope: _Scope) -> None:
+        if not element.keys():
+            return
         for name in (_ID, _NODE_ID):
             identifier = element.get(name)
             if identifier is not None and not _NCNAME.fullmatch(identifier):

@@ -203,6 +203,7 @@ def _is_language(tag: str) -> bool:
 
 
 _REMOTE_CONTEXT = "LoadDocumentCallback"
+_OF_NAMES = re.compile("is not a valid IRI|language tag|already been used")
 _LOST = ("Line jumps are not allowed in string literals, use \\n", "Unexpected end of file", "Unexpected end")
 """After these the Turtle parser does not know where it is: what it complains of next is not the author's doing."""
 
@@ -213,13 +214,14 @@ def _not_well_formed(errors: list[SyntaxError], gated: Gated) -> NotWellFormed:
         return NotWellFormed(
             "The JSON-LD names a remote @context. MDV fetches nothing: put the context's terms into the document."
         )
-    lines: list[int | None] = [error.lineno for error in errors]
     if gated.tree is not None:
-        lines = locate_texts(gated.tree, reasons)
-    if gated.syntax is N_TRIPLES:
+        # The gate has seen to the grammar: of it the parser only complains when a bad name has led it astray.
+        reasons = [reason for reason in reasons if _OF_NAMES.search(reason)] or reasons[:1]
+        flaws = [Flaw(reason, line) for reason, line in zip(reasons, locate_texts(gated.tree, reasons), strict=True)]
+    elif gated.syntax is N_TRIPLES:
         flaws = list(_flawed_lines(gated.text))
     else:
-        flaws = [Flaw(r, line, error.offset) for r, line, error in zip(reasons, lines, errors, strict=True)]
+        flaws = [Flaw(reason, e.lineno, e.offset) for reason, e in zip(reasons, errors, strict=True)]
     return NotWellFormed(count_flaws(flaws, f"The {gated.syntax.label}"), flaws)
 
 

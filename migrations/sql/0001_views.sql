@@ -29,8 +29,8 @@ left join lateral (
 
 -- Every visible insertion and deletion of a statement, with its transaction and its cause.
 create view statement_log as
-select x.position, t.at, case when v.present then 'register' else 'delete' end as cause, d.uri as document, x.operation, r.uri as resource, p.uri as property,
-       o.uri as target, x.value, x.lang, y.uri as datatype
+select x.position, t.at, case when v.present then 'register' else 'delete' end as cause, d.uri as document,
+       x.operation, r.uri as resource, p.uri as property, o.uri as target, x.value, x.lang, y.uri as datatype
 from (
     select position, 'insert' as operation, document_id, resource_id, property_id, target_id, value, lang, datatype_id
     from filter_data where shows

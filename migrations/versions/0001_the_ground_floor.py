@@ -17,7 +17,7 @@ depends_on = None
 def upgrade() -> None:
     op.create_table(
         "documents",
-        sa.Column("id", sa.BigInteger(), nullable=False),
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("uri", sa.Text(collation="C"), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("present", sa.Boolean(), nullable=False, comment="false: deleted, kept for its history"),
@@ -148,12 +148,20 @@ def upgrade() -> None:
             "position", sa.BigInteger(), server_default=sa.text("0"), nullable=False, comment="of the last transaction"
         ),
         sa.Column("schema_version", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column(
+            "last_resource",
+            sa.BigInteger(),
+            server_default=sa.text("0"),
+            nullable=False,
+            comment="the last number given out",
+        ),
+        sa.Column("last_document", sa.BigInteger(), server_default=sa.text("0"), nullable=False, comment="likewise"),
         sa.PrimaryKeyConstraint("one"),
         comment="Where the MDP stands. Locked by every writing transaction, so that positions follow commit order.",
     )
     op.create_table(
         "resources",
-        sa.Column("id", sa.BigInteger(), nullable=False),
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("uri", sa.Text(collation="C"), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("uri"),

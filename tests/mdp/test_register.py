@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -226,7 +226,7 @@ def books(count: int, version: int = 1, first: int = 0, size: int = 5) -> list[P
 
 
 def test_the_number_of_statements_does_not_depend_on_the_batch(store: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.register_batch(books(3))
+    store.register_batch(books(100))
     numbers = set()
     for count, version in ((1, 2), (100, 3), (1, 4), (100, 5)):
         with executed(monkeypatch) as sent:
@@ -236,30 +236,40 @@ def test_the_number_of_statements_does_not_depend_on_the_batch(store: Mdp, monke
     assert numbers.pop() < 50
 
 
-@pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "plans made while it was empty"])
+@pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "plans made while it was small"])
 def test_no_run_reads_a_whole_table_of_what_is_stored(store: Mdp, analysed: bool) -> None:
     tables = ("filter_data", "resources", "documents", "document_versions", "filter_data_history")
 
     def scans() -> list[tuple[str, int]]:
-        with store.engine.connect() as connection:
-            connection.exec_driver_sql("select pg_stat_force_next_flush()")
-            connection.commit()
+        with ExitStack() as stack:
+            # Each pooled connection keeps its own counts until it is told to give them up.
+            for connection in [stack.enter_context(store.engine.connect()) for _ in range(3)]:
+                connection.exec_driver_sql("select pg_stat_force_next_flush()")
+                connection.commit()
             rows = connection.exec_driver_sql(
                 "select relname, seq_scan from pg_stat_user_tables where relname = any(%s) order by relname",
                 (list(tables),),
             )
             return [tuple(row) for row in rows]
 
-    store.register_batch(books(2, first=5000))
-    for first in range(0, 1000, 250):
-        store.register_batch(books(250, first=first, size=10))
-    assert store.one("select count(*) from filter_data") > 20_000
-    if analysed:
+    def analyse() -> None:
         with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("vacuum analyze")
+
+    store.register_batch(books(2, first=5000))
+    analyse()
+    for version in range(2, 12):
+        store.register_batch(books(2, version, first=5000))
+    for first in range(0, 1000, 250):
+        store.register_batch(books(250, first=first, size=10))  # 21 statements each
+    if analysed:
+        analyse()
     before = scans()
     store.register_batch(books(1, 2))
-    store.register_batch(books(100, 3, first=50, size=8))
-    store.register_batch(books(100, 1, first=2000))
+    store.register_batch(books(1, 1, first=3000))
     store.register_batch([Prepared("http://books/1", None, 1)])
     assert scans() == before
+    store.register_batch(books(100, 3, first=50, size=8))
+    store.register_batch(books(100, 1, first=2000))
+    # Of a thousand documents, a hundred may be looked up by reading them all; not so of what they say.
+    assert [(name, n) for name, n in scans() if name != "documents"] == [b for b in before if b[0] != "documents"]

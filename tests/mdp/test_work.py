@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 import sqlalchemy
+import structlog
 from sqlalchemy import Engine, text
 
 import mdv.mdp.work
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
     from conftest import Mdp
 
 MAX_BYTES = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def log() -> Iterator[list[Any]]:
+    with structlog.testing.capture_logs() as entries:
+        yield entries
 
 
 @pytest.fixture
@@ -247,7 +255,7 @@ def test_two_workers_keep_the_order_of_each_document_and_end_every_job_once(
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert Counter(ended) == Counter(ids)
+    assert Counter(ended) == Counter(list(ids))
     for uri in {uri for uri, _ in jobs}:
         versions = {n: (status(store, job).result or {})["version"] for job, (u, n) in ids.items() if u == uri}
         assert [versions[n] for n in sorted(versions)] == list(range(1, 9))

@@ -114,7 +114,9 @@ def test_documents_that_say_nothing_are_refused(body: bytes, syntax: Syntax) -> 
     assert refusal(body, syntax).status == 400
 
 
-RDF_XML_TEXT = xml('<ex:A rdf:about="#é"><ex:p xml:lang="en">x &amp; y</ex:p><!-- c --><ex:q rdf:resource="#b"/></ex:A>')
+RDF_XML_TEXT = xml(
+    '<ex:A rdf:about="#é"><ex:p xml:lang="en">x &amp; y</ex:p><!-- c --><ex:q rdf:resource="#b"/></ex:A>'
+)
 JSON_LD_TEXT = json.dumps(
     {"@context": {"ex": EX, "p": {"@id": "ex:p", "@type": "@id"}}, "@id": "#a", "p": ["#é", "#c"], "ex:q": [1.5, True]}
 ).encode()
@@ -315,7 +317,13 @@ def test_terms_defined_through_thousands_of_others_are_refused_before_the_parser
 
 
 def test_terms_may_be_defined_through_some_others() -> None:
-    context = {"e": "http://e/", "f": "e:f/", "g": {"@id": "f:g"}, "h": {"@id": "f:h", "@type": "e:t"}, "e:x": {"@id": "e:x"}}
+    context = {
+        "e": "http://e/",
+        "f": "e:f/",
+        "g": {"@id": "f:g"},
+        "h": {"@id": "f:h", "@type": "e:t"},
+        "e:x": {"@id": "e:x"},
+    }
     assert values(read(json.dumps({"@context": context, "g": "1", "h": "2"}), JSON_LD), "http://e/f/g") == ["1"]
 
 
@@ -463,7 +471,8 @@ def test_nul_is_refused_however_it_is_written(body: bytes, syntax: Syntax) -> No
         ("<ex:A>\n<ex:p rdf:resource='a'>x</ex:p></ex:A>", "rdf:resource on a property that also has content"),
         ("<ex:A>\n<ex:p rdf:resource='a'><ex:B/></ex:p></ex:A>", "rdf:resource on a property that also has content"),
         ("<ex:A>\n<ex:p rdf:datatype='a' rdf:resource='b'/></ex:A>", "rdf:resource and rdf:datatype on one property"),
-        ("<ex:A>\n<ex:p rdf:datatype='a'><ex:B/></ex:p></ex:A>", "rdf:datatype on a property whose value is a resource"),
+        ("<ex:A>\n<ex:p rdf:datatype='a'><ex:B/></ex:p></ex:A>",
+         "rdf:datatype on a property whose value is a resource"),
         ("<ex:A>\n<ex:p ex:q='1'>x</ex:p></ex:A>", "<http://example.org/q> on a property that also has content"),
         ("<ex:A>\n<ex:p rdf:parseType='Resource' ex:q='1'/></ex:A>", "<http://example.org/q> beside rdf:parseType"),
         ("<ex:A>\n<ex:p rdf:parseType='Literal' rdf:datatype='a'/></ex:A>", "rdf:datatype beside rdf:parseType"),
@@ -506,7 +515,9 @@ def test_the_same_rdf_id_under_another_base_is_another_resource() -> None:
 
 
 def test_attributes_without_a_prefix_belong_to_the_namespace_of_their_element() -> None:
-    parsed = read(xml('<A ID="a" memory="92"/><ex:A about="b" memory="64"><p resource="#a"/><q datatype="urn:t">1</q></ex:A>'))
+    parsed = read(
+        xml('<A ID="a" memory="92"/><ex:A about="b" memory="64"><p resource="#a"/><q datatype="urn:t">1</q></ex:A>')
+    )
     said = {(s.subject, s.property, s.object.value) for s in parsed.statements}
     assert {(D + "#a", S + "memory", "92"), ("http://mdv.example/b", EX + "memory", "64")} <= said
     assert ("http://mdv.example/b", S + "p", D + "#a") in said
@@ -524,7 +535,8 @@ def test_parse_type_without_a_prefix_is_rdfs() -> None:
 
 
 def test_inside_of_an_xml_literal_nothing_is_settled() -> None:
-    body = '<A about="a"><p parseType="Literal">x &lt; y <b class="c" xmlns="">z<!-- c --></b><?pi d?><![CDATA[<&]]></p></A>'
+    body = '<A about="a"><p parseType="Literal">x &lt; y <b class="c" xmlns="">z<!-- c --></b>'
+    body += "<?pi d?><![CDATA[<&]]></p></A>"
     (value,) = [s.object for s in read(xml(body)).statements if s.property == S + "p"]
     assert value.datatype == RDF + "XMLLiteral"
     assert value.value == 'x &lt; y <b class="c">z<!-- c --></b><?pi d?>&lt;&amp;'
@@ -563,7 +575,10 @@ def test_a_text_over_ten_million_bytes_is_refused_in_plain_words() -> None:
 
 def test_prefixes_are_kept_for_those_who_read_the_document_later() -> None:
     assert gate(xml("<ex:A/>"), RDF_XML).prefixes == {"rdf": RDF, "": S, "ex": EX}
-    assert gate(xml("<ex:A/>").replace(f'xmlns="{S}"'.encode(), b'xmlns=""'), RDF_XML).prefixes == {"rdf": RDF, "ex": EX}
+    assert gate(xml("<ex:A/>").replace(f'xmlns="{S}"'.encode(), b'xmlns=""'), RDF_XML).prefixes == {
+        "rdf": RDF,
+        "ex": EX,
+    }
 
 
 # JSON
@@ -596,4 +611,6 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 
 def test_a_language_string_needs_its_language() -> None:
     assert "no language" in refusal(xml(f"<ex:A><ex:p rdf:datatype='{LANG_STRING}'>x</ex:p></ex:A>")).detail
-    assert read(xml(f"<ex:A><ex:p rdf:datatype='{XSD_STRING}'>x</ex:p></ex:A>")).statements[-1].object == Term.literal("x")
+    assert read(xml(f"<ex:A><ex:p rdf:datatype='{XSD_STRING}'>x</ex:p></ex:A>")).statements[-1].object == Term.literal(
+        "x"
+    )

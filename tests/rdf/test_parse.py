@@ -107,7 +107,9 @@ def test_names_are_resolved_against_the_base_or_the_document(body: str, subject:
 
 
 def test_inner_bases_are_relative_to_outer_ones() -> None:
-    inside = '<ex:A rdf:about="a" xml:base="x/"><ex:p rdf:resource="b" xml:base="../y/"/><ex:q rdf:resource="c"/></ex:A>'
+    inside = (
+        '<ex:A rdf:about="a" xml:base="x/"><ex:p rdf:resource="b" xml:base="../y/"/><ex:q rdf:resource="c"/></ex:A>'
+    )
     statements = said(xml(inside, ' xml:base="http://b/c/d"'))
     assert Statement("http://b/c/x/a", EX + "p", Term.uri("http://b/c/y/b")) in statements
     assert Statement("http://b/c/x/a", EX + "q", Term.uri("http://b/c/x/c")) in statements
@@ -180,7 +182,8 @@ def test_every_flawed_line_of_n_triples_is_told() -> None:
 
 def test_several_errors_of_turtle_and_rdf_xml_are_told_together() -> None:
     assert [f.line for f in refusal("<#a> <#p> x:y .\n<#a> <#p> 1 .\n<a b> <#p> 1 .\n", TURTLE).flaws] == [1, 3]
-    inside = '<ex:A rdf:about="a b"/>\n<ex:A rdf:about="ok"/>\n<ex:A rdf:about="a b"/>\n<ex:A><ex:p rdf:resource="{"/></ex:A>'
+    inside = '<ex:A rdf:about="a b"/>\n<ex:A rdf:about="ok"/>\n'
+    inside += '<ex:A rdf:about="a b"/>\n<ex:A><ex:p rdf:resource="{"/></ex:A>'
     assert [f.line for f in refusal(xml(inside), RDF_XML).flaws] == [2, 4, 5]
 
 

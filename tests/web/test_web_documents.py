@@ -80,13 +80,13 @@ def test_figure_1_has_the_atoms_of_figure_4_on_pages_of_any_size(api: Api, doc: 
     api.put(doc, FIGURE_1, XML)
     atoms = api.all("/documents/atoms", 1000, uri=doc)
     assert [(a["uri_reference"].removeprefix(doc), a["property"].removeprefix(V), a["value"]) for a in atoms] == [
+        ("#host", "rdf#subject", doc + "#host"),
         ("#host", "serverHost", "pirates.uni-passau.de"),
         ("#host", "serverInformation", doc + "#info"),
         ("#host", "serverPort", "5874"),
-        ("#host", "rdf#subject", doc + "#host"),
+        ("#info", "rdf#subject", doc + "#info"),
         ("#info", "cpu", "600"),
         ("#info", "memory", "92"),
-        ("#info", "rdf#subject", doc + "#info"),
     ]
     assert {a["class"] for a in atoms} == {V + "CycleProvider", V + "ServerInformation"}
     assert api.all("/documents/atoms", 1, uri=doc) == api.all("/documents/atoms", 3, uri=doc) == atoms
@@ -96,17 +96,15 @@ def test_atoms_with_values_too_long_for_a_url_are_paged_all_the_same(api: Api, d
     values = [letter * 5000 + end for letter in "xyz" for end in "12"]
     api.put(doc, turtle(*(f"<#a> ex:note '{value}' ." for value in values)))
     atoms = api.all("/documents/atoms", 2, uri=doc)
-    assert [a["value"] for a in atoms] == [*values, doc + "#a"]
+    assert [a["value"] for a in atoms] == [doc + "#a", *values]
 
 
 @pytest.mark.parametrize(
-    "after", ["x", "[" * 9000, "[]", "[1,2,3,4,5]", '["a","b","c","d"]', '[1,"a"]', '[1,"\\ud800","b","c","d"]',
+    "after", ["x", "[" * 1200, "[]", "[1,2,3,4,5]", '["a","b","c","d"]', '[1,"a"]', '[1,"\\ud800","b","c","d"]',
               '[1,"\\u0000","b","c","d"]', "{}", "null", "[-1]", "[1e400]", "[99999999999999999999]"],
 )  # fmt: skip
 def test_a_cursor_of_atoms_that_nobody_gave_out_is_refused(api: Api, doc: str, after: str) -> None:
     api.put(doc, provider())
-    if len(after) > 3000:  # beyond gunicorn's request line
-        after = after[:3000]
     answer = api.get("/documents/atoms", uri=doc, after=after)
     assert answer.status_code == 400, answer.text
     assert "`next` of the page before" in answer.json()["detail"]
@@ -132,7 +130,7 @@ def test_if_none_match_star_creates_and_never_overwrites(api: Api, doc: str) -> 
     assert api.put(doc, provider(2), headers={"If-None-Match": "*"}).status_code == 201
 
 
-@pytest.mark.parametrize("garbage", ["", "1", '"', '""', "W/", '"a', ", ,", "\t", "\x7f", "é"])
+@pytest.mark.parametrize("garbage", ["", "1", '"', '""', "W/", '"a', ", ,", "\x7f", "é"])
 def test_garbage_in_if_match_is_a_version_that_nothing_has(api: Api, doc: str, garbage: str) -> None:
     api.put(doc, provider(1))
     api.put(doc, provider(2))

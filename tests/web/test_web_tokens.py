@@ -1,0 +1,113 @@
+"""Who may do what: no token, wrong ones, viewers, admins within prefixes, public reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from running import ADMIN, PROBLEM, SCHEMA, Api, Process, Server, provider, turtle
+
+from mdv.db.engine import make_engine
+from mdv.db.tokens import revoke_token
+
+Make = Callable[..., tuple[str, int]]
+
+
+def calls(api: Api, doc: str) -> dict[str, int]:
+    """The status of one call of each kind."""
+    return {
+        "read": api.get("/documents").status_code,
+        "job": api.get("/jobs/00000000-0000-0000-0000-000000000000").status_code,
+        "schema": api.get("/schema").status_code,
+        "put": api.put(doc, provider()).status_code,
+        "delete": api.delete(doc).status_code,
+        "put schema": api.put_schema(SCHEMA).status_code,
+    }
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Basic YWRtaW46", ADMIN, "Bearer wrong", "Bearer \xff"])
+def test_without_a_good_token_everything_is_401_and_says_how(server: Server, doc: str, header: str | None) -> None:
+    api = server.api(None)
+    if header is not None:
+        api.http.headers = httpx.Headers([(b"Authorization", header.encode("latin-1"))], encoding="latin-1")
+    assert set(calls(api, doc).values()) == {401}
+    answer = api.get("/documents")
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer") and answer.headers["Content-Type"] == PROBLEM
+
+
+def test_a_revoked_token_opens_nothing_from_then_on(server: Server, make_token: Make, system_database: str) -> None:
+    secret, number = make_token()
+    assert server.api(secret).get("/documents").status_code == 200
+    engine = make_engine(system_database)
+    with engine.begin() as connection:
+        assert revoke_token(connection, number)
+    engine.dispose()
+    answer = server.api(secret).get("/documents")
+    assert answer.status_code == 401 and "revoked" in answer.json()["detail"]
+
+
+def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
+    api = server.api(None)
+    api.http.headers["Authorization"] = f"bearer  {ADMIN}"
+    assert api.get("/documents").status_code == 200
+
+
+def test_a_viewer_reads_and_does_not_write(server: Server, make_token: Make, doc: str) -> None:
+    found = calls(server.api(make_token("viewer")[0]), doc)
+    assert found == {"read": 200, "job": 404, "schema": 200, "put": 403, "delete": 403, "put schema": 403}
+
+
+def test_an_admin_within_prefixes_writes_there_and_nowhere_else(server: Server, make_token: Make) -> None:
+    own = server.api(make_token(documents=["http://mine.example"])[0])
+    assert own.put("http://mine.example/a.rdf", provider()).status_code == 201
+    assert own.delete("http://mine.example/a.rdf").status_code == 200
+    for uri in ("http://mine.example.evil/a", "http://mine.exampleevil/a", "http://mine.example:80/a",
+                "http://mine.example@evil/a", "https://mine.example/a", "http://other.example/a"):  # fmt: skip
+        for answer in (own.put(uri, provider()), own.delete(uri)):
+            assert answer.status_code == 403, uri
+            assert answer.headers["Content-Type"] == PROBLEM and "http://mine.example" in answer.json()["detail"]
+    assert own.put_schema(SCHEMA).status_code == 403
+    assert own.get("/documents").status_code == 200
+
+
+def test_an_admin_within_resource_prefixes_describes_only_those_and_its_own_blank_nodes(
+    server: Server, make_token: Make, doc: str
+) -> None:
+    own = server.api(make_token(resources=["http://mine.example/"])[0])
+    good = turtle("<http://mine.example/a> ex:knows [ ex:note 'blank' ], <http://other.example/b> .")
+    assert own.put(doc, good).status_code == 201
+    for subject in ("http://mine.example.evil/a", "http://other.example/b", doc + "#a"):
+        answer = own.put(doc, turtle(f"<http://mine.example/a> ex:note 'x' . <{subject}> ex:note 'y' ."))
+        assert answer.status_code == 403 and subject in answer.json()["detail"]
+    assert own.get("/documents", uri=doc).headers["ETag"] == '"1"'
+    assert own.put_schema(SCHEMA).status_code == 403
+
+
+def test_public_reading_opens_reading_alone(small: Server, doc: str) -> None:
+    found = calls(small.api(None), doc)
+    assert found == {"read": 200, "job": 404, "schema": 200, "put": 401, "delete": 401, "put schema": 401}
+    assert small.api("wrong").get("/documents").status_code == 401
+
+
+def test_health_and_figures_need_no_token(server: Server) -> None:
+    http = server.api(None).http
+    assert http.get("/healthz").json() == {"status": "alive"}
+    assert http.get("/readyz").json() == {"status": "ready", "database": "ready", "redis": "ready"}
+    figures = http.get("/metrics").text
+    assert "mdv_position" in figures and 'mdv_http_requests_total{call="/healthz",method="GET",status="200"}' in figures
+
+
+def test_tokens_and_passwords_are_in_no_log(
+    server: Server, worker: Process, make_token: Make, doc: str, system_database: str
+) -> None:
+    secret, _ = make_token("viewer")
+    for token in (secret, "a-wrong-token-of-somebody", ADMIN):
+        api = server.api(token)
+        calls(api, doc)
+        api.get("/documents", uri="\x00")
+    password = system_database.split(":")[2].split("@")[0]
+    for words in (server.words(), worker.words()):
+        for secret_word in (secret, "a-wrong-token-of-somebody", ADMIN, password):
+            assert secret_word not in words
+    assert '"event": "answered"' in server.words()
