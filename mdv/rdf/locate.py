@@ -10,7 +10,7 @@ from lxml import etree
 
 from mdv.errors import Flaw
 from mdv.model import RDF, RDF_TYPE
-from mdv.rdf.gate import Gated
+from mdv.rdf.gated import Gated
 from mdv.rdf.syntax import N_TRIPLES
 
 

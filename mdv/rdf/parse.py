@@ -12,7 +12,8 @@ from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, RdfFormat
 
 from mdv.errors import BadRequest, Flaw, InvalidDocument, NotWellFormed
 from mdv.model import LANG_STRING, XSD_STRING, ParsedDocument, Statement, Term
-from mdv.rdf.gate import Gated, count_flaws, render
+from mdv.rdf.gate_xml import render
+from mdv.rdf.gated import Gated, count_flaws
 from mdv.rdf.locate import locate_texts
 from mdv.rdf.syntax import JSON_LD, N_TRIPLES
 

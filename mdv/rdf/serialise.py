@@ -16,7 +16,7 @@ from pyoxigraph import BlankNode, Literal, NamedNode, Triple
 
 from mdv.errors import NotAcceptable
 from mdv.model import BLANK_MARK, RDF, RDF_TYPE, RDFS, XSD, XSD_STRING, Statement, Term
-from mdv.rdf.gate import NAME_REST, NAME_START
+from mdv.rdf.gate_xml import NAME_REST, NAME_START
 from mdv.rdf.syntax import JSON_LD, RDF_XML, Syntax
 
 MAX_NESTING = 20

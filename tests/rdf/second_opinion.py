@@ -14,7 +14,8 @@ import rdflib
 from pyoxigraph import BlankNode, CanonicalizationAlgorithm, Dataset, Literal, NamedNode, Quad
 
 from mdv.model import XSD_STRING, ParsedDocument, Statement
-from mdv.rdf.gate import Gated, gate
+from mdv.rdf.gate import gate
+from mdv.rdf.gated import Gated
 from mdv.rdf.parse import parse
 from mdv.rdf.syntax import RDF_XML, Syntax, syntax_of_name
 

@@ -11,7 +11,8 @@ import pytest
 
 from mdv.errors import MdvError, NotWellFormed, TooLarge
 from mdv.model import LANG_STRING, RDF, XSD_STRING, ParsedDocument, Statement, Term
-from mdv.rdf.gate import MAX_DEPTH, gate
+from mdv.rdf.gate import gate
+from mdv.rdf.gated import MAX_DEPTH
 from mdv.rdf.parse import parse
 from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, SYNTAXES, TURTLE, Syntax, syntax_of_media_type
 from mdv.rdf.validate import refuse_reserved

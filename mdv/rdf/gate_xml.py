@@ -1,0 +1,330 @@
+"""The gate for RDF/XML: no DOCTYPE, and every element where RDF/XML's own grammar has a place for it."""
+
+from __future__ import annotations
+
+import codecs
+import copy
+import re
+from typing import NamedTuple
+from urllib.parse import urldefrag, urljoin
+
+from lxml import etree
+
+from mdv.errors import Flaw, NotWellFormed
+from mdv.model import RDF, XSD_STRING
+from mdv.rdf.gated import MAX_DEPTH, Gated, count_flaws, not_well_formed, too_deep
+from mdv.rdf.syntax import RDF_XML
+
+MAX_TEXT = 10_000_000
+"""The longest text of one element or attribute in RDF/XML: libxml2's own limit. The other syntaxes have none."""
+
+_RDF_ROOT = f"{{{RDF}}}RDF"
+_XML = "{http://www.w3.org/XML/1998/namespace}"
+_XSI = "{http://www.w3.org/2001/XMLSchema-instance}"
+_LANG, _BASE = _XML + "lang", _XML + "base"
+_ABOUT, _ID, _NODE_ID, _RESOURCE, _PARSE_TYPE, _DATATYPE = (
+    f"{{{RDF}}}{name}" for name in ("about", "ID", "nodeID", "resource", "parseType", "datatype")
+)
+_SYNTAX_ATTRIBUTES = frozenset({"ID", "about", "resource", "nodeID", "parseType", "datatype"})
+_SYNTAX_NAMES = frozenset({_ABOUT, _ID, _NODE_ID, _RESOURCE, _PARSE_TYPE, _DATATYPE})
+_WITHDRAWN = frozenset(f"{{{RDF}}}{name}" for name in ("bagID", "aboutEach", "aboutEachPrefix"))
+_NEVER_AN_ELEMENT = _SYNTAX_NAMES | _WITHDRAWN | {_RDF_ROOT}
+_NEVER_A_NODE = _NEVER_AN_ELEMENT | {f"{{{RDF}}}li"}
+_NEVER_A_PROPERTY = _NEVER_AN_ELEMENT | {f"{{{RDF}}}Description"}
+_NEVER_AN_ATTRIBUTE = _WITHDRAWN | {_RDF_ROOT, f"{{{RDF}}}li", f"{{{RDF}}}Description"}
+_DOCTYPE = re.compile(
+    rb"^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE\s++([^\s>\[]*+)", re.DOTALL
+)
+NAME_START = "A-Z_a-zÀ-ÖØ-öø-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff" + (
+    "\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+NAME_REST = f"-.0-9·\u0300-\u036f\u203f-\u2040{NAME_START}"
+_NCNAME = re.compile(f"[{NAME_START}][{NAME_REST}]*+")
+
+
+def gate_xml(body: bytes, charset: str | None) -> Gated:
+    root = _read_xml(body, charset)
+    docinfo = root.getroottree().docinfo
+    if docinfo.doctype or docinfo.internalDTD is not None:
+        raise _has_doctype(str(docinfo.root_name))
+    if root.tag != _RDF_ROOT:
+        hint = " It looks like a web page." if str(root.tag).lower().endswith("html") else ""
+        raise NotWellFormed(
+            f"The outermost element is <{etree.QName(root).localname}>, not <rdf:RDF> of the namespace {RDF}.{hint}",
+            [Flaw("no rdf:RDF", line=root.sourceline)],
+        )
+    flaws = _Settler().settle(root)
+    if flaws:
+        raise NotWellFormed(count_flaws(flaws, "The RDF/XML"), flaws)
+    # Outside of XML literals, which are text by now, comments and instructions say nothing, but would split a text.
+    etree.strip_tags(root, etree.Comment, etree.ProcessingInstruction)
+    return Gated(render(root), RDF_XML, root, {prefix or "": uri for prefix, uri in root.nsmap.items() if uri})
+
+
+def render(tree: etree._Element) -> bytes:
+    """The text that the parser is given for a tree."""
+    return bytes(etree.tostring(tree, encoding="utf-8"))
+
+
+def _read_xml(body: bytes, charset: str | None) -> etree._Element:
+    if body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        charset = None  # RFC 7303: what the first bytes say goes before what the header says.
+    try:
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, encoding=charset or None)
+    except (LookupError, ValueError):
+        raise NotWellFormed(f"charset={charset!r} is not an encoding that is known here; send UTF-8.") from None
+    try:
+        return etree.fromstring(body, parser)
+    except etree.XMLSyntaxError as error:
+        # For the words alone; UTF-16 without its NULs will do.
+        doctype = _DOCTYPE.match(body.replace(b"\0", b""))
+        if doctype:
+            raise _has_doctype(doctype[1].decode("ascii", "replace")) from None
+        raise _bad_xml(error) from None
+
+
+def _bad_xml(error: etree.XMLSyntaxError) -> NotWellFormed:
+    line, column = error.position
+    reason = re.sub(r"\s*, line \d+, column \d+$", "", error.msg or "not XML").strip()
+    if reason.startswith("Excessive depth"):
+        return too_deep(RDF_XML, line, column)
+    if "XML_PARSE_HUGE" in reason or "too big" in reason:
+        flaw = Flaw(f"a text, attribute or comment of more than {MAX_TEXT:,} bytes", line, column)
+        return NotWellFormed(f"RDF/XML is read up to {MAX_TEXT:,} bytes in one piece: {flaw}. Send Turtle.", [flaw])
+    if "invalid xmlChar value" in reason or reason.startswith("Invalid character"):
+        number = re.search(r"value (\d+)|Char 0x([0-9A-Fa-f]+)", reason)
+        code = int(number[1] or number[2], 10 if number[1] else 16) if number else 0
+        reason = f"the character U+{code:04X} may not occur in XML"
+    elif reason == "Invalid bytes in character encoding":
+        reason = "bytes that are not in the encoding of the document (UTF-8 unless it declares another)"
+    return not_well_formed(RDF_XML, reason, line, column)
+
+
+def _has_doctype(root_name: str) -> NotWellFormed:
+    page = " This looks like a web page." if root_name.lower() == "html" else ""
+    return NotWellFormed(
+        "The document has a DOCTYPE. MDV reads none, since entities can be made to explode or to fetch files: "
+        f"remove the DOCTYPE, and write what its entities stood for in full.{page}"
+    )
+
+
+class _Scope(NamedTuple):
+    """What an element inherits. `undone`: an outer language does not hold here, since an inner xml:lang="" ends it."""
+
+    depth: int = 1
+    base: str = ""
+    lang: str = ""
+    undone: bool = False
+
+
+class _Settler:
+    """Walks the elements once, by RDF/XML's own grammar: an element is a node, a property of it, a node…
+
+    It tells of everything that stands where it says nothing, and settles what the parser does not know:
+    an attribute without a prefix belongs to the namespace of its element, as in the paper's Figure 1;
+    rdf:parseType="Literal" (and any unknown one) is canonical XML; xml:lang="" ends an outer language.
+    """
+
+    def __init__(self) -> None:
+        self.flaws: list[Flaw] = []
+        self.ids: set[tuple[str, str]] = set()
+
+    def settle(self, root: etree._Element) -> list[Flaw]:
+        scope = self._enter(root, _Scope(depth=0))
+        self._settle_names(root)
+        for name in root.attrib:
+            if str(name).startswith("{") and not str(name).startswith((_XML, _XSI)):
+                self._flaw(root, f"{_shown(name)} says nothing on rdf:RDF", "put it on the element it speaks of")
+        self._no_text(root, "rdf:RDF")
+        for child in root.iterchildren("{*}*"):
+            self._node(child, scope)
+        return self.flaws
+
+    def _node(self, element: etree._Element, outer: _Scope) -> None:
+        scope = self._enter(element, outer)
+        if not self._settle_names(element):
+            return
+        if element.tag in _NEVER_A_NODE:
+            self._flaw(element, f"{_shown(element.tag)} cannot be the element of a resource")
+        attributes = set(element.keys())
+        subjects = sorted(attributes & {_ABOUT, _ID, _NODE_ID})
+        if len(subjects) > 1:
+            self._flaw(element, f"{' and '.join(map(_shown, subjects))} on one element", "a resource has one name")
+        for name in sorted(attributes & {_RESOURCE, _PARSE_TYPE, _DATATYPE}):
+            self._flaw(element, f"{_shown(name)} belongs on a property, and this element is a resource",
+                       "name the resource with rdf:about" if name == _RESOURCE else None)  # fmt: skip
+        self._identify(element, scope)
+        self._property_attributes(element, scope)
+        self._no_text(element, "a resource")
+        for child in element.iterchildren("{*}*"):
+            self._property(child, scope)
+
+    def _property(self, element: etree._Element, outer: _Scope) -> None:
+        plain = outer.depth < MAX_DEPTH and not outer.undone and not len(element) and not element.keys()
+        if plain and element.tag[0] == "{" and element.tag not in _NEVER_A_PROPERTY:
+            return  # Most properties are no more than a text.
+        scope = self._enter(element, outer)
+        if not self._settle_names(element):
+            return
+        if element.tag in _NEVER_A_PROPERTY:
+            self._flaw(element, f"{_shown(element.tag)} cannot be a property")
+        if element.get(_ABOUT) is not None:
+            self._flaw(element, "rdf:about belongs on a resource, and this element is a property",
+                       "to refer to a resource, write rdf:resource")  # fmt: skip
+        self._identify(element, scope)
+        children = list(element.iterchildren("{*}*"))
+        attributes = self._property_attributes(element, scope)
+        if element.keys():
+            attributes += [str(name) for name in (_RESOURCE, _NODE_ID, _DATATYPE) if element.get(name) is not None]
+        parse_type = element.get(_PARSE_TYPE)
+        if parse_type is not None:
+            if attributes:
+                self._flaw(element, f"{_shown(attributes[0])} beside rdf:parseType", "one of them has to go")
+            self._parse_type(element, str(parse_type), children, scope)
+            return
+        said = bool((element.text or "").strip()) or any((child.tail or "").strip() for child in element)
+        if len(attributes) > 1 and not {_RESOURCE, _NODE_ID, _DATATYPE}.isdisjoint(attributes):
+            forms = [name for name in attributes if name in (_RESOURCE, _NODE_ID, _DATATYPE)]
+            if len(forms) > 1 or _DATATYPE in forms:
+                self._flaw(element, f"{' and '.join(map(_shown, attributes))} on one property", "it has one value")
+        elif attributes and attributes != [_DATATYPE] and (children or said):
+            self._flaw(element, f"{_shown(attributes[0])} on a property that also has content", "it has one value")
+        elif attributes and children:
+            self._flaw(element, "rdf:datatype on a property whose value is a resource")
+        if children and said:
+            self._flaw(element, "text and an element as one value", 'write rdf:parseType="Literal" for XML')
+        if len(children) > 1:
+            self._flaw(children[1], f"{len(children)} resources as one value of {_shown(element.tag)}",
+                       "repeat the property for each")  # fmt: skip
+        if scope.undone and not children and not attributes:
+            element.set(_DATATYPE, XSD_STRING)
+        for child in children:
+            self._node(child, scope)
+
+    def _parse_type(
+        self, element: etree._Element, parse_type: str, children: list[etree._Element], scope: _Scope
+    ) -> None:
+        if parse_type in ("Resource", "Collection"):
+            self._no_text(element, f'rdf:parseType="{parse_type}"')
+            for child in children:
+                (self._property if parse_type == "Resource" else self._node)(child, scope)
+            return
+        for child in children:
+            self._enter_literal(child, scope)
+        if not self.flaws:
+            text = _canonical(element)
+            for node in list(element):
+                element.remove(node)
+            element.text = text
+            del element.attrib[_PARSE_TYPE]
+            element.set(_DATATYPE, RDF + "XMLLiteral")
+
+    def _enter(self, element: etree._Element, outer: _Scope) -> _Scope:
+        depth, base, lang, undone = outer
+        if depth + 1 > MAX_DEPTH:
+            raise too_deep(RDF_XML, element.sourceline, None)
+        if not element.keys():
+            return _Scope(depth + 1, base, lang, undone)
+        said = element.get(_BASE)
+        if said is not None:
+            base = _join(base, str(said))
+        said = element.get(_LANG)
+        if said == "":
+            # The parser takes no empty language.
+            del element.attrib[_LANG]
+            undone = bool(lang) or undone
+        elif said is not None:
+            lang, undone = str(said), False
+        return _Scope(depth + 1, base, lang, undone)
+
+    def _enter_literal(self, element: etree._Element, outer: _Scope) -> None:
+        if outer.depth + 1 > MAX_DEPTH:
+            raise too_deep(RDF_XML, element.sourceline, None)
+        for child in element.iterchildren("{*}*"):
+            self._enter_literal(child, _Scope(outer.depth + 1))
+
+    def _settle_names(self, element: etree._Element) -> bool:
+        """Give attributes their namespaces; whether the element itself has one."""
+        namespace, _, local = str(element.tag).rpartition("}")
+        namespace = namespace[1:]
+        if not namespace:
+            self._flaw(element, f"<{local}> is in no namespace",
+                       'give it a prefix, or the document a default namespace: xmlns="…"')  # fmt: skip
+            return False
+        for attribute in [name for name in map(str, element.keys()) if name[0] != "{"]:
+            if attribute in _SYNTAX_ATTRIBUTES:
+                name = f"{{{RDF}}}{attribute}"
+            elif namespace == RDF:
+                self._flaw(element, f'{attribute}="…" has no prefix, and <rdf:{local}> lends it no namespace',
+                           "write it with a prefix")  # fmt: skip
+                continue
+            else:
+                name = f"{{{namespace}}}{attribute}"
+            if name in element.attrib:
+                self._flaw(element, f'{attribute}="…" is given twice, with a prefix and without',
+                           "without one it belongs to the namespace of its element")  # fmt: skip
+                continue
+            element.set(name, element.attrib.pop(attribute))
+        return True
+
+    def _property_attributes(self, element: etree._Element, scope: _Scope) -> list[str]:
+        names = map(str, element.keys())
+        found = [name for name in names if name not in _SYNTAX_NAMES and not name.startswith(_XML)]
+        for name in found:
+            if name in _NEVER_AN_ATTRIBUTE:
+                self._flaw(element, f"{_shown(name)} is not an attribute of RDF/XML")
+        if found and scope.undone:
+            self._flaw(element, f'xml:lang="" ends an outer language, which {_shown(found[0])} cannot express',
+                       "write it as an element")  # fmt: skip
+        return found
+
+    def _identify(self, element: etree._Element, scope: _Scope) -> None:
+        if not element.keys():
+            return
+        for name in (_ID, _NODE_ID):
+            identifier = element.get(name)
+            if identifier is not None and not _NCNAME.fullmatch(identifier):
+                self._flaw(element, f'{_shown(name)}="{identifier}" is not an XML name', 
+                           "it begins with a letter and has no spaces, colons or slashes")  # fmt: skip
+        identifier = element.get(_ID)
+        if identifier is None:
+            return
+        if (scope.base, identifier) in self.ids:
+            self._flaw(element, f'rdf:ID="{identifier}" is used twice',
+                       "an rdf:ID names one resource; use rdf:about to speak of it again")  # fmt: skip
+        self.ids.add((scope.base, identifier))
+
+    def _no_text(self, element: etree._Element, where: str) -> None:
+        for text in (element.text, *(child.tail for child in element)):
+            if text and text.strip():
+                self._flaw(element, f"the text {text.strip()[:60]!r} says nothing directly inside {where}",
+                           "put it into the element of a property")  # fmt: skip
+
+    def _flaw(self, element: etree._Element, message: str, hint: str | None = None) -> None:
+        self.flaws.append(Flaw(message, line=element.sourceline, hint=hint))
+
+
+def _canonical(element: etree._Element) -> str:
+    """What is inside of `element` as exclusive canonical XML with comments, as RDF/XML has it."""
+    inside = etree.Element("x")
+    inside.text = element.text
+    inside.extend(copy.deepcopy(node) for node in element)
+    text = bytes(etree.tostring(inside, method="c14n", exclusive=True, with_comments=True)).decode()
+    return text[len("<x>") : -len("</x>")]
+
+
+def _join(base: str, relative: str) -> str:
+    """`relative` against `base`, near enough to see whether two elements have the same base."""
+    try:
+        return urldefrag(urljoin(base, relative)).url
+    except ValueError:
+        return relative
+
+
+def _shown(name: object) -> str:
+    text = str(name)
+    return (
+        "rdf:" + text[len(RDF) + 2 :]
+        if text.startswith(f"{{{RDF}}}")
+        else f"<{text.replace('{', '').replace('}', '')}>"
+    )
