@@ -94,8 +94,9 @@ def services() -> Services:
 
 def make_redis(url: str) -> redis.Redis:
     """A client that gives up soon. One try more, at once: a connection of the pool may have died unnoticed."""
+    once_more = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
     return redis.Redis.from_url(
-        url, socket_connect_timeout=PATIENCE, socket_timeout=LOOK_AGAIN + PATIENCE, retry=Retry(NoBackoff(), 1)
+        url, socket_connect_timeout=PATIENCE, socket_timeout=LOOK_AGAIN + PATIENCE, retry=once_more
     )
 
 

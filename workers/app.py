@@ -27,6 +27,7 @@ def make_celery(config: Config, patience: float = 5) -> Celery:
         worker_hijack_root_logger=False,
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,  # for ever
         broker_transport_options={"visibility_timeout": 30, "socket_connect_timeout": 2, "socket_timeout": patience},
         task_default_queue="mdv",
     )

@@ -68,6 +68,10 @@ def find_key(connection: Connection, caller: str, key: str) -> tuple[UUID, bytes
     return (row[0], row[1]) if row else None
 
 
+MAX_CLAIMED_BYTES = 64 * 1024 * 1024
+"""The texts that one claim takes into memory; a single larger one is taken alone."""
+
+
 def claim_jobs(
     connection: Connection, limit: int, only: UUID | None = None, without: Collection[UUID] = ()
 ) -> list[Job]:
@@ -75,6 +79,15 @@ def claim_jobs(
 
     Of several jobs for one document only the first is taken, so that they are carried out in the order they came.
     """
+    ids = _claim(connection, limit, only, without)
+    if not ids:
+        return []
+    columns = (jobs.c.id, jobs.c.kind, jobs.c.uri, jobs.c.body, jobs.c.media_type, jobs.c.options, jobs.c.attempts)
+    rows = connection.execute(select(*columns).where(jobs.c.id.in_(ids)).order_by(jobs.c.priority, jobs.c.number))
+    return [Job(*row) for row in rows]
+
+
+def _claim(connection: Connection, limit: int, only: UUID | None, without: Collection[UUID]) -> list[UUID]:
     earlier = jobs.alias("earlier")
     has_earlier = (
         select(earlier.c.id)
@@ -82,7 +95,7 @@ def claim_jobs(
         .exists()
     )
     query = (
-        select(jobs.c.id, jobs.c.kind, jobs.c.uri, jobs.c.body, jobs.c.media_type, jobs.c.options, jobs.c.attempts)
+        select(jobs.c.id, func.coalesce(func.octet_length(jobs.c.body), 0))
         .where(jobs.c.state == "queued", ~has_earlier)
         .order_by(jobs.c.priority, jobs.c.number)
         .limit(limit)
@@ -92,7 +105,14 @@ def claim_jobs(
         query = query.where(jobs.c.id == only)
     if without:
         query = query.where(jobs.c.id.not_in(without))
-    return [Job(*row) for row in connection.execute(query)]
+    claimed: list[UUID] = []
+    total = 0
+    for job_id, size in connection.execute(query):
+        total += size
+        if claimed and total > MAX_CLAIMED_BYTES:
+            break
+        claimed.append(job_id)
+    return claimed
 
 
 def end_job(

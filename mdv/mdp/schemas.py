@@ -20,10 +20,11 @@ from mdv.db.schemas import (
     stored_values,
 )
 from mdv.db.state import lock_state, read_state
-from mdv.errors import BreakingSchema, Flaw, InvalidDocument, NotFound
+from mdv.errors import BreakingSchema, Flaw, InvalidDocument, NotFound, Refused
 from mdv.model import RDF, RDF_TYPE, RDFS, Document, Statement, is_blank
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
+from mdv.rdf.locate import locate
 from mdv.rdf.parse import is_absolute_iri, parse
 from mdv.rdf.schema import EMPTY, PropertyChange, Schema, UnknownName, differences, read_schema
 from mdv.rdf.syntax import syntax_of_media_type
@@ -83,9 +84,15 @@ class SchemaOutcome:
 def read_schema_document(body: bytes, media_type: str | None) -> Document:
     """A schema's text as a document; relative names resolve against urn:mdv:schema."""
     syntax, charset = syntax_of_media_type(media_type)
-    parsed = parse(gate(body, syntax, charset), SCHEMA_URI)
-    refuse_reserved(parsed)
-    return name_blank_nodes(parsed)
+    gated = gate(body, syntax, charset)
+    parsed = parse(gated, SCHEMA_URI)
+    try:
+        refuse_reserved(parsed)
+        document = name_blank_nodes(parsed)
+        in_force(0, document.statements, dict(document.prefixes))
+    except Refused as error:
+        raise type(error)(error.detail, locate(error.flaws, gated), **error.extra) from None
+    return document
 
 
 def classes_named(name: str, schema: Schema) -> list[str]:

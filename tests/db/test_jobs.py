@@ -153,3 +153,18 @@ def test_an_idempotency_key_stands_for_one_job_of_its_caller(engine: Engine) -> 
     with engine.connect() as connection:
         assert find_key(connection, "me", "k") == (job, b"h")
         assert find_key(connection, "me", "other") is None
+
+
+def test_a_claim_takes_no_more_text_than_fits_into_memory(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.db.jobs.MAX_CLAIMED_BYTES", 25)
+    with engine.begin() as connection:
+        for number, size in enumerate((10, 10, 10, 100, 5)):
+            add_job(connection, "register", f"urn:doc:{number}", "me", b"x" * size, "text/turtle")
+    taken = []
+    for _ in range(4):
+        with engine.begin() as connection:
+            claimed = claim_jobs(connection, 10)
+            taken.append([job.uri[-1] for job in claimed])
+            for job in claimed:
+                end_job(connection, job, result={})
+    assert taken == [["0", "1"], ["2"], ["3"], ["4"]]

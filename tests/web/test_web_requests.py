@@ -171,8 +171,8 @@ def test_schemathesis_finds_no_answer_that_is_not_described(server: Server, tmp_
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(tmp_path / "schemathesis.toml"),
                "run", server.url + "/openapi.json", "-H", f"Authorization: Bearer {ADMIN}", 
                "--checks", "all", "--exclude-checks", "positive_data_acceptance",
-               "--phases", "examples,coverage,fuzzing", "--generation-deterministic", "--no-shrink", "-n", "8",
-               "--max-time", "20", "--no-color", "--warnings", "off"]  # fmt: skip
+               "--phases", "examples,coverage,fuzzing", "--generation-deterministic", "--no-shrink", "-n", "5",
+               "--max-time", "14", "--no-color", "--warnings", "off"]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
     assert server.api().put_schema(SCHEMA).status_code == 200  # it has put its own
     shown = re.sub(r"(.)\1{50,}", r"\1…", done.stdout)

@@ -1,0 +1,46 @@
+"""What the README shows is what happens: its commands are run, its table is compared."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from systems import MDV, SCHEMA, Up, environment
+
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
+    """A shell beside a system with the demo, as somebody who follows the README has it."""
+    up = new_up(".mdv", demo=True).start()
+    shutil.copytree(SCHEMA.parent, tmp_path / "samples", ignore=shutil.ignore_patterns("schema*", "*.py", "__*"))
+
+    def run(script: str) -> str:
+        script = script.replace(".venv/bin/mdv", str(MDV)).replace(":8080", f":{up.port}")
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str]) -> None:
+    up_and_test, atoms, own, http, schema = BLOCKS
+    assert re.findall(r"^make (\w+)", up_and_test, re.MULTILINE) == ["up", "test"]
+    shown = re.search(r"Figure 4:\n\n```\n(.*?)```", README, re.DOTALL)
+    assert shown is not None
+    table = [re.split(r"\s{2,}", line) for line in shown[1].splitlines()]
+    assert table[0] == ["uri_reference", "class", "property", "value"]
+    assert [line.split("\t") for line in shell(atoms).splitlines()] == table[1:]
+    told = shell(own)
+    assert "http://mdv.example/mine.rdf#host" in told and "frigate.uni-passau.de" in told
+    assert '"version":1' in shell(http).replace(" ", "")
+    assert "schema" in shell(schema).lower()
