@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from flask import Response, current_app, request
 from werkzeug.datastructures import MIMEAccept
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from mdv.errors import BadRequest, NotAcceptable, TooSlow
+from mdv.model import Statement
+from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import RDF_XML, SYNTAXES, Syntax
 
 try:
-    from gevent import Timeout
+    from gevent import Timeout, get_hub
 except ImportError:  # pragma: no cover
     Timeout = None
 
@@ -48,6 +51,19 @@ def rdf_response(text: bytes, syntax: Syntax, version: int | None = None) -> Res
         response.set_etag(str(version))
         response.make_conditional(request)
     return response
+
+
+MANY = 2000
+
+
+def written(
+    statements: Sequence[Statement], syntax: Syntax, prefixes: Mapping[str, str], document: str | None = None
+) -> bytes:
+    """The statements as a text. Many of them are written in a thread, so that others are served meanwhile."""
+    if Timeout is None or len(statements) < MANY:
+        return serialise(statements, syntax, prefixes, document)
+    text: bytes = get_hub().threadpool.apply(serialise, (statements, syntax, prefixes, document))
+    return text
 
 
 def prefer_wait(most: int) -> int | None:

@@ -5,31 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+NULL = "\\N"
+
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
-def field(value: object) -> str:
+def any_field(value: object) -> str:
     r"""One field of a line of COPY.
 
-    >>> field(None), field(True), field("a\tb")
+    >>> any_field(None), any_field(True), any_field("a\tb")
     ('\\N', 't', 'a\\tb')
     """
     if value is None:
-        return "\\N"
+        return NULL
     if value is True:
         return "t"
     if value is False:
         return "f"
     if isinstance(value, str):
-        return value.translate(_ESCAPES) if "\\" in value or not value.isprintable() else value
+        return text_field(value)
     if isinstance(value, bytes):
         return "\\\\x" + value.hex()
     return str(value)
 
 
+def text_field(value: str) -> str:
+    """A text as a field; most hold nothing that has to be escaped."""
+    return value.translate(_ESCAPES) if "\\" in value or not value.isprintable() else value
+
+
 def copy_rows(session: Any, target: str, rows: Iterable[tuple[object, ...]]) -> None:
     """COPY `rows` into `target`, a table with its columns; nothing at all where there is none."""
-    block = "".join(["\t".join(map(field, row)) + "\n" for row in rows])
+    copy_lines(session, target, ("\t".join(map(any_field, row)) + "\n" for row in rows))
+
+
+def copy_lines(session: Any, target: str, lines: Iterable[str]) -> None:
+    """COPY `lines`, each whole with its end, into `target`."""
+    block = "".join(lines)
     if block:
         with session.cursor() as cursor, cursor.copy(f"copy {target} from stdin") as copy:
             copy.write(block.encode())

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import psycopg
 from sqlalchemy import Connection
 
-from mdv.db.copy import copy_rows
+from mdv.db.copy import NULL, any_field, copy_lines, copy_rows, text_field
 from mdv.db.engine import driver
 from mdv.db.state import State
 from mdv.db.statements import statements
@@ -149,7 +149,7 @@ class _Run:
         visible = self._visible_changes(differences)
         counts = self._count(differences, visible)
         copy_rows(self._session, "resources (id, uri)", fresh)
-        copy_rows(self._session, _FILTER_DATA, self._inserted_rows(differences, visible))
+        copy_lines(self._session, _FILTER_DATA, self._inserted_lines(differences, visible))
         copy_rows(self._session, _HISTORY, self._removed_rows(differences, visible))
         self._keep_documents(differences, counts)
         return {difference.item.uri: counted for difference, counted in zip(differences, counts, strict=True)}
@@ -243,10 +243,20 @@ class _Run:
             )
         return counts
 
-    def _inserted_rows(self, differences: Iterable[Difference], visible: Visible) -> Iterable[tuple[object, ...]]:
+    def _inserted_lines(self, differences: Iterable[Difference], visible: Visible) -> Iterable[str]:
+        # Written out, since these are by far the most rows of all.
+        position, gains = self._position, visible.gains
         for difference in differences:
-            for key, typed in difference.added.items():
-                yield (difference.document, *key, self._position, visible.gains.get(key) is difference, *typed)
+            document = difference.document
+            for key, (number, instant, truth) in difference.added.items():
+                resource, name, target, value, lang, datatype, digest = key
+                yield (
+                    f"{document}\t{resource}\t{name}\t{NULL if target is None else target}"
+                    f"\t{NULL if value is None else text_field(value)}\t{lang or NULL}\t{datatype or NULL}\t{digest}"
+                    f"\t{position}\t{'t' if gains.get(key) is difference else 'f'}"
+                    f"\t{NULL if number is None else number}\t{NULL if instant is None else instant}"
+                    f"\t{any_field(truth)}\n"
+                )
 
     def _removed_rows(self, differences: Iterable[Difference], visible: Visible) -> Iterable[tuple[object, ...]]:
         for difference in differences:
@@ -255,25 +265,24 @@ class _Run:
                 yield (difference.document, *key, stored.position, stored.shows, self._position, hides)
 
     def _keep_documents(self, differences: Sequence[Difference], counts: Sequence[Counts]) -> None:
-        new = [d for d in differences if d.item.stored is None]
-        old = [d for d in differences if d.item.stored is not None]
+        items = [
+            {
+                "id": difference.document,
+                "uri": difference.item.uri,
+                "present": difference.item.present,
+                "content": difference.item.content.hex(),
+                "prefixes": dict(difference.item.prefixes),
+                "version": counted.version,
+                "inserted": counted.inserted,
+                "updated": counted.updated,
+                "deleted": counted.deleted,
+                "unchanged": counted.unchanged,
+            }
+            for difference, counted in zip(differences, counts, strict=True)
+        ]
         position = self._position
         with self._session.pipeline():
-            if new:
-                self._execute("insert_documents", position=position, uris=[d.item.uri for d in new], **_contents(new))
-            if old:
-                self._execute("update_documents", position=position, **_versions(old), **_contents(old))
-            self._execute(
-                "insert_versions",
-                position=position,
-                **_versions(differences),
-                ids=[d.document for d in differences],
-                prefixes=_prefixes(differences),
-                inserted=[c.inserted for c in counts],
-                updated=[c.updated for c in counts],
-                deleted=[c.deleted for c in counts],
-                unchanged=[c.unchanged for c in counts],
-            )
+            self._execute("keep_documents", position=position, documents=json.dumps(items, ensure_ascii=False))
             self._execute("insert_transaction", position=position)
             self._execute(
                 "advance", position=position, last_resource=self._last_resource, last_document=self._last_document
@@ -315,19 +324,3 @@ def _columns(keys: Sequence[Encoded]) -> dict[str, list[Any]]:
 
 def _as_json(texts: Iterable[str]) -> str:
     return json.dumps(list(texts), ensure_ascii=False)
-
-
-def _prefixes(differences: Iterable[Difference]) -> list[str]:
-    return [json.dumps(dict(d.item.prefixes)) for d in differences]
-
-
-def _versions(differences: Sequence[Difference]) -> dict[str, list[Any]]:
-    return {"versions": [d.version for d in differences], "presents": [d.item.present for d in differences]}
-
-
-def _contents(differences: Sequence[Difference]) -> dict[str, list[Any]]:
-    return {
-        "ids": [d.document for d in differences],
-        "contents": [d.item.content for d in differences],
-        "prefixes": _prefixes(differences),
-    }

@@ -160,9 +160,8 @@ class _Settler:
             self._property(child, scope)
 
     def _property(self, element: etree._Element, outer: _Scope) -> None:
-        plain = outer.depth < MAX_DEPTH and not outer.undone and not len(element) and not element.keys()
-        if plain and element.tag[0] == "{" and element.tag not in _NEVER_A_PROPERTY:
-            return  # Most properties are no more than a text.
+        if _is_plain(element) and outer.depth < MAX_DEPTH and not outer.undone:
+            return
         scope = self._enter(element, outer)
         if not self._settle_names(element):
             return
@@ -302,6 +301,19 @@ class _Settler:
 
     def _flaw(self, element: etree._Element, message: str, hint: str | None = None) -> None:
         self.flaws.append(Flaw(message, line=element.sourceline, hint=hint))
+
+
+def _is_plain(element: etree._Element) -> bool:
+    """Whether a property is so simple that nothing can be wrong with it: a text, with a datatype, or a reference.
+
+    Most properties are, so this is what makes the walk fast.
+    """
+    if len(element) or element.tag in _NEVER_A_PROPERTY or element.tag[0] != "{":
+        return False
+    attributes = element.keys()
+    if not attributes or attributes == [_DATATYPE]:
+        return True
+    return attributes == [_RESOURCE] and not (element.text and element.text.strip())
 
 
 def _canonical(element: etree._Element) -> str:

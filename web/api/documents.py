@@ -16,12 +16,11 @@ from mdv.db.jobs import JobStatus, add_job, find_key
 from mdv.db.read import document_statements, list_atoms, list_documents, list_versions, read_document
 from mdv.errors import BadRequest, KeyReused, MdvError, NotFound
 from mdv.rdf.parse import check_document_uri
-from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import syntax_of_media_type
 from web.auth import Caller, admin, may_write, reader
 from web.calls import Calls
 from web.models import Accepted, AtomsQuery, DocumentQuery, DocumentUri, HistoryQuery, Registration
-from web.negotiate import etags, prefer_wait, rdf_response, read_body, wanted_syntax, wanted_type
+from web.negotiate import etags, prefer_wait, rdf_response, read_body, wanted_syntax, wanted_type, written
 from web.openapi import (
     FIGURE_1,
     IDEMPOTENCY_KEY,
@@ -170,7 +169,7 @@ def _rdf(uri: str, version: int | None) -> Response:
             raise NotFound(f"The document {uri} was deleted in version {document.version}.")
         statements = document_statements(connection, document)
         prefixes = dict(services().schemas.now(connection).schema.prefixes) | document.prefixes
-    return rdf_response(serialise(statements, syntax, prefixes, uri), syntax, document.version)
+    return rdf_response(written(statements, syntax, prefixes, uri), syntax, document.version)
 
 
 def _change(

@@ -42,26 +42,21 @@ select k.resource_id
 from unnest(%(resources)s::bigint[]) as k (resource_id)
 cross join lateral (select from filter_data f where f.resource_id = k.resource_id limit 1) other;
 
--- name: insert_documents
-insert into documents (id, uri, version, present, content, prefixes, position)
-select id, uri, 1, true, content, prefixes, %(position)s
-from unnest(%(ids)s::bigint[], %(uris)s::text[], %(contents)s::bytea[], %(prefixes)s::jsonb[])
-     as d (id, uri, content, prefixes);
-
--- name: update_documents
-update documents d
-set version = n.version, present = n.present, content = n.content, prefixes = n.prefixes, position = %(position)s
-from unnest(%(ids)s::bigint[], %(versions)s::int[], %(presents)s::boolean[], %(contents)s::bytea[],
-            %(prefixes)s::jsonb[])
-     as n (id, version, present, content, prefixes)
-where d.id = n.id;
-
--- name: insert_versions
+-- name: keep_documents
+-- The documents as they are from now on, and what became of each.
+with item as (
+    select * from jsonb_to_recordset(%(documents)s::jsonb) as d (
+        id bigint, uri text, version int, present boolean, content text, prefixes jsonb,
+        inserted int, updated int, deleted int, unchanged int)
+), document as (
+    insert into documents (id, uri, version, present, content, prefixes, position)
+    select id, uri, version, present, decode(content, 'hex'), prefixes, %(position)s from item
+    on conflict (id) do update
+    set version = excluded.version, present = excluded.present, content = excluded.content,
+        prefixes = excluded.prefixes, position = excluded.position
+)
 insert into document_versions (document_id, version, position, present, prefixes, inserted, updated, deleted, unchanged)
-select document_id, version, %(position)s, present, prefixes, inserted, updated, deleted, unchanged
-from unnest(%(ids)s::bigint[], %(versions)s::int[], %(presents)s::boolean[], %(prefixes)s::jsonb[],
-            %(inserted)s::int[], %(updated)s::int[], %(deleted)s::int[], %(unchanged)s::int[])
-     as n (document_id, version, present, prefixes, inserted, updated, deleted, unchanged);
+select id, version, %(position)s, present, prefixes, inserted, updated, deleted, unchanged from item;
 
 -- name: insert_transaction
 insert into transactions (position, cause) values (%(position)s, 'documents');
