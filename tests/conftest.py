@@ -20,6 +20,9 @@ from mdv.errors import MdvError
 from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
 from mdv.mdp.schemas import SchemaOutcome, Schemas, put_schema, read_schema_document
 
+collect_ignore_glob = ["conftest.py", "**/conftest.py"]
+"""They hold fixtures, and no examples to be run."""
+
 UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
 
 GUTENBERG = Path(__file__).parents[2] / "shared" / "data" / "gutenberg"

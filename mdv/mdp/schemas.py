@@ -100,7 +100,8 @@ def classes_named(name: str, schema: Schema) -> list[str]:
     try:
         found = schema.resolve_class(name)
     except UnknownName as error:
-        if is_absolute_iri(name.strip("<>")) and not error.ambiguous:
+        prefix = name.partition(":")[0]
+        if is_absolute_iri(name.strip("<>")) and prefix not in schema.prefixes and not error.ambiguous:
             return [name.strip("<>")]
         raise NotFound(f"{str(error)[0].upper()}{str(error)[1:]}") from None
     return list(schema.classes[found].subclasses)

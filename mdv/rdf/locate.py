@@ -15,8 +15,9 @@ from mdv.rdf.syntax import N_TRIPLES
 
 
 def locate(flaws: tuple[Flaw, ...], gated: Gated) -> list[Flaw]:
-    """The flaws, each with the line it stands at, where that can be told."""
-    return [flaw if flaw.line is not None else replace(flaw, line=_line_of(flaw, gated)) for flaw in flaws]
+    """The flaws, each with the line it stands at, where that can be told, in the order of the lines."""
+    found = [flaw if flaw.line is not None else replace(flaw, line=_line_of(flaw, gated)) for flaw in flaws]
+    return sorted(found, key=lambda flaw: (flaw.line is None, flaw.line or 0))
 
 
 def locate_texts(tree: etree._Element, messages: list[str]) -> list[int | None]:

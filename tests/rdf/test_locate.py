@@ -96,12 +96,12 @@ def test_a_flaw_of_n_triples_is_found(subject: str, property: str, value: str, l
     assert found.line == line
 
 
-def test_lines_that_are_known_stay_and_order_is_kept() -> None:
+def test_lines_that_are_known_stay_and_flaws_come_in_the_order_of_lines() -> None:
     gated = gate(DOCUMENT.encode(), RDF_XML)
     flaws = (Flaw("first", line=99, property=EX + "size"), Flaw("second", property=EX + "size"), Flaw("third"))
     assert [(flaw.message, flaw.line) for flaw in locate(flaws, gated)] == [
-        ("first", 99),
         ("second", 3),
+        ("first", 99),
         ("third", None),
     ]
 

@@ -62,10 +62,7 @@ def test_a_class_by_any_of_its_names_has_its_subclasses_instances_too(api: Api, 
     assert doc + "#s" not in found
 
 
-AS_URI = pytest.mark.xfail(reason="classes_named takes a known prefix with an unknown name for the scheme of a URI")
-
-
-@pytest.mark.parametrize("name", ["Provder", pytest.param("ex:Provder", marks=AS_URI)])
+@pytest.mark.parametrize("name", ["Provder", "ex:Provder"])
 def test_an_unknown_class_is_404_and_the_nearest_name_is_told(api: Api, name: str) -> None:
     answer = api.get("/resources", **{"class": name})
     assert answer.status_code == 404 and answer.headers["Content-Type"] == PROBLEM
