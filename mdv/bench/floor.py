@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Engine
 
+from mdv.db.copy import NULL, text_field
 from mdv.db.engine import driver
 from mdv.db.floor import COPY_FLOOR, make_floor
 from mdv.mdp.register import Prepared
@@ -41,9 +42,9 @@ class Floor:
         for statement in item.document.statements if item.document else ():
             subject = ids.setdefault(statement.subject, document * 1000 + len(ids))
             term = statement.object
-            target = str(ids.setdefault(term.value, document * 1000 + len(ids))) if term.is_uri else "\\N"
-            value = "\\N" if term.is_uri else term.value.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
-            number = value if value.isdigit() else "\\N"
+            target = str(ids.setdefault(term.value, document * 1000 + len(ids))) if term.is_uri else NULL
+            value = NULL if term.is_uri else text_field(term.value)
+            number = value if value.isascii() and value.isdigit() else NULL
             lines.append(
                 f"{document}\t{subject}\t{target}\t{statement_hash(statement)}\t{document}\t1\tt\t{value}\t{number}\n"
             )
