@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Boolean, ColumnElement, Connection, case, func, insert, literal_column, select, update
+from sqlalchemy import Boolean, ColumnElement, Connection, bindparam, case, func, insert, literal_column, select, update
 
 from mdv.db.tables import jobs
 
@@ -115,13 +115,47 @@ def _claim(connection: Connection, limit: int, only: UUID | None, without: Colle
     return claimed
 
 
+class Ending(NamedTuple):
+    """How a claimed job ended: with a result, or with a problem."""
+
+    job: Job
+    result: dict[str, Any] | None
+    problem: dict[str, Any] | None
+
+
+def end_jobs(connection: Connection, endings: Sequence[Ending]) -> None:
+    """Write down how claimed jobs ended, in one round trip; their bodies are no longer needed."""
+    if not endings:
+        return
+    ended = (
+        update(jobs)
+        .where(jobs.c.id == bindparam("job"))
+        .values(
+            state=bindparam("ended_as"),
+            result=bindparam("with_result"),
+            problem=bindparam("with_problem"),
+            attempts=jobs.c.attempts + 1,
+            body=None,
+            ended_at=func.now(),
+        )
+    )
+    rows = [
+        {
+            "job": ending.job.id,
+            "ended_as": "failed" if ending.result is None else "done",
+            "with_result": ending.result,
+            "with_problem": ending.problem,
+        }
+        for ending in endings
+    ]
+    connection.execute(ended, rows)
+
+
 def end_job(
     connection: Connection, job: Job, result: dict[str, Any] | None = None, problem: dict[str, Any] | None = None
 ) -> None:
-    """Write down how a claimed job ended; its body is no longer needed."""
-    state = "failed" if result is None else "done"
-    values = {"state": state, "result": result, "problem": problem, "body": None, "ended_at": func.now()}
-    connection.execute(update(jobs).where(jobs.c.id == job.id).values(attempts=job.attempts + 1, **values))
+    """Write down how one claimed job ended."""
+    end_jobs(connection, [Ending(job, result, problem)])
 
 
 def count_attempt(connection: Connection, job: Job) -> int:

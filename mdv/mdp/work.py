@@ -8,13 +8,13 @@ from uuid import UUID
 import psycopg
 import structlog
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
-from mdv.db.jobs import Job, claim_jobs, count_attempt, end_job
+from mdv.db.jobs import Ending, Job, claim_jobs, count_attempt, end_jobs
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError
 from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
-from mdv.mdp.schemas import Schemas
+from mdv.mdp.schemas import SchemaInForce, Schemas
 
 MAX_BATCH = 100
 MAX_ATTEMPTS = 5
@@ -70,7 +70,9 @@ class Worker:
             with self._engine.begin() as connection:
                 # Another worker may have taken it meanwhile.
                 claimed = claim_jobs(connection, 1, only=job.id)
-                now_ended = [c.id for c in claimed if _count_failure(connection, c, error)]
+                endings = [ending for c in claimed for ending in _count_failure(connection, c, error)]
+                end_jobs(connection, endings)
+                now_ended = [ending.job.id for ending in endings]
         self._tell(now_ended, ended)
 
     def _tell(self, now_ended: list[UUID], ended: list[UUID]) -> None:
@@ -80,34 +82,32 @@ class Worker:
 
     def _carry_out(self, connection: Connection, jobs: list[Job]) -> list[UUID]:
         """Carry out claimed jobs, and tell which ended: all but those that failed by a fault of MDV's own."""
-        ended: list[UUID] = []
+        if not jobs:
+            return []
+        schema = self._schemas.now(connection)
+        endings: list[Ending] = []
         prepared: list[tuple[Job, Prepared]] = []
         for job in jobs:
             try:
-                prepared.append((job, self._prepare(connection, job)))
+                prepared.append((job, self._prepare(schema, job)))
             except MdvError as error:
-                end_job(connection, job, problem=error.problem())
-                ended.append(job.id)
-            except SQLAlchemyError:
-                raise
+                endings.append(_ending(job, error))
             except Exception as error:
-                if _count_failure(connection, job, error):
-                    ended.append(job.id)
+                endings += _count_failure(connection, job, error)
         for job, item in prepared:
             if job.options.get("dry_run"):
                 savepoint = connection.begin_nested()
                 (answer,) = register(connection, [item], self._schemas, self._vocabulary)
                 savepoint.rollback()
-                _end(connection, job, answer)
+                endings.append(_ending(job, answer))
         real = [(job, item) for job, item in prepared if not job.options.get("dry_run")]
         if real:
             answers = register(connection, [item for _, item in real], self._schemas, self._vocabulary)
-            for (job, _), answer in zip(real, answers, strict=True):
-                _end(connection, job, answer)
-        return ended + [job.id for job, _ in prepared]
+            endings += [_ending(job, answer) for (job, _), answer in zip(real, answers, strict=True)]
+        end_jobs(connection, endings)
+        return [ending.job.id for ending in endings]
 
-    def _prepare(self, connection: Connection, job: Job) -> Prepared:
-        schema = self._schemas.now(connection)
+    def _prepare(self, schema: SchemaInForce, job: Job) -> Prepared:
         conditions = Conditions(
             **{name: tuple(value) for name, value in job.options.get("conditions", {}).items() if value is not None}
         )
@@ -116,22 +116,19 @@ class Worker:
         return prepare(job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes)
 
 
-def _end(connection: Connection, job: Job, answer: Outcome | MdvError) -> None:
+def _ending(job: Job, answer: Outcome | MdvError) -> Ending:
     if isinstance(answer, MdvError):
-        end_job(connection, job, problem=answer.problem())
-    else:
-        end_job(connection, job, result=answer.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}))
+        return Ending(job, None, answer.problem())
+    return Ending(job, answer.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
 
 
-def _count_failure(connection: Connection, job: Job, error: Exception) -> bool:
-    """Count an attempt at a claimed job that failed inside MDV; true where it was the last, and the job has ended."""
+def _count_failure(connection: Connection, job: Job, error: Exception) -> list[Ending]:
+    """Count an attempt at a claimed job that failed inside MDV; where it was the last, that is the job's end."""
     log.error("job failed", job=str(job.id), uri=job.uri, reason=_reason(error), exc_info=error)
     if job.attempts + 1 < MAX_ATTEMPTS:
         count_attempt(connection, job)
-        return False
-    problem = MdvError(f"The registration failed {MAX_ATTEMPTS} times inside MDV: {_reason(error)}").problem()
-    end_job(connection, job, problem=problem)
-    return True
+        return []
+    return [_ending(job, MdvError(f"The registration failed {MAX_ATTEMPTS} times inside MDV: {_reason(error)}"))]
 
 
 def _is_away(error: Exception) -> bool:
