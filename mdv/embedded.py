@@ -35,6 +35,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mdv.errors import MdvError
+from mdv.files import write_private
 from mdv.supervise import FolderLock, end, has_ended, prctl, start_child
 
 Settings = Mapping[str, str]
@@ -160,7 +161,7 @@ def start_valkey(folder: Path, settings: Settings = NONE, *, port: int | None = 
         def launch(number: int) -> subprocess.Popen[bytes]:
             # A file and not arguments: those are for everyone to see.
             lines = {**VALKEY_SETTINGS, **settings, "port": str(number), "requirepass": password}
-            _write_private(folder / "valkey.conf", "".join(f"{name} {value}\n" for name, value in lines.items()))
+            write_private(folder / "valkey.conf", "".join(f"{name} {value}\n" for name, value in lines.items()))
             return start_child([str(_valkey_program()), "valkey.conf"], cwd=folder, log=log)
 
         once = Retry(NoBackoff(), 0)
@@ -243,24 +244,8 @@ def _password(folder: Path) -> str:
     """The folder's password, made at the first start."""
     path = folder / "password"
     if not path.exists():
-        _write_private(path, secrets.token_urlsafe(32))
+        write_private(path, secrets.token_urlsafe(32))
     return path.read_text().strip()
-
-
-def _write_private(path: Path, text: str, folder: Path | None = None, owner: _User | None = None) -> None:
-    """Write a file of mode 0600, whole or not at all. `folder`: where it grows before it takes its place."""
-    descriptor, name = tempfile.mkstemp(prefix=".new-", dir=folder or path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            if owner is not None:
-                os.fchown(file.fileno(), owner.uid, owner.gid)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _package(name: str) -> Path:
@@ -396,7 +381,7 @@ def _create_cluster(folder: Path, password: str, user: _User | None, log: Path, 
         shutil.rmtree(remains, ignore_errors=True)
     nursery = Path(tempfile.mkdtemp(prefix="initdb-", dir=folder))
     try:
-        _write_private(nursery / "password", password, owner=user)
+        write_private(nursery / "password", password, owner=None if user is None else (user.uid, user.gid))
         if user is not None:
             os.chown(nursery, user.uid, user.gid)
         argv = [str(_postgres_program("initdb")), "-D", str(nursery / "cluster"), "--username=mdv"]
@@ -479,8 +464,8 @@ def _disown_pid_file(cluster: Path) -> None:
         path.unlink(missing_ok=True)
         return
     facts = cluster.stat()
-    owner = _User(facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None
-    _write_private(path, "\n".join([str(os.getpid()), *lines[1:], ""]), cluster.parent, owner)
+    owner = (facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None
+    write_private(path, "\n".join([str(os.getpid()), *lines[1:], ""]), cluster.parent, owner)
 
 
 def _stop_orphans(cluster: Path) -> None:

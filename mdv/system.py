@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from mdv.errors import SystemNotFound
+from mdv.files import write_private
 
 FILE = "system.json"
 DEFAULT_FOLDER = Path(".mdv")
@@ -117,17 +117,3 @@ def write_system(folder: Path, system: System) -> None:
 def forget_system(folder: Path) -> None:
     """Take the word back: nothing runs there (any more)."""
     (folder / FILE).unlink(missing_ok=True)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
-    descriptor, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -26,8 +26,9 @@ from mdv.cli.programs import web_program, worker_program
 from mdv.cli.serve import bring_up_to_date
 from mdv.config import Config
 from mdv.errors import BadRequest, MdvError
+from mdv.files import write_private
 from mdv.supervise import FolderLock, Program, Server, Supervisor, has_ended, start_child
-from mdv.system import DEFAULT_FOLDER, System, forget_system, write_private, write_system
+from mdv.system import DEFAULT_FOLDER, System, forget_system, write_system
 
 if TYPE_CHECKING:
     from mdv.client import Client
