@@ -17,6 +17,7 @@ MdvError
  │    └── BreakingSchema        409  a schema that rules or stored documents could not live with
  ├── PreconditionFailed         412  If-Match, If-None-Match
  ├── KeyReused                  422  an Idempotency-Key that stood for another request
+ ├── NotStarted                      a folder, a port or a user that a system cannot be started with
  ├── Unavailable                503  a part of the system is away; nothing was changed
  └── SystemNotFound                  the command line found no running MDV
 
@@ -57,6 +58,15 @@ class Flaw:
         return place + self.message + (f" ({self.hint})" if self.hint else "")
 
 
+def storable(text: str) -> str:
+    """`text` without what neither Postgres nor JSON can hold: an error may quote the very thing that it refuses.
+
+    >>> storable("a\\0b")
+    'a␀b'
+    """
+    return text.replace("\0", "␀").encode("utf-8", "replace").decode()
+
+
 class MdvError(Exception):
     """Something went wrong inside MDV."""
 
@@ -80,10 +90,13 @@ class MdvError(Exception):
             "type": f"urn:mdv:problem:{self.slug}",
             "title": self.title,
             "status": self.status,
-            "detail": self.detail,
+            "detail": storable(self.detail),
         }
         if self.flaws:
-            body["errors"] = [flaw.as_dict() for flaw in self.flaws]
+            body["errors"] = [
+                {name: storable(value) if isinstance(value, str) else value for name, value in flaw.as_dict().items()}
+                for flaw in self.flaws
+            ]
         return body | self.extra
 
     @classmethod
@@ -193,6 +206,12 @@ class KeyReused(MdvError):
     """This Idempotency-Key has already been used for another request; take a new one."""
 
     status, slug, title = 422, "idempotency-key-reused", "Idempotency-Key used twice"
+
+
+class NotStarted(MdvError):
+    """MDV cannot be started here."""
+
+    slug, title = "not-started", "Cannot start"
 
 
 class Unavailable(MdvError):

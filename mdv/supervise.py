@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
-from mdv.errors import MdvError
+from mdv.errors import MdvError, NotStarted
 
 PR_SET_PDEATHSIG = 1
 PULSE = 0.02
@@ -331,7 +331,7 @@ class FolderLock:
             self.folder.mkdir(parents=True, exist_ok=True)
             file = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise MdvError(
+            raise NotStarted(
                 f"{self.folder} cannot be used ({error.strerror}): choose another folder with --data."
             ) from error
         try:
@@ -339,7 +339,7 @@ class FolderLock:
         except BlockingIOError:
             holder = os.read(file, 20).decode(errors="replace").strip()
             os.close(file)
-            raise MdvError(
+            raise NotStarted(
                 f"{self.folder} is in use by {f'process {holder}' if holder else 'another process'}: "
                 "stop that one first, or choose another folder with --data."
             ) from None

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 import mdv
 from mdv.errors import BadRequest, Flaw
+from web.auth import refuse_strangers
 from web.models import Problem
 
 Handler = Callable[..., Any]
@@ -66,6 +67,7 @@ class Calls:
 
             @wraps(handler)
             def handle(**places: str) -> Any:
+                refuse_strangers()
                 return handler(*_checked(query), **places)
 
             self.blueprint.add_url_rule(path, endpoint=handler.__name__, view_func=handle, methods=[method])

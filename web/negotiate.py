@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
 
 from flask import Response, current_app, request
+from gunicorn.http.errors import ParseException
 from werkzeug.datastructures import MIMEAccept
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from mdv.errors import BadRequest, NotAcceptable, TooSlow
+from mdv.errors import BadRequest, NotAcceptable, TooSlow, UnsupportedMediaType
 from mdv.model import Statement
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import RDF_XML, SYNTAXES, Syntax
@@ -54,16 +56,33 @@ def rdf_response(text: bytes, syntax: Syntax, version: int | None = None) -> Res
 
 
 MANY = 2000
+Result = TypeVar("Result")
 
 
 def written(
     statements: Sequence[Statement], syntax: Syntax, prefixes: Mapping[str, str], document: str | None = None
 ) -> bytes:
     """The statements as a text. Many of them are written in a thread, so that others are served meanwhile."""
-    if Timeout is None or len(statements) < MANY:
+    if len(statements) < MANY:
         return serialise(statements, syntax, prefixes, document)
-    text: bytes = get_hub().threadpool.apply(serialise, (statements, syntax, prefixes, document))
-    return text
+    return in_thread(serialise, statements, syntax, prefixes, document)
+
+
+def in_thread(function: Callable[..., Result], *values: object) -> Result:
+    """What takes long and waits for nothing, in a thread. Its error comes back as a value: a thread has no caller."""
+    if Timeout is None:  # pragma: no cover
+        return function(*values)
+
+    def attempt() -> tuple[Result | None, Exception | None]:
+        try:
+            return function(*values), None
+        except Exception as error:
+            return None, error
+
+    result, error = get_hub().threadpool.apply(attempt)
+    if error is not None:
+        raise error
+    return cast(Result, result)
 
 
 def prefer_wait(most: int) -> int | None:
@@ -72,7 +91,7 @@ def prefer_wait(most: int) -> int | None:
     return min(int(found.group(1)), most) if found else None
 
 
-_TAG = re.compile(r'(?:W/)?"([^"]*)"|([^\s,"]+)')
+_TAG = re.compile(r'(W/)?"([^"]*)"|([^\s,"]+)')
 
 
 def etags(header: str) -> list[str] | None:
@@ -80,11 +99,16 @@ def etags(header: str) -> list[str] | None:
     given = request.headers.get(header)
     if given is None:
         return None
-    return sorted({quoted or bare for quoted, bare in _TAG.findall(given)})
+    # RFC 9110: If-Match compares strongly, so a weak tag fits nothing.
+    strong = header == "If-Match"
+    return sorted({quoted or bare for weak, quoted, bare in _TAG.findall(given) if not (weak and strong)})
 
 
 def read_body(seconds: int) -> bytes:
-    """The body, if it is whole, within the limit, and arrives in time."""
+    """The body, if it is plain and whole, within the limit, and arrives in time."""
+    coding = request.headers.get("Content-Encoding", "identity")
+    if coding.strip().lower() not in ("", "identity"):
+        raise UnsupportedMediaType(f"Content-Encoding: {coding} is not read; send the body as it is.")
     if Timeout is None:  # pragma: no cover
         return _whole_body()
     with Timeout(seconds, TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.")):
@@ -102,6 +126,6 @@ def _whole_body() -> bytes:
             body += part
             if len(body) > limit:
                 raise RequestEntityTooLarge
-    except OSError:
-        raise BadRequest("The body ended before it was whole; nothing was changed.") from None
+    except (OSError, ParseException):
+        raise BadRequest("The body ended before it was whole, or its chunks are broken; nothing was changed.") from None
     return bytes(body)

@@ -51,7 +51,7 @@ def history(uri: str, limit: int | None, everything: bool, as_json: bool) -> Non
 
 @click.command(cls=Verb, example="mdv delete http://mdv.example/doc.rdf")
 @click.argument("uris", metavar="URI...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @click.option("--dry-run", is_flag=True, help="Tell what would happen, and change nothing.")
 @json_option
 @data_option
@@ -59,8 +59,11 @@ def delete(uris: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool) -> No
     """Delete documents. Their history stays."""
     mdp = connect()
     what = uris[0] if len(uris) == 1 else f"{len(uris)} documents"
-    if sys.stdin.isatty() and not (yes or dry_run) and not click.confirm(f"Delete {what}?", err=True):
-        raise click.exceptions.Exit(FAILED)
+    if not (yes or dry_run):
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"Nobody is here to be asked whether to delete {what}: say --yes.")
+        if not click.confirm(f"Delete {what}?", err=True):
+            raise click.exceptions.Exit(FAILED)
     answers, failed = [], 0
     for uri in dict.fromkeys(uris):
         try:

@@ -10,7 +10,8 @@ import click
 
 from mdv.cli.frame import Verb, connect, data_option, syntax_option
 from mdv.cli.output import say, write_bytes
-from mdv.rdf.syntax import Syntax, syntax_of_name
+from mdv.errors import NotAcceptable
+from mdv.rdf.syntax import TURTLE, Syntax, syntax_of_name
 
 LONGEST_NAME = 200
 
@@ -32,7 +33,10 @@ LONGEST_NAME = 200
 @click.option("--version", type=click.IntRange(min=1), metavar="N", help="An earlier version of the one document.")
 @data_option
 def export(uris: tuple[str, ...], everything: bool, folder: Path | None, syntax: str, version: int | None) -> None:
-    """Write documents as RDF: one to standard output, several into a folder."""
+    """Write documents as RDF: one to standard output, several into a folder.
+
+    `mdv register DIR --uri-from-name` registers such a folder again, each document under its own URI.
+    """
     if bool(uris) == everything:
         raise click.UsageError("Name the documents, or say --all.")
     if folder is None and (everything or len(uris) > 1):
@@ -43,16 +47,21 @@ def export(uris: tuple[str, ...], everything: bool, folder: Path | None, syntax:
     wanted = syntax_of_name(syntax)
     path = "/documents" if version is None else "/documents/history"
 
-    def text(uri: str) -> bytes:
-        return mdp.rdf(path, wanted.media_type, uri=uri, version=version)
+    def text(uri: str, syntax: Syntax) -> bytes:
+        return mdp.rdf(path, syntax.media_type, uri=uri, version=version)
 
     if folder is None:
-        write_bytes(text(uris[0]))
+        write_bytes(text(uris[0], wanted))
         return
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for uri in (item["uri"] for item in mdp.items("/documents")) if everything else dict.fromkeys(uris):
-        (folder / file_name(uri, wanted)).write_bytes(text(uri))
+        try:
+            (folder / file_name(uri, wanted)).write_bytes(text(uri, wanted))
+        except NotAcceptable as error:
+            # RDF/XML has no way to write some names and characters; Turtle has one for all of them.
+            (folder / file_name(uri, TURTLE)).write_bytes(text(uri, TURTLE))
+            click.echo(f"{uri} is written as Turtle: {error.detail}", err=True)
         count += 1
     say(f"Exported {count:,} {'document' if count == 1 else 'documents'} to {folder}.")
 

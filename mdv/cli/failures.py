@@ -11,9 +11,10 @@ from contextlib import suppress
 import click
 
 from mdv.cli.output import clean
-from mdv.errors import MdvError
+from mdv.errors import BadRequest, MdvError
 
 FAILED, INTERRUPTED = 1, 130
+MOST_FLAWS = 50
 
 
 def exit_code_of(run: Callable[[], object]) -> int:
@@ -55,8 +56,13 @@ def sentences(error: MdvError, who: str = "mdv") -> Iterator[str]:
       line 3: no such class
     """
     yield f"{who}: {error.title}: " + "\n".join(clean(line) for line in error.detail.splitlines())
-    for flaw in error.flaws:
-        yield "  " + clean(str(flaw))
+    if len(error.flaws) == 1 and str(error.flaws[0]) in error.detail:
+        return
+    for flaw in error.flaws[:MOST_FLAWS]:
+        where = f"{flaw.subject}: " if flaw.line is None and flaw.subject else ""
+        yield "  " + clean(where + str(flaw))
+    if len(error.flaws) > MOST_FLAWS:
+        yield f"  … and {len(error.flaws) - MOST_FLAWS:,} more"
 
 
 def as_mdv_error(error: Exception) -> MdvError:
@@ -65,7 +71,7 @@ def as_mdv_error(error: Exception) -> MdvError:
         return error
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return MdvError(f"{where}{error.strerror or error}.")
+        return BadRequest(f"{where}{error.strerror or error}.")
     return MdvError(f"{type(error).__name__}: {error} (MDV_DEBUG=1 shows where).")
 
 

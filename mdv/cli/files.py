@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from mdv.errors import BadRequest
 from mdv.rdf.syntax import SYNTAXES, Syntax, syntax_of_name
@@ -37,7 +37,16 @@ class Source(NamedTuple):
         """
         if base is None:
             return self.path.resolve().as_uri()
-        return base + quote(os.fsencode(self.relative), safe="/")
+        slash = "" if base.endswith(("/", "#", ":", "=", "?", "-", "_")) else "/"
+        return base + slash + quote(os.fsencode(self.relative), safe="/")
+
+    def exported_uri(self) -> str:
+        """The URI that an exported file's name stands for.
+
+        >>> Source(Path("b/http%3A%2F%2Fa%2Fdoc.rdf.ttl"), "http%3A%2F%2Fa%2Fdoc.rdf.ttl").exported_uri()
+        'http://a/doc.rdf'
+        """
+        return unquote(self.path.stem)
 
 
 def find_sources(given: Iterable[Path]) -> list[Source]:

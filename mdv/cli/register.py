@@ -37,6 +37,7 @@ Answer = Item | Exception
 @click.option(
     "--uri-base", metavar="BASE", help="URIs are BASE with the path below the folder, or with the file's name."
 )
+@click.option("--uri-from-name", is_flag=True, help="URIs are the file names that `mdv export --to` gave.")
 @syntax_option("The syntax of every file  [default: by their suffixes]")
 @click.option("--dry-run", is_flag=True, help="Tell what would happen, and change nothing.")
 @click.option("--if-match", metavar="V", help="Only if the stored version is V; for exactly one file.")
@@ -46,6 +47,7 @@ def register(
     files: tuple[Path, ...],
     uri: str | None,
     uri_base: str | None,
+    uri_from_name: bool,
     syntax: str | None,
     dry_run: bool,
     if_match: str | None,
@@ -53,17 +55,17 @@ def register(
 ) -> None:
     """Register FILES: files, folders of them, or - for standard input.
 
-    A document's URI is --uri, or made with --uri-base, else the file's own (file://…). A document that is refused
-    is listed with its errors and stops no other.
+    A document's URI is --uri, or made with --uri-base or --uri-from-name, else the file's own (file://…). A document
+    that is refused is listed with its errors and stops no other.
     """
-    if uri is not None and uri_base is not None:
-        raise click.UsageError("--uri names one document, --uri-base many: say one of them.")
+    if (uri is not None) + (uri_base is not None) + uri_from_name > 1:
+        raise click.UsageError("--uri names one document, --uri-base and --uri-from-name many: say one of them.")
     if STDIN in files and (len(files) > 1 or uri is None or syntax is None):
         raise click.UsageError("Standard input is one document: say its --uri and its --syntax.")
     sources = find_sources(files)
     if (uri is not None or if_match is not None) and len(sources) != 1:
         raise click.UsageError(f"--uri and --if-match are for exactly one file; these are {len(sources)}.")
-    named = _name(sources, uri, uri_base)
+    named = _name(sources, uri, uri_base, uri_from_name)
     mdp = connect()
 
     def send(document: str) -> Item:
@@ -82,11 +84,11 @@ def register(
     _report(tally, dry_run, as_json)
 
 
-def _name(sources: list[Source], uri: str | None, base: str | None) -> dict[str, Source]:
+def _name(sources: list[Source], uri: str | None, base: str | None, from_name: bool) -> dict[str, Source]:
     """The file of each document's URI; two files for one URI cannot be meant."""
     named: dict[str, Source] = {}
     for source in sources:
-        own = uri if uri is not None else source.uri(base)
+        own = uri if uri is not None else source.exported_uri() if from_name else source.uri(base)
         if own in named and named[own].path.resolve() != source.path.resolve():
             raise BadRequest(f"{named[own].path} and {source.path} would both be {own}: register them one by one.")
         named.setdefault(own, source)

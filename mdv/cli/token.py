@@ -37,7 +37,13 @@ def token() -> None:
 def create(name: str, role: str, documents: tuple[str, ...], resources: tuple[str, ...], as_json: bool) -> None:
     """Make a token called NAME. It is shown this once."""
     from mdv.db.tokens import create_token
+    from mdv.rdf.parse import is_absolute_iri
 
+    for prefix in (*documents, *resources):
+        if not is_absolute_iri(prefix):
+            raise click.UsageError(f"{prefix!r} is not the beginning of a URI, such as http://example.org/.")
+    if role == "viewer" and (documents or resources):
+        raise click.UsageError("A viewer writes nothing, so there is nothing to limit: leave the prefixes out.")
     with _database() as connection:
         secret, made = create_token(connection, name, role, documents or None, resources or None)
     if as_json:

@@ -25,7 +25,7 @@ from mdv.cli.output import clean, on_terminal
 from mdv.cli.programs import web_program, worker_program
 from mdv.cli.serve import bring_up_to_date
 from mdv.config import Config
-from mdv.errors import BadRequest, MdvError
+from mdv.errors import BadRequest, MdvError, NotStarted
 from mdv.files import write_private
 from mdv.supervise import FolderLock, Program, Server, Supervisor, has_ended, start_child
 from mdv.system import DEFAULT_FOLDER, System, forget_system, write_system
@@ -98,7 +98,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         (folder / "logs").mkdir(exist_ok=True)
     except OSError as error:
-        raise MdvError(f"{folder} cannot be used ({error.strerror}): choose another folder with --data.") from error
+        raise NotStarted(f"{folder} cannot be used ({error.strerror}): choose another folder with --data.") from error
 
 
 def _check_port(host: str, port: int) -> None:
@@ -115,7 +115,7 @@ def _check_port(host: str, port: int) -> None:
             why = f"Port {port} is not for this user: choose one above 1023 with --port."
         else:
             why = f"This machine cannot listen on {host}, port {port} ({error.strerror}): choose another --host."
-        raise BadRequest(why) from None
+        raise NotStarted(why) from None
 
 
 def _admin_token(folder: Path, environment: Mapping[str, str]) -> _Token:

@@ -5,7 +5,7 @@ A schema can grow at any time, as a transaction of its own. What would break a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -20,7 +20,7 @@ from mdv.db.schemas import (
     stored_values,
 )
 from mdv.db.state import lock_state, read_state
-from mdv.errors import BreakingSchema, Flaw, InvalidDocument, NotFound, Refused
+from mdv.errors import BreakingSchema, Flaw, InvalidDocument, NotFound, PreconditionFailed, Refused
 from mdv.model import RDF, RDF_TYPE, RDFS, Document, Statement, is_blank
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
@@ -103,13 +103,17 @@ def classes_named(name: str, schema: Schema) -> list[str]:
         prefix = name.partition(":")[0]
         if is_absolute_iri(name.strip("<>")) and prefix not in schema.prefixes and not error.ambiguous:
             return [name.strip("<>")]
-        raise NotFound(f"{str(error)[0].upper()}{str(error)[1:]}") from None
+        raise NotFound(f"{str(error)[0].upper()}{str(error)[1:]}{'' if str(error).endswith('?') else '.'}") from None
     return list(schema.classes[found].subclasses)
 
 
-def put_schema(connection: Connection, document: Document, schemas: Schemas) -> SchemaOutcome:
+def put_schema(
+    connection: Connection, document: Document, schemas: Schemas, if_match: Collection[str] | None = None
+) -> SchemaOutcome:
     """Replace the schema, if everything stored can live with the new one."""
     state = lock_state(connection)
+    if if_match is not None and "*" not in if_match and str(state.schema_version) not in if_match:
+        raise PreconditionFailed(f"The schema's version is {state.schema_version}, not {', '.join(if_match)}.")
     old = schemas.at(connection, state.schema_version)
     new = in_force(state.schema_version + 1, document.statements, dict(document.prefixes))
     declared = (_count_own(new.schema.classes), _count_own(new.schema.properties))

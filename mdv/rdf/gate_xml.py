@@ -18,6 +18,9 @@ from mdv.rdf.syntax import RDF_XML
 MAX_TEXT = 10_000_000
 """The longest text of one element or attribute in RDF/XML: libxml2's own limit. The other syntaxes have none."""
 
+MAX_ATTRIBUTES = 1_000
+"""The parser's time grows with the square of the attributes of one element."""
+
 _RDF_ROOT = f"{{{RDF}}}RDF"
 _XML = "{http://www.w3.org/XML/1998/namespace}"
 _XSI = "{http://www.w3.org/2001/XMLSchema-instance}"
@@ -249,6 +252,10 @@ class _Settler:
         if not namespace:
             self._flaw(element, f"<{local}> is in no namespace",
                        'give it a prefix, or the document a default namespace: xmlns="…"')  # fmt: skip
+            return False
+        if len(element.attrib) > MAX_ATTRIBUTES:
+            self._flaw(element, f"<{local}> has {len(element.attrib):,} attributes; {MAX_ATTRIBUTES:,} are read",
+                       "write properties as elements")  # fmt: skip
             return False
         for attribute in [name for name in map(str, element.keys()) if name[0] != "{"]:
             if attribute in _SYNTAX_ATTRIBUTES:

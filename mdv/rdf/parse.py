@@ -10,7 +10,7 @@ import pyoxigraph
 from lxml import etree
 from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, RdfFormat
 
-from mdv.errors import BadRequest, Flaw, InvalidDocument, NotWellFormed
+from mdv.errors import BadRequest, Flaw, InvalidDocument, NotWellFormed, TooLarge
 from mdv.model import LANG_STRING, XSD_STRING, ParsedDocument, Statement, Term
 from mdv.rdf.gate_xml import render
 from mdv.rdf.gated import Gated, count_flaws
@@ -43,6 +43,9 @@ def parse(gated: Gated, uri: str) -> ParsedDocument:
             quad = next(reader)
         except StopIteration:
             break
+        except MemoryError:
+            # The parser's own limit on what it keeps of one statement.
+            raise TooLarge("A single value is larger than 16 MiB, which is the most that can be read.") from None
         except SyntaxError as error:
             errors.append(error)
             if gated.syntax is JSON_LD or error.msg.endswith(_LOST):

@@ -518,6 +518,10 @@ def _nearest_term(iri: str) -> str | None:
     return next(iter(get_close_matches(iri[:80], MDV_TERMS, 1, 0.7)), None)
 
 
+MAX_ABOVE = 200_000
+"""Terms above terms, counted over the whole schema: what a chain of some six hundred has."""
+
+
 def _equals(above: Edges) -> dict[str, frozenset[str]]:
     """For each term on a cycle, the terms that are equivalent to it: above and below at once."""
 
@@ -531,7 +535,16 @@ def _equals(above: Edges) -> dict[str, frozenset[str]]:
                     todo.append(iri)
         return seen
 
-    reached = {iri: reach(iri) for iri in above}
+    reached: dict[str, set[str]] = {}
+    total = 0
+    for iri in above:
+        reached[iri] = reach(iri)
+        total += len(reached[iri])
+        if total > MAX_ABOVE:
+            raise InvalidSchema(
+                f"The hierarchy is too deep: its terms have more than {MAX_ABOVE:,} others above them in all. "
+                "Real ones are broad rather than deep."
+            )
     return {
         iri: frozenset([iri, *(other for other in found if iri in reached.get(other, ()))])
         for iri, found in reached.items()

@@ -216,16 +216,18 @@ class _RdfXml:
                 path.append(at)
                 depths[at] = 0
                 at = owners[at]
-            # Where the way ends in itself (a circle) or at the top, the first one found there stays outside.
+            # Where the way ends in itself (a circle), one of the circle stays outside; the others hang below it.
+            chains = [path]
             if path and at in path:
                 del owners[at]
-                path = path[: path.index(at)]
-            depth = depths.get(at, 0)
-            for inner in reversed(path):
-                depth = depth + 1 if depth < MAX_NESTING else 0
-                depths[inner] = depth
-                if not depth:
-                    del owners[inner]
+                chains = [path[: path.index(at)], path[path.index(at) + 1 :]]
+            for chain in chains:
+                depth = depths.get(at, 0)
+                for inner in reversed(chain):
+                    depth = depth + 1 if depth < MAX_NESTING else 0
+                    depths[inner] = depth
+                    if not depth:
+                        del owners[inner]
         return set(owners)
 
     def _node(self, subject: str, level: int) -> None:
@@ -344,4 +346,4 @@ def _json_ld(statements: list[Statement], prefixes: dict[str, str], blank_prefix
             node.setdefault(short(property), []).append(value(term))
     plain = [{k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in n.items()} for n in nodes.values()]
     context = ({"@vocab": vocabulary} if vocabulary else {}) | usable
-    return json.dumps({"@context": context, "@graph": plain}, ensure_ascii=False, indent=1).encode()
+    return json.dumps({"@context": context, "@graph": plain}, ensure_ascii=False, indent=1).encode() + b"\n"

@@ -321,5 +321,5 @@ def _raise(uri: str, flaws: Iterator[Flaw]) -> None:
     total = len(told) + more
     if more:
         told.append(Flaw(f"and {more:,} more"))
-    count = "a flaw" if total == 1 else f"{total:,} flaws, the first being"
-    raise InvalidDocument(f"The document {_shown(uri)} has {count}: {told[0].message}.", told)
+    what = f"a flaw: {told[0].message}" if total == 1 else f"{total:,} flaws"
+    raise InvalidDocument(f"The document {_shown(uri)} has {what}.", told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -93,7 +94,7 @@ def test_a_folder_is_registered_below_a_base_and_bad_documents_stop_no_other(on:
     assert ran.code == 1
     assert ran.out.startswith("9 registered, 0 changed, 0 unchanged, 2 refused;")
     assert f"refused {tmp_path / 'bad.ttl'}: Document refused:" in ran.err
-    assert "no number" in ran.err and "\n  line 1" in ran.err
+    assert "no number" in ran.err and "line 1" in ran.err
     assert f"refused {tmp_path / 'torn.rdf'}: Not well-formed:" in ran.err
     assert "\x1b" not in ran.out + ran.err
     listed = on("documents").out
@@ -268,3 +269,30 @@ def test_a_database_is_migrated_and_gets_tokens_by_the_environment(
     for line in (["migrate"], ["token", "list"]):
         ran = mdv(*line)
         assert ran.code == 1 and ran.err.startswith("mdv: Not available now: The database")
+
+
+def test_nobody_asked_means_nothing_deleted(on: Callable, figure_1: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    ran = on("delete", DOC)
+    assert ran.code == 2 and "--yes" in ran.err
+    assert DOC in on("documents", "--all").out
+
+
+def test_an_export_can_be_registered_again_under_its_own_names(on: Callable, figure_1: str, tmp_path: Path) -> None:
+    assert on("export", DOC, "--to", tmp_path).code == 0
+    ran = on("register", tmp_path, "--uri-from-name", "--json")
+    assert ran.code == 0 and json.loads(ran.out)["summary"]["unchanged"] == 1, ran.out
+
+
+@pytest.mark.parametrize(
+    "options", [["--documents", ""], ["--resources", "not a uri"], ["--role", "viewer", "--documents", "http://x/"]]
+)
+def test_a_limit_that_means_nothing_makes_no_token(on: Callable, options: list[str]) -> None:
+    assert on("token", "create", "nobody", *options).code == 2
+    assert "nobody" not in on("token", "list").out
+
+
+def test_a_flaw_without_a_line_names_its_resource(on: Callable, tmp_path: Path) -> None:
+    (tmp_path / "bad.ttl").write_text("@prefix : <http://mdv.example/schema#> . <#a> :cpu 'x' . <#b> :cpu 'y' .")
+    ran = on("register", tmp_path / "bad.ttl", "--uri", "http://mdv.example/bad.ttl")
+    assert "http://mdv.example/bad.ttl#b: cpu" in ran.err

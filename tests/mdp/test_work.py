@@ -270,3 +270,13 @@ def test_a_job_that_another_worker_holds_is_passed_by(store: Mdp) -> None:
         assert Worker(store.engine, MAX_BYTES).work() == 0
         assert states(store, job) == ["running"]
     assert Worker(store.engine, MAX_BYTES).work() == 1
+
+
+def test_a_problem_that_quotes_what_cannot_be_stored_ends_its_job(engine: Engine) -> None:
+    body = rb'<http://x/\u0000> <http://e/q> "1" .'
+    with engine.begin() as connection:
+        job = add_job(connection, "register", "http://d/nul", "me", body, "text/turtle")
+    assert Worker(engine, 10**6).work() == 1
+    with engine.connect() as connection:
+        status = read_job(connection, job)
+    assert status is not None and status.problem is not None and status.problem["status"] == 400

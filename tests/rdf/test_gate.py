@@ -615,3 +615,10 @@ def test_a_language_string_needs_its_language() -> None:
     assert read(xml(f"<ex:A><ex:p rdf:datatype='{XSD_STRING}'>x</ex:p></ex:A>")).statements[-1].object == Term.literal(
         "x"
     )
+
+
+def test_an_element_with_too_many_attributes_is_refused_with_its_line() -> None:
+    many = " ".join(f'e:z{n}="1"' for n in range(1_001))
+    with pytest.raises(NotWellFormed) as error:
+        gate(f'<rdf:RDF xmlns:rdf="{RDF}" xmlns:e="http://e/">\n<e:A {many}/></rdf:RDF>'.encode(), RDF_XML)
+    assert error.value.flaws[0].line == 2 and "attributes" in error.value.flaws[0].message

@@ -20,7 +20,7 @@ from second_opinion import (
     second_opinion,
 )
 
-from mdv.errors import BadRequest, InvalidDocument, MdvError, NotWellFormed
+from mdv.errors import BadRequest, InvalidDocument, MdvError, NotWellFormed, TooLarge
 from mdv.model import RDF, RDF_TYPE, XSD, Statement, Term
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
@@ -351,3 +351,8 @@ def test_an_iri_is_absolute_by_the_measure_of_all_readers() -> None:
         assert said(f"<{iri}> <{EX}p> <{iri}> .", TURTLE) == said(f"<{iri}> <{EX}p> <{iri}> .", N_TRIPLES)
     for other in ("", ":", "a", "1a:b", "http://[", "http://e/%zz", "http://e/^"):
         assert not is_absolute_iri(other)
+
+
+def test_a_value_beyond_the_parsers_limit_is_too_large() -> None:
+    with pytest.raises(TooLarge):
+        parse(gate(b"<http://a> <http://b> '" + b"x" * 17_000_000 + b"' .", TURTLE), "http://d/")

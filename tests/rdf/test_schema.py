@@ -520,3 +520,9 @@ def test_an_effective_change_through_a_superproperty_counts():
     base = ":p rdfs:subPropertyOf :q ."
     found = differences(schema_of(base), schema_of(base + ":q rdfs:range xsd:integer ."))
     assert {change.new.iri for change in found.changed_properties} == {V + "p", V + "q"}
+
+
+def test_a_hierarchy_made_to_be_deep_is_refused() -> None:
+    chain = [Statement(f"http://e/C{n}", RDFS + "subClassOf", Term.uri(f"http://e/C{n + 1}")) for n in range(3_000)]
+    with pytest.raises(InvalidSchema, match="too deep"):
+        read_schema(chain, {})

@@ -254,3 +254,13 @@ def test_many_statements_are_written_quickly() -> None:
 
 def test_syntaxes_are_told_from_file_names() -> None:
     assert {syntax_of_name(path.name).name for path in CORPUS} == {"rdfxml", "turtle", "ntriples", "jsonld"}
+
+
+@pytest.mark.parametrize("node", ["_:n{}", "<http://ring/{}>"])
+@pytest.mark.parametrize("length", [2, 21, 110, 900])
+def test_a_circle_of_any_length_reads_back_from_rdf_xml(length: int, node: str) -> None:
+    lines = [f"{node.format(n)} <http://e/ref> {node.format((n + 1) % length)} .\n" for n in range(length)]
+    document = name_blank_nodes(parse(gate("".join(lines).encode(), N_TRIPLES), "http://d/ring"))
+    written = serialise(document.statements, RDF_XML, {}, document.uri)
+    again = name_blank_nodes(parse(gate(written, RDF_XML), document.uri))
+    assert again.statements == document.statements

@@ -156,8 +156,9 @@ class Api:
         given = {} if wait is None else {"Prefer": f"wait={wait}"}
         return self.http.delete("/api/v1/documents", params={"uri": uri} | query, headers=given | (headers or {}))
 
-    def put_schema(self, body: str, media_type: str = TURTLE) -> httpx.Response:
-        return self.http.put("/api/v1/schema", content=body.encode(), headers={"Content-Type": media_type})
+    def put_schema(self, body: str, media_type: str = TURTLE, **headers: str) -> httpx.Response:
+        given = {"Content-Type": media_type} | headers
+        return self.http.put("/api/v1/schema", content=body.encode(), headers=given)
 
     def job(self, number: str, seconds: float = 20) -> dict[str, Any]:
         """A job, once it has ended."""

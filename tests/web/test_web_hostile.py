@@ -168,3 +168,12 @@ def test_a_document_of_30_mb_is_registered_and_read_within_bounded_memory(
     assert api.delete(doc).status_code == 200
     used = {"web": peak(server.worker_pid()), "worker": max(peak(pid) for pid in worker.children())}
     assert used["web"] < 700 and used["worker"] < 900, used
+
+
+@pytest.mark.parametrize("chunk", [b"-5\r\nabc\r\n", b"zz\r\nabc\r\n"])
+def test_broken_chunks_are_refused(small: Server, doc: str, chunk: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", small.port), timeout=10) as connection:
+        connection.sendall(put_head(doc, "Transfer-Encoding: chunked") + chunk)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 "), answer[:200]

@@ -23,7 +23,7 @@ def test_the_same_key_and_request_is_the_same_job_and_the_same_answer(api: Api, 
     assert len(jobs - {None}) == 1 and ended.json()["version"] == 3
 
 
-@pytest.mark.parametrize("change", ["body", "uri", "media_type", "if_match", "dry_run", "method"])
+@pytest.mark.parametrize("change", ["body", "uri", "media_type", "if_match", "method"])
 def test_the_same_key_for_another_request_is_refused(api: Api, doc: str, change: str) -> None:
     key = {"Idempotency-Key": f"{change} {doc}"}
     assert api.put(doc, provider(1), headers=key).status_code == 201
@@ -35,8 +35,6 @@ def test_the_same_key_for_another_request_is_refused(api: Api, doc: str, change:
         answer = api.put(doc, provider(1), "application/n-triples", headers=key)
     elif change == "if_match":
         answer = api.put(doc, provider(1), headers=key | {"If-Match": '"1"'})
-    elif change == "dry_run":
-        answer = api.put(doc, provider(1), headers=key, dry_run="true")
     else:
         answer = api.delete(doc, headers=key)
     assert answer.status_code == 422

@@ -85,3 +85,9 @@ def test_a_schema_that_would_break_stored_documents_is_refused_and_names_them(
 def test_what_is_no_schema_is_refused(other: Api, body: str, media_type: str, status: int) -> None:
     answer = other.put_schema(body, media_type)
     assert answer.status_code == status and answer.headers["Content-Type"] == PROBLEM
+
+
+def test_a_schema_is_replaced_only_at_the_version_asked_for(other: Api) -> None:
+    version = other.put_schema(SCHEMA).json()["version"]
+    assert other.put_schema(SCHEMA, **{"If-Match": f'"{version + 1}"'}).status_code == 412
+    assert other.put_schema(SCHEMA, **{"If-Match": f'"{version}"'}).status_code == 200

@@ -111,3 +111,8 @@ def test_tokens_and_passwords_are_in_no_log(
         for secret_word in (secret, "a-wrong-token-of-somebody", ADMIN, password):
             assert secret_word not in words
     assert '"event": "answered"' in server.words()
+
+
+@pytest.mark.parametrize("path", ["/schema?uri=x", "/documents?bogus=1", "/jobs/x", "/resources?limit=0"])
+def test_without_a_token_nothing_else_is_told(server: Server, path: str) -> None:
+    assert server.api(None).http.get("/api/v1" + path).status_code == 401

@@ -186,7 +186,7 @@ def _change(
     }
     asked = prefer_wait(services().config.max_wait_seconds)
     wait = DRY_RUN_WAIT if dry_run and asked is None else asked
-    key = _idempotency_key()
+    key = None if dry_run else _idempotency_key()
     digest = hashlib.sha256(json.dumps([kind, uri, media_type, options], sort_keys=True).encode() + (body or b""))
     job_id = _job_of_key(caller, key, digest.digest())
     is_new = job_id is None

@@ -13,8 +13,8 @@ from mdv.rdf.syntax import TURTLE, syntax_of_media_type
 from web.auth import reader, whole_admin
 from web.calls import Calls
 from web.models import SchemaChange
-from web.negotiate import rdf_response, read_body, wanted_syntax
-from web.openapi import SCHEMA, problems, rdf, rdf_body
+from web.negotiate import etags, in_thread, rdf_response, read_body, wanted_syntax
+from web.openapi import IF_MATCH, SCHEMA, problems, rdf, rdf_body
 from web.services import services
 
 calls = Calls("schema", "What documents may say")
@@ -24,7 +24,8 @@ calls = Calls("schema", "What documents may say")
     "PUT",
     "/schema",
     "Replace the schema",
-    {200: SchemaChange} | problems(408, 409, 413, 415, 422),
+    {200: SchemaChange} | problems(408, 409, 412, 413, 415, 422),
+    headers=(IF_MATCH,),
     body=rdf_body({"text/turtle": SCHEMA}),
 )
 def put() -> dict[str, Any]:
@@ -32,9 +33,9 @@ def put() -> dict[str, Any]:
     whole_admin()
     media_type = request.headers.get("Content-Type")
     syntax_of_media_type(media_type)
-    document = read_schema_document(read_body(services().config.body_seconds), media_type)
+    document = in_thread(read_schema_document, read_body(services().config.body_seconds), media_type)
     with services().engine.begin() as connection:
-        return asdict(put_schema(connection, document, services().schemas))
+        return asdict(put_schema(connection, document, services().schemas, etags("If-Match")))
 
 
 @calls.call("GET", "/schema", "The schema, as RDF", {200: rdf("The schema")} | problems(406))
