@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import mdv
 from mdv.rdf.syntax import SYNTAXES
 
-FIGURE_1 = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://mdv.example/schema#">
-  <CycleProvider rdf:ID="host">
-    <serverHost>pirates.uni-passau.de</serverHost>
-    <serverPort>5874</serverPort>
-    <serverInformation>
-      <ServerInformation rdf:ID="info" memory="92" cpu="600"/>
-    </serverInformation>
-  </CycleProvider>
-</rdf:RDF>
-"""
-
-SCHEMA = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
-@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
-@prefix mdv: <urn:mdv:schema#> .
-@prefix : <http://mdv.example/schema#> .
-:CycleProvider a rdfs:Class .
-:ServerInformation a rdfs:Class .
-:serverHost rdfs:domain :CycleProvider ; rdfs:range xsd:string .
-:serverPort rdfs:domain :CycleProvider ; rdfs:range xsd:integer .
-:serverInformation rdfs:domain :CycleProvider ; rdfs:range :ServerInformation ; mdv:reference mdv:strong .
-:memory rdfs:domain :ServerInformation ; rdfs:range xsd:integer .
-:cpu rdfs:domain :ServerInformation ; rdfs:range xsd:integer .
-"""
+_DEMO = Path(mdv.__file__).parent / "demo"
+FIGURE_1 = (_DEMO / "doc.rdf").read_text("utf-8")
+SCHEMA = (_DEMO / "schema.ttl").read_text("utf-8")
 
 _TEXT = {"schema": {"type": "string"}}
 

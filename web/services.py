@@ -55,8 +55,7 @@ class Services:
     def wait_for_job(self, job_id: UUID, seconds: float, is_new: bool) -> JobStatus | None:
         """The job's status, once it has ended or after `seconds`; None where that is not known.
 
-        A new job is not looked at before there is news of it: nothing is to be seen, and whoever looks at a job
-        holds its row for a moment, in which the worker would pass it over.
+        A new job is not looked at before there is news of it, since nothing is to be seen yet.
         """
         deadline = time.monotonic() + seconds
         if is_new:

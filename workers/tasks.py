@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from uuid import UUID
 
@@ -11,11 +10,9 @@ import structlog
 from celery.signals import worker_process_init
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
-from mdv.db.jobs import count_waiting
 from mdv.logs import configure_logs
 from mdv.mdp.work import Worker
 from workers.app import app
@@ -29,30 +26,14 @@ def _begin(**_: object) -> None:
     configure_logs(Config.from_environment().log_level)
 
 
-LOOK_AGAIN = (0.02, 0.1, 0.4)
-"""Seconds after which a worker looks for jobs that it was not given although they wait."""
-
-
 @app.task(name="mdv.work")
 def work() -> int:
-    """Carry out what waits.
-
-    Whoever asks how far a job is holds its row for a moment, and a worker that comes in that moment passes it over:
-    so as long as something waits, look again.
-    """
-    worker, engine = _worker()
-    total = worker.work()
-    for seconds in LOOK_AGAIN:
-        with engine.connect() as connection:
-            if count_waiting(connection) == 0:
-                break
-        time.sleep(seconds)
-        total += worker.work()
-    return total
+    """Carry out what waits."""
+    return _worker().work()
 
 
 @cache
-def _worker() -> tuple[Worker, Engine]:
+def _worker() -> Worker:
     """This process's worker, made after the fork, so that no connection is shared."""
     config = Config.from_environment()
     engine = make_engine(config.database_url, pool_size=2, hide_parameters=True)
@@ -69,4 +50,4 @@ def _worker() -> tuple[Worker, Engine]:
         except redis.RedisError as error:
             log.warning("news not sent; the caller will look itself", job=str(job_id), reason=str(error))
 
-    return Worker(engine, config.max_document_bytes, ended), engine
+    return Worker(engine, config.max_document_bytes, ended)

@@ -35,7 +35,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.vocabulary = Vocabulary(self.engine)
         with self.engine.begin() as connection:
-            put_schema(connection, read_schema_document(SCHEMA.encode(), "text/turtle"), self.schemas)
+            put_schema(connection, read_schema_document(SCHEMA, "text/turtle"), self.schemas)
         self.floor = Floor(self.engine)
 
     def schema(self) -> SchemaInForce:

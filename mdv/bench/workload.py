@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import mdv
+
 NAMESPACE = "http://mdv.example/schema#"
 
-SCHEMA = f"""
-@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
-@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
-@prefix mdv: <urn:mdv:schema#> .
-@prefix : <{NAMESPACE}> .
-:CycleProvider a rdfs:Class .
-:ServerInformation a rdfs:Class .
-:serverHost rdfs:domain :CycleProvider ; rdfs:range xsd:string .
-:serverPort rdfs:domain :CycleProvider ; rdfs:range xsd:integer .
-:synthValue rdfs:domain :CycleProvider ; rdfs:range xsd:integer .
-:serverInformation rdfs:domain :CycleProvider ; rdfs:range :ServerInformation ; mdv:reference mdv:strong .
-:memory rdfs:domain :ServerInformation ; rdfs:range xsd:integer .
-:cpu rdfs:domain :ServerInformation ; rdfs:range xsd:integer .
-"""
+SCHEMA = (Path(mdv.__file__).parent / "demo" / "schema.ttl").read_bytes()
 
 
 def rdf_xml(number: int) -> tuple[str, bytes]:

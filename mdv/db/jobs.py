@@ -151,13 +151,6 @@ def end_jobs(connection: Connection, endings: Sequence[Ending]) -> None:
     connection.execute(ended, rows)
 
 
-def end_job(
-    connection: Connection, job: Job, result: dict[str, Any] | None = None, problem: dict[str, Any] | None = None
-) -> None:
-    """Write down how one claimed job ended."""
-    end_jobs(connection, [Ending(job, result, problem)])
-
-
 def count_attempt(connection: Connection, job: Job) -> int:
     """One more attempt at a claimed job has failed for no fault of its document: how many that makes."""
     connection.execute(update(jobs).where(jobs.c.id == job.id).values(attempts=job.attempts + 1))

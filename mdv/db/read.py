@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, func, literal, select, text, union_all
+from sqlalchemy import Connection, RowMapping, Select, literal, select, text, union_all
 from sqlalchemy.sql.expression import ColumnElement
 
 from mdv.db.tables import (
@@ -177,11 +177,6 @@ def list_atoms(
     a, b, c, d = after
     rows = connection.execute(query, {"document": document.id, "a": a, "b": b, "c": c, "d": d, "limit": limit})
     return rows.mappings().all()
-
-
-def count_resources(connection: Connection) -> int:
-    """How many resources are described."""
-    return connection.execute(select(func.count(filter_data.c.resource_id.distinct()))).scalar_one()
 
 
 def _encoded(columns: Any) -> tuple[ColumnElement[Any], ...]:

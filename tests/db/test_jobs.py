@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import IntegrityError
 
-from mdv.db.jobs import add_job, claim_jobs, count_attempt, count_waiting, end_job, find_key, read_job
+from mdv.db.jobs import Ending, add_job, claim_jobs, count_attempt, count_waiting, end_jobs, find_key, read_job
 
 
 def add(engine: Engine, *uris: str) -> list[UUID]:
@@ -53,7 +53,7 @@ def test_of_one_document_only_the_first_job_is_claimed(engine: Engine) -> None:
     with engine.connect() as one, engine.connect() as two:
         assert claimed(one) == [first, other]
         assert claimed(two) == []
-        end_job(one, claim_jobs(one, 1, only=first)[0], result={})
+        end_jobs(one, [Ending(claim_jobs(one, 1, only=first)[0], {}, None)])
         one.commit()
         assert claimed(two) == [second, other]
 
@@ -88,7 +88,7 @@ def test_a_claimed_job_is_running_and_an_ended_one_is_not(engine: Engine) -> Non
     with engine.connect() as connection:
         job = claim_jobs(connection, 1)[0]
         assert [state(engine, first), state(engine, second)] == ["running", "queued"]
-        end_job(connection, job, result={"version": 1})
+        end_jobs(connection, [Ending(job, {"version": 1}, None)])
         assert state(engine, first) == "running"
         connection.commit()
     with engine.connect() as connection:
@@ -102,7 +102,7 @@ def test_a_claimed_job_is_running_and_an_ended_one_is_not(engine: Engine) -> Non
 def test_a_job_whose_transaction_was_rolled_back_is_queued_again(engine: Engine) -> None:
     (job,) = add(engine, "http://a")
     with engine.connect() as connection:
-        end_job(connection, claim_jobs(connection, 1)[0], result={})
+        end_jobs(connection, [Ending(claim_jobs(connection, 1)[0], {}, None)])
         connection.rollback()
     assert state(engine, job) == "queued"
 
@@ -117,7 +117,7 @@ def test_a_reader_does_not_hide_a_job_from_the_workers(engine: Engine) -> None:
 def test_an_ended_job_keeps_no_body(engine: Engine) -> None:
     (job_id,) = add(engine, "http://a")
     with engine.begin() as connection:
-        end_job(connection, claim_jobs(connection, 1)[0], problem={"status": 422})
+        end_jobs(connection, [Ending(claim_jobs(connection, 1)[0], None, {"status": 422})])
         assert connection.execute(text("select body from jobs")).scalar_one() is None
         assert connection.execute(text("select state from jobs")).scalar_one() == "failed"
         assert count_waiting(connection) == 0
@@ -166,5 +166,5 @@ def test_a_claim_takes_no_more_text_than_fits_into_memory(engine: Engine, monkey
             claimed = claim_jobs(connection, 10)
             taken.append([job.uri[-1] for job in claimed])
             for job in claimed:
-                end_job(connection, job, result={})
+                end_jobs(connection, [Ending(job, {}, None)])
     assert taken == [["0", "1"], ["2"], ["3"], ["4"]]

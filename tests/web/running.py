@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import httpx
 
+import mdv
 from mdv.supervise import end, has_ended, start_child
 
 ROOT = Path(__file__).parents[2]
@@ -41,16 +42,7 @@ ex:note rdfs:range xsd:string ; mdv:setValued true .
 ex:knows mdv:setValued true .
 """
 
-FIGURE_1 = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://mdv.example/schema#">
-  <CycleProvider rdf:ID="host">
-    <serverHost>pirates.uni-passau.de</serverHost>
-    <serverPort>5874</serverPort>
-    <serverInformation>
-      <ServerInformation rdf:ID="info" memory="92" cpu="600"/>
-    </serverInformation>
-  </CycleProvider>
-</rdf:RDF>
-"""
+FIGURE_1 = (Path(mdv.__file__).parent / "demo" / "doc.rdf").read_text("utf-8")
 
 XML, TURTLE, N_TRIPLES, JSON_LD = "application/rdf+xml", "text/turtle", "application/n-triples", "application/ld+json"
 PROBLEM = "application/problem+json"

@@ -216,7 +216,7 @@ def test_a_refused_document_lists_every_error_with_its_line_and_the_stored_versi
     assert answer.status_code == 422 and answer.headers["Content-Type"] == PROBLEM
     body = answer.json()
     assert body["type"] == "urn:mdv:problem:invalid-document" and body["title"] and body["status"] == 422
-    assert sorted(error["line"] for error in body["errors"]) == [4, 6, 6]
+    assert sorted(error["line"] for error in body["errors"]) == [6, 9, 9]
     assert "ETag" not in answer.headers
     assert api.get("/documents", uri=doc).headers["ETag"] == '"1"'
 
