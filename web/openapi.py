@@ -22,7 +22,9 @@ def rdf_body(examples: dict[str, str]) -> dict[str, Any]:
         for syntax in SYNTAXES
         for media_type in syntax.media_types
     }
-    return {"required": True, "content": content}
+    # Swagger UI shows no text in XML as it is, so that the example stands in the description too.
+    shown = "\n\n".join(f"As {media_type}:\n\n```\n{text}```" for media_type, text in examples.items())
+    return {"required": True, "description": shown, "content": content}
 
 
 def rdf(description: str, also_json: dict[str, Any] | None = None) -> dict[str, Any]:
