@@ -1,0 +1,1 @@
+"""The rule's way: text → parsed → normalised → atomic rules → groups. No I/O here."""
