@@ -14,7 +14,9 @@ MdvError
  │    ├── NotWellFormed         400  not whole and well-formed: nothing was parsed
  │    ├── InvalidDocument       422  parsed, and at odds with the schema or the laws of documents
  │    ├── InvalidSchema         422  a schema that contradicts itself
+ │    ├── InvalidRule           422  a rule or query that cannot be read, or that the schema gives no meaning
  │    └── BreakingSchema        409  a schema that rules or stored documents could not live with
+ ├── Conflict                   409  something else stands in the way: a rule that another searches, a name taken
  ├── PreconditionFailed         412  If-Match, If-None-Match
  ├── KeyReused                  422  an Idempotency-Key that stood for another request
  ├── NotStarted                      a folder, a port or a user that a system cannot be started with
@@ -190,10 +192,22 @@ class InvalidSchema(Refused):
     status, slug, title = 422, "invalid-schema", "Schema refused"
 
 
+class InvalidRule(Refused):
+    """The rule cannot be read, or the schema gives it no meaning; nothing was changed."""
+
+    status, slug, title = 422, "invalid-rule", "Rule refused"
+
+
 class BreakingSchema(Refused):
     """The schema would break what is stored; nothing was changed."""
 
     status, slug, title = 409, "breaking-schema", "Schema would break what is stored"
+
+
+class Conflict(MdvError):
+    """Something else stands in the way."""
+
+    status, slug, title = 409, "conflict", "Conflict"
 
 
 class PreconditionFailed(MdvError):

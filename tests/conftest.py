@@ -17,7 +17,9 @@ from mdv.db.migrate import migrate
 from mdv.db.vocabulary import Vocabulary
 from mdv.embedded import Postgres, Valkey, start_postgres, start_valkey
 from mdv.errors import MdvError
+from mdv.mdp.filter import read_changes
 from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
+from mdv.mdp.rules import AddedRule, RuleDraft, Rules, add_rules, change_rule, remove_rules, results_of
 from mdv.mdp.schemas import SchemaOutcome, Schemas, put_schema, read_schema_document
 
 collect_ignore_glob = ["conftest.py", "**/conftest.py"]
@@ -89,6 +91,7 @@ class Mdp:
         self.engine = engine
         self.schemas = Schemas()
         self.vocabulary = Vocabulary(engine)
+        self.rules = Rules()
 
     def put_schema(self, turtle: str, media_type: str = "text/turtle") -> SchemaOutcome:
         document = read_schema_document((self.PREFIXES + turtle).encode(), media_type)
@@ -104,7 +107,7 @@ class Mdp:
 
     def register_batch(self, batch: Sequence[Prepared]) -> list[Outcome | MdvError]:
         with self.engine.begin() as connection:
-            return register(connection, batch, self.schemas, self.vocabulary)
+            return register(connection, batch, self.schemas, self.vocabulary, self.rules)
 
     def put(self, documents: dict[str, str | None]) -> list[Outcome | MdvError]:
         """Register (or, None, delete) documents in one transaction."""
@@ -116,6 +119,34 @@ class Mdp:
         if isinstance(answer, MdvError):
             raise answer
         return answer
+
+    def add_rules(self, drafts: Sequence[str | tuple[str, str]], owner: int = 1) -> list[AddedRule]:
+        """Add rules, given as text or as name and text."""
+        named = [(None, draft) if isinstance(draft, str) else draft for draft in drafts]
+        with self.engine.begin() as connection:
+            ready = [RuleDraft(owner, name, text) for name, text in named]
+            return add_rules(connection, ready, self.schemas, self.vocabulary, self.rules)
+
+    def change_rule(self, rule_id: int, text: str) -> AddedRule:
+        with self.engine.begin() as connection:
+            return change_rule(connection, rule_id, text, self.schemas, self.vocabulary, self.rules)
+
+    def remove_rules(self, ids: Sequence[int]) -> int:
+        with self.engine.begin() as connection:
+            return remove_rules(connection, ids)
+
+    def changes(self) -> list[tuple[int, str, bool]]:
+        """What the last transaction changed for rules: end rule, resource, and whether it matches now."""
+        with self.engine.connect() as connection:
+            return read_changes(connection)
+
+    def ends_of(self, rule_id: int) -> set[int]:
+        return {end for (end,) in self.rows("select end_id from rule_ends where rule_id = :id", id=rule_id)}
+
+    def results_of(self, rule_id: int) -> set[str]:
+        """What a rule registers now, by full evaluation."""
+        with self.engine.connect() as connection:
+            return results_of(connection, rule_id, self.rules, self.schemas, self.vocabulary)
 
     def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         with self.engine.connect() as connection:

@@ -19,6 +19,7 @@ from mdv.bench.workload import SCHEMA, rdf_xml
 from mdv.db.floor import tidy
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.register import Prepared, prepare, register
+from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas, put_schema, read_schema_document
 
 Say = Callable[[str], None]
@@ -30,6 +31,7 @@ class Bench:
 
     engine: Engine
     schemas: Schemas = field(default_factory=Schemas)
+    rules: Rules = field(default_factory=Rules)
     next_number: int = 0
 
     def __post_init__(self) -> None:
@@ -51,7 +53,7 @@ class Bench:
 
     def register(self, batch: list[Prepared]) -> None:
         with self.engine.begin() as connection:
-            answers = register(connection, batch, self.schemas, self.vocabulary)
+            answers = register(connection, batch, self.schemas, self.vocabulary, self.rules)
         inserted = sum(getattr(answer, "inserted", 0) for answer in answers)
         if inserted != 2 * len(batch):
             raise AssertionError(f"{inserted} resources came of {len(batch)} documents of two")

@@ -12,13 +12,17 @@ from mdv.db.tables import mdp_state
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """This life of the MDP, its last position, the version of its schema, the last numbers it gave out."""
+    """This life of the MDP, its last position, the version of its schema, the last numbers it gave out, and the
+    version of its rule groups."""
 
     epoch: UUID
     position: int
     schema_version: int
     last_resource: int
     last_document: int
+    last_rule: int
+    last_atomic_rule: int
+    graph_version: int
 
 
 _COLUMNS = (
@@ -27,6 +31,9 @@ _COLUMNS = (
     mdp_state.c.schema_version,
     mdp_state.c.last_resource,
     mdp_state.c.last_document,
+    mdp_state.c.last_rule,
+    mdp_state.c.last_atomic_rule,
+    mdp_state.c.graph_version,
 )
 
 

@@ -84,6 +84,7 @@ class StoredRow(NamedTuple):
     row: str
     position: int
     shows: bool
+    typed: TypedValue
 
 
 @dataclass(slots=True)
@@ -107,6 +108,15 @@ class Visible(NamedTuple):
     kept: set[int]
 
 
+class Change(NamedTuple):
+    """What became visible and what ceased to be, with the last number that was given out before."""
+
+    position: int
+    known: int
+    gains: Collection[Encoded]
+    losses: Collection[Encoded]
+
+
 def find_documents(connection: Connection, uris: Collection[str]) -> dict[str, StoredDocument]:
     """The documents of these names that are, or once were, registered. Begins a run: plans are pinned from here on."""
     session, sql = driver(connection), statements("register")
@@ -119,7 +129,7 @@ def find_documents(connection: Connection, uris: Collection[str]) -> dict[str, S
 
 def replace_documents(
     connection: Connection, batch: Sequence[Replacement], state: State, property_ids: Mapping[str, int]
-) -> dict[str, Counts]:
+) -> tuple[dict[str, Counts], Change]:
     """Replace the documents of `batch` in the transaction after `state`; the caller holds the lock.
 
     Every document of the batch differs from its stored version, and is in the batch once.
@@ -142,7 +152,7 @@ class _Run:
         self._property_ids = ids
         self._sql = statements("register")
 
-    def replace(self) -> dict[str, Counts]:
+    def replace(self) -> tuple[dict[str, Counts], Change]:
         resources, stored = self._ask()
         fresh = self._number_new(resources)
         differences = [self._difference(item, resources, stored) for item in self._batch]
@@ -152,7 +162,8 @@ class _Run:
         copy_lines(self._session, _FILTER_DATA, self._inserted_lines(differences, visible))
         copy_rows(self._session, _HISTORY, self._removed_rows(differences, visible))
         self._keep_documents(differences, counts)
-        return {difference.item.uri: counted for difference, counted in zip(differences, counts, strict=True)}
+        by_uri = {difference.item.uri: counted for difference, counted in zip(differences, counts, strict=True)}
+        return by_uri, Change(self._position, self._known_resources, visible.gains.keys(), visible.losses.keys())
 
     def _ask(self) -> tuple[dict[str, int], dict[int, dict[Encoded, StoredRow]]]:
         """The numbers of the batch's URIs, and what its documents said until now."""
@@ -163,9 +174,8 @@ class _Run:
             numbers = self._execute("find_resources", uris=_as_json(uris))
             rows = self._execute("find_statements", documents=there) if there else None
         stored: dict[int, dict[Encoded, StoredRow]] = defaultdict(dict)
-        for row, document, resource, name, target, value, lang, datatype, digest, position, shows in rows or ():
-            key = Encoded(resource, name, target, value, lang, datatype, digest)
-            stored[document][key] = StoredRow(row, position, shows)
+        for row, document, *encoded, position, shows, number, instant, truth in rows or ():
+            stored[document][Encoded(*encoded)] = StoredRow(row, position, shows, (number, instant, truth))
         return dict(numbers.fetchall()), stored
 
     def _number_new(self, resources: dict[str, int]) -> list[tuple[int, str]]:
@@ -262,7 +272,7 @@ class _Run:
         for difference in differences:
             for key, stored in difference.removed.items():
                 hides = visible.losses.get(key) is difference
-                yield (difference.document, *key, stored.position, stored.shows, self._position, hides)
+                yield (difference.document, *key, stored.position, stored.shows, *stored.typed, self._position, hides)
 
     def _keep_documents(self, differences: Sequence[Difference], counts: Sequence[Counts]) -> None:
         items = [
@@ -313,7 +323,7 @@ _FILTER_DATA = (
 )
 _HISTORY = (
     "filter_data_history (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position,"
-    " shows, until_position, hides)"
+    " shows, number, instant, truth, until_position, hides)"
 )
 
 

@@ -61,14 +61,18 @@ mdp_state = Table(
     Column("schema_version", Integer, nullable=False, server_default=text("0")),
     Column("last_resource", BigInteger, nullable=False, server_default=text("0"), comment="the last number given out"),
     Column("last_document", BigInteger, nullable=False, server_default=text("0"), comment="likewise"),
+    Column("last_rule", BigInteger, nullable=False, server_default=text("0"), comment="likewise"),
+    Column("last_atomic_rule", BigInteger, nullable=False, server_default=text("0"), comment="likewise"),
+    Column("graph_version", BigInteger, nullable=False, server_default=text("0"),
+           comment="another one whenever rule groups change: who remembers them reads them again"),
     comment="Where the MDP stands. Locked by every writing transaction, so that positions follow commit order.",
-)
+)  # fmt: skip
 
 transactions = Table(
     "transactions",
     metadata,
     Column("position", BigInteger, primary_key=True, autoincrement=False),
-    Column("cause", Text, nullable=False, comment="documents or schema"),
+    Column("cause", Text, nullable=False, comment="documents, schema or rules"),
     _now("at"),
     comment="One row a change of the visible state: when, and why.",
 )
@@ -138,6 +142,9 @@ def _statement_columns() -> list[Column[object]]:
         Column("shows", Boolean, nullable=False, comment="its coming was visible"),
         Column("value", CodePoints, comment="the object, where it is a literal: its lexical form"),
         Column("lang", CodePoints),
+        Column("number", Numeric, comment="the value as a number, where the schema says that it is one"),
+        Column("instant", Numeric, comment="likewise, seconds since 1970"),
+        Column("truth", Boolean, comment="likewise"),
     ]
 
 
@@ -145,13 +152,13 @@ filter_data = Table(
     "filter_data",
     metadata,
     *_statement_columns(),
-    Column("number", Numeric, comment="the value as a number, where the schema says that it is one"),
-    Column("instant", Numeric, comment="likewise, seconds since 1970"),
-    Column("truth", Boolean, comment="likewise"),
     Index("filter_data_resource", "resource_id", "property_id"),
     Index("filter_data_target", "target_id", "property_id", "resource_id",
           postgresql_where=text("target_id is not null")),
     Index("filter_data_document", "document_id"),
+    # For new rules, queries and joins on values. A long text is found by how it begins, and then compared.
+    Index("filter_data_value", "property_id", text("left(value, 64)"), postgresql_where=text("value is not null")),
+    Index("filter_data_number", "property_id", "number", postgresql_where=text("number is not null")),
     Index("filter_data_position", "position", postgresql_using="brin",
           postgresql_with={"pages_per_range": "32", "autosummarize": "on"}),
     comment="The paper's FilterData: the atoms of all documents, encoded. filter_data_view shows them as in the paper.",
@@ -164,9 +171,177 @@ filter_data_history = Table(
     Column("until_position", BigInteger, nullable=False, comment="of the transaction that it went with"),
     Column("hides", Boolean, nullable=False, comment="its going was visible"),
     Index("filter_data_history_document", "document_id"),
-    Index("filter_data_history_until", "until_position"),
+    # The state before a transaction is looked up as the present one is.
+    Index("filter_data_history_resource", "until_position", "resource_id", "property_id"),
+    Index("filter_data_history_target", "until_position", "target_id", "property_id",
+          postgresql_where=text("target_id is not null")),
     comment="Statements that documents no longer make.",
+)  # fmt: skip
+
+rules = Table(
+    "rules",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("owner", BigInteger, nullable=False, comment="whose rule it is: names are unique within"),
+    Column("name", CodePoints),
+    Column("text", Text, nullable=False),
+    Column("position", BigInteger, nullable=False, comment="of the transaction that made it what it is"),
+    UniqueConstraint("owner", "name", name="rules_name"),
+    comment="Subscription rules, as they were written.",
 )
+
+rule_searches = Table(
+    "rule_searches",
+    metadata,
+    Column("rule_id", BigInteger, ForeignKey("rules.id"), primary_key=True),
+    Column("searched_id", BigInteger, ForeignKey("rules.id"), primary_key=True, index=True),
+    comment="Rules that search other rules: those cannot vanish under them.",
+)
+
+rule_ends = Table(
+    "rule_ends",
+    metadata,
+    Column("rule_id", BigInteger, primary_key=True),
+    Column("end_id", BigInteger, primary_key=True),
+    Index("rule_ends_end", "end_id"),
+    comment="The atomic rules that produce the result of a subscription rule, one a conjunction.",
+)
+
+atomic_rules = Table(
+    "atomic_rules",
+    metadata,
+    Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("uses", Integer, nullable=False, comment="by join rules and by subscription rules that end here"),
+    Column("group_id", Integer, comment="of a join rule"),
+    Column("digest", Uuid, nullable=False, comment="of the text with full names: no two rules have the same"),
+    Column("class", CodePoints, nullable=False, comment="the rule's type: the class of what it registers"),
+    Column("text", Text, nullable=False),
+    Index("atomic_rules_digest", "digest", unique=True),
+    comment="The paper's AtomicRules: every triggering and join rule once.",
+)
+
+rule_dependencies = Table(
+    "rule_dependencies",
+    metadata,
+    Column("source", BigInteger, nullable=False),
+    Column("target", BigInteger, primary_key=True, autoincrement=False),
+    Column("param", SmallInteger, primary_key=True, autoincrement=False, comment="which input of the target"),
+    Column("group_id", Integer, nullable=False, comment="the target's"),
+    Index("rule_dependencies_source", "source"),
+    comment="The paper's RuleDependencies: the global dependency graph.",
+)
+
+rule_groups = Table(
+    "rule_groups",
+    metadata,
+    Column("group_id", Integer, Identity(), primary_key=True),
+    Column("whole", Boolean, nullable=False, comment="true: of whole rules, evaluated at once; false: of join rules"),
+    Column("text", Text, nullable=False),
+    Column("digest", Uuid, nullable=False),
+    Column("members", BigInteger, nullable=False, comment="how many rules it has"),
+    Column("pattern", JSONB(none_as_null=True), comment="of a whole group: what its rules have in common"),
+    Column("driver", SmallInteger, comment="of a whole group: the leaf of the pattern that finds its rules"),
+    Column("chosen_at", BigInteger, nullable=False, server_default=text("0"),
+           comment="how many rules there were when the driver was chosen"),
+    Column("chosen_with", BigInteger, nullable=False, server_default=text("0"), comment="how many resources"),
+    UniqueConstraint("whole", "digest", name="rule_groups_digest"),
+    comment="The paper's RuleGroups: join rules with the same where part and classes; and whole rules that differ in"
+            " their constants alone.",
+)  # fmt: skip
+
+end_rules = Table(
+    "end_rules",
+    metadata,
+    Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("driver_id", BigInteger, comment="the triggering rule that finds it; NULL where it has no constant"),
+    Column("group_id", Integer, nullable=False, comment="its whole group"),
+    Column("leaves", ARRAY(BigInteger), nullable=False, comment="its triggering rules, in the order of the pattern"),
+    Index("end_rules_driver", "driver_id", "group_id"),
+    Index("end_rules_group", "group_id", "rule_id"),
+    comment="Atomic rules that some subscription rule ends in.",
+)
+
+rule_predicates = Table(
+    "rule_predicates",
+    metadata,
+    Column("predicate_id", Integer, Identity(), primary_key=True),
+    Column("class", CodePoints, nullable=False),
+    Column("property", CodePoints, comment="NULL: the resource itself"),
+    Column("operator", String(12), nullable=False),
+    Column("sort", String(9), nullable=False, comment="what is compared: numbers, instants, truths, text, references"),
+    Index("rule_predicates_key", "class", text("coalesce(property, '')"), "operator", "sort", unique=True),
+    comment="What triggering rules with constants have in common but the constant.",
+)
+
+
+def _filter_rules(suffix: str, *more: Column[object] | Index) -> Table:
+    name = f"filter_rules_{suffix}"
+    return Table(
+        name,
+        metadata,
+        Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
+        Column("predicate_id", Integer, nullable=False),
+        Column("number", Numeric, comment="a number, an instant in seconds, 1 or 0 for true or false"),
+        Column("value", CodePoints, comment="a text or a URI"),
+        *more,
+        comment=f"The paper's FilterRulesOP for {suffix}: triggering rules by their constants.",
+    )
+
+
+def _by_number(suffix: str) -> Index:
+    return Index(f"filter_rules_{suffix}_number", "predicate_id", "number", postgresql_include=["rule_id"],
+                 postgresql_where=text("number is not null"))  # fmt: skip
+
+
+def _by_value(suffix: str) -> Index:
+    return Index(f"filter_rules_{suffix}_value", "predicate_id", text("left(value, 200)"),
+                 postgresql_where=text("value is not null"))  # fmt: skip
+
+
+filter_rules_eq = _filter_rules("eq", _by_number("eq"), _by_value("eq"))
+filter_rules_ne = _filter_rules("ne", _by_number("ne"), _by_value("ne"))
+filter_rules_lt = _filter_rules("lt", _by_number("lt"))
+filter_rules_le = _filter_rules("le", _by_number("le"))
+filter_rules_gt = _filter_rules("gt", _by_number("gt"))
+filter_rules_ge = _filter_rules("ge", _by_number("ge"))
+filter_rules_con = _filter_rules(
+    "con",
+    Column("gram", CodePoints, nullable=False, server_default=text("''"),
+           comment="a rare part of the constant, by which it is found; empty: it is always tried"),
+    Index("filter_rules_con_gram", "predicate_id", "gram"),
+)  # fmt: skip
+filter_rules_ncon = _filter_rules("ncon", Index("filter_rules_ncon_predicate", "predicate_id"))
+
+filter_rules = Table(
+    "filter_rules",
+    metadata,
+    Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("class", CodePoints, nullable=False),
+    comment="The paper's FilterRules: triggering rules without a where part.",
+)
+
+result_objects = Table(
+    "result_objects",
+    metadata,
+    Column("rule_id", BigInteger, nullable=False, comment="an end rule"),
+    Column("resource_id", BigInteger, nullable=False),
+    Column("matched", Boolean, nullable=False, comment="true: it matches and did not; false: it did and does not"),
+    prefixes=["UNLOGGED"],
+    comment="The paper's ResultObjects: what the last run of the filter found.",
+)
+
+result_ranges = Table(
+    "result_ranges",
+    metadata,
+    Column("group_id", Integer, nullable=False, comment="a whole group with one constant, compared by order or !="),
+    Column("resource_id", BigInteger, nullable=False),
+    Column("first_rule", BigInteger, nullable=False, comment="only end rules from this one on"),
+    *[Column(f"{end}_{when}", Numeric) for when in ("before", "after") for end in ("low", "high")],
+    *[Column(f"{end}_text_{when}", CodePoints) for when in ("before", "after") for end in ("low", "high")],
+    prefixes=["UNLOGGED"],
+    comment="What the last run found for rules that match stretches of constants: the least and the greatest value,"
+            " before and after, from which the rules follow.",
+)  # fmt: skip
 
 tokens = Table(
     "tokens",

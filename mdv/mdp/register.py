@@ -18,6 +18,8 @@ from mdv.db.state import State, lock_state
 from mdv.db.store import Counts, Replacement, StoredDocument, find_documents, replace_documents
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
+from mdv.mdp.filter import filter_changes
+from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
 from mdv.model import Document, Statement, is_blank
 from mdv.rdf.blank import name_blank_nodes
@@ -91,7 +93,7 @@ def prepare(
 
 
 def register(
-    connection: Connection, batch: Sequence[Prepared], schemas: Schemas, vocabulary: Vocabulary
+    connection: Connection, batch: Sequence[Prepared], schemas: Schemas, vocabulary: Vocabulary, rules: Rules
 ) -> list[Outcome | MdvError]:
     """Register or delete a batch of documents, each once, as one transaction; an answer for each, in their order.
 
@@ -120,7 +122,9 @@ def register(
         return [answer for answer in answers if answer is not None]
     position = state.position + 1
     ids = vocabulary.ids(_vocabulary(replacements))
-    counts = replace_documents(connection, replacements, state, ids)
+    groups = rules.groups(connection, state, schema, vocabulary)
+    counts, change = replace_documents(connection, replacements, state, ids)
+    matched = filter_changes(connection, groups, change) if groups.groups else []
     return [
         answer if answer is not None else _outcome(item, stored.get(item.uri), position, counts[item.uri])
         for item, answer in zip(batch, answers, strict=True)

@@ -14,6 +14,7 @@ from mdv.db.jobs import Ending, Job, claim_jobs, count_attempt, end_jobs
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError
 from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
+from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
 
 MAX_BATCH = 100
@@ -31,6 +32,7 @@ class Worker:
         self._ended = ended
         self._schemas = Schemas()
         self._vocabulary = Vocabulary(engine)
+        self._rules = Rules()
 
     def work(self) -> int:
         """Carry out what waits now; the number of jobs ended. A job that fails is tried again by another call."""
@@ -97,12 +99,12 @@ class Worker:
         for job, item in prepared:
             if job.options.get("dry_run"):
                 savepoint = connection.begin_nested()
-                (answer,) = register(connection, [item], self._schemas, self._vocabulary)
+                (answer,) = register(connection, [item], self._schemas, self._vocabulary, self._rules)
                 savepoint.rollback()
                 endings.append(_ending(job, answer))
         real = [(job, item) for job, item in prepared if not job.options.get("dry_run")]
         if real:
-            answers = register(connection, [item for _, item in real], self._schemas, self._vocabulary)
+            answers = register(connection, [item for _, item in real], self._schemas, self._vocabulary, self._rules)
             endings += [_ending(job, answer) for (job, _), answer in zip(real, answers, strict=True)]
         end_jobs(connection, endings)
         return [ending.job.id for ending in endings]

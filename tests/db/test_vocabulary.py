@@ -49,7 +49,7 @@ def test_a_registration_rolled_back_leaves_no_number_that_is_missing(mdp: Mdp) -
     mdp.put_schema("<> mdv:world mdv:open .")
     item = mdp.prepare("http://d/1", "<#a> :new '1'^^:type .")
     with mdp.engine.connect() as connection:
-        register(connection, [item], mdp.schemas, mdp.vocabulary)
+        register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
         connection.rollback()
     mdp.register_batch([item])
     stored = dict(mdp.rows("select uri, id from vocabulary"))

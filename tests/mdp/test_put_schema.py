@@ -210,7 +210,7 @@ def test_a_schema_waits_for_the_registration_before_it_and_sees_it(mdp: Mdp, eng
     mdp.put_schema(":p a rdf:Property .")
     item = mdp.prepare(D, "<#a> :p 'x' .")
     with engine.begin() as connection:
-        register(connection, [item], mdp.schemas, mdp.vocabulary)
+        register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
         other = type(mdp)(engine)
         thread, answers = in_the_background(lambda: other.put_schema(":p rdfs:range xsd:integer ."))
         thread.join(0.3)

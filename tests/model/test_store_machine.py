@@ -244,7 +244,7 @@ class StoreMachine(RuleBasedStateMachine):
     def dry_run(self, batch: Store) -> None:
         with self.mdp.engine.begin() as connection:
             savepoint = connection.begin_nested()
-            answers = register(connection, self.prepared(batch), self.mdp.schemas, self.mdp.vocabulary)
+            answers = register(connection, self.prepared(batch), self.mdp.schemas, self.mdp.vocabulary, self.mdp.rules)
             savepoint.rollback()
         self.check_answers(batch, answers, self.after(batch))
         self.check_everything()

@@ -16,7 +16,8 @@ select uri, id from resources where uri = any (array(select jsonb_array_elements
 
 -- name: find_statements
 -- What these documents say until now.
-select ctid::text, document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows
+select ctid::text, document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows,
+       number, instant, truth
 from filter_data where document_id = any (%(documents)s::bigint[]);
 
 -- name: remove_statements

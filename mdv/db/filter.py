@@ -1,0 +1,105 @@
+"""The filter's statements, run: what changed for rules goes to `result_objects` and `result_ranges`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, FromClause, Insert, Select, bindparam, select, union_all
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from mdv.db.engine import driver
+from mdv.db.statements import statements
+from mdv.db.tables import filter_data, filter_data_history, result_objects, result_ranges
+
+_DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+
+_COLUMNS = ("resource_id", "property_id", "target_id", "value", "number", "instant", "truth")
+
+
+def statements_now() -> FromClause:
+    """The statements of all documents, as they are."""
+    return filter_data
+
+
+def statements_before() -> FromClause:
+    """The statements as they were before the transaction of `:position`."""
+    stayed = select(*(filter_data.c[name] for name in _COLUMNS)).where(
+        filter_data.c.position < bindparam("position", type_=filter_data.c.position.type)
+    )
+    return union_all(stayed, _gone()).subquery()
+
+
+def statements_either() -> FromClause:
+    """The statements as they are, and those that went with the transaction of `:position`."""
+    return union_all(select(*(filter_data.c[name] for name in _COLUMNS)), _gone()).subquery()
+
+
+def _gone() -> Select[Any]:
+    return select(*(filter_data_history.c[name] for name in _COLUMNS)).where(
+        filter_data_history.c.until_position == bindparam("position", type_=filter_data.c.position.type)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A statement as text, with the parameters that never change."""
+
+    sql: str
+    fixed: dict[str, Any]
+
+
+def compiled(statement: Select[Any] | Insert) -> Compiled:
+    made = statement.compile(dialect=_DIALECT)
+    return Compiled(str(made), {name: value for name, value in made.params.items() if value is not None})
+
+
+def keep_results(changes: Select[Any]) -> Compiled:
+    """The statement that keeps `changes`: rule, resource, and whether it matches now."""
+    return compiled(result_objects.insert().from_select(["rule_id", "resource_id", "matched"], changes))
+
+
+def keep_ranges(changes: Select[Any]) -> Compiled:
+    """The statement that keeps `changes`: how far values reached and reach."""
+    return compiled(result_ranges.insert().from_select([column.name for column in result_ranges.c], changes))
+
+
+def run(connection: Connection, steps: Sequence[tuple[Compiled, dict[str, Any]]]) -> list[int]:
+    """Run the statements of a filter run in one go; the resources that came to match something."""
+    session, sql = driver(connection), statements("graph")
+    with session.pipeline():
+        session.execute(sql["clear_results"], prepare=True)
+        session.execute(sql["clear_ranges"], prepare=True)
+        session.execute(sql["pin_filter"], prepare=True)
+        for statement, values in steps:
+            session.execute(statement.sql, statement.fixed | values, prepare=True)
+        matched = session.execute(sql["matched_resources"], prepare=True)
+    return [number for (number,) in matched.fetchall()]
+
+
+def clear(connection: Connection) -> None:
+    """Forget what the last run found."""
+    session, sql = driver(connection), statements("graph")
+    with session.pipeline():
+        session.execute(sql["clear_results"], prepare=True)
+        session.execute(sql["clear_ranges"], prepare=True)
+
+
+def evaluate_into(connection: Connection, statement: Compiled, values: dict[str, Any], pinned: bool = False) -> None:
+    """Run one statement that keeps results, beside what was kept already."""
+    session, sql = driver(connection), statements("graph")
+    with session.pipeline():
+        session.execute(sql["pin_filter" if pinned else "unpin_filter"], prepare=True)
+        session.execute(statement.sql, statement.fixed | values, prepare=True)
+
+
+def evaluate(connection: Connection, statement: Compiled, values: dict[str, Any]) -> list[Any]:
+    """The rows of a compiled statement."""
+    return driver(connection).execute(statement.sql, statement.fixed | values, prepare=True).fetchall()
+
+
+def read_changes(connection: Connection) -> list[tuple[int, str, bool]]:
+    """What the last run changed: end rule, resource, and whether it matches now; ranges put as rules."""
+    session, sql = driver(connection), statements("results")
+    return [tuple(row) for name in sql for row in session.execute(sql[name]).fetchall()]

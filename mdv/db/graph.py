@@ -1,0 +1,222 @@
+"""The graph of atomic rules in the database: many rules merged into it at once, or taken out of it.
+
+The caller holds the lock of the MDP's state, so that nobody else adds or removes rules meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import md5
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+from sqlalchemy import Connection
+
+from mdv.db.copy import NULL, any_field, copy_lines
+from mdv.db.engine import driver
+from mdv.db.statements import statements
+from mdv.db.tables import (
+    filter_rules_con,
+    filter_rules_eq,
+    filter_rules_ge,
+    filter_rules_gt,
+    filter_rules_le,
+    filter_rules_lt,
+    filter_rules_ncon,
+    filter_rules_ne,
+)
+from mdv.rules.ast import Operator
+from mdv.rules.normal import Sort
+
+FILTER_RULES = {
+    Operator.EQ: filter_rules_eq,
+    Operator.NE: filter_rules_ne,
+    Operator.LT: filter_rules_lt,
+    Operator.LE: filter_rules_le,
+    Operator.GT: filter_rules_gt,
+    Operator.GE: filter_rules_ge,
+    Operator.CONTAINS: filter_rules_con,
+    Operator.NOT_CONTAINS: filter_rules_ncon,
+}
+"""Triggering rules by their operator: the paper's FilterRulesOP."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """A subscription rule as it was written."""
+
+    id: int
+    owner: int
+    name: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A whole group as it is stored."""
+
+    group_id: int
+    pattern: dict[str, Any]
+    driver: int | None
+    members: int
+
+
+class Graph:
+    """The graph's tables, for one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._session: psycopg.Connection[Any] = driver(connection)
+        self._sql = statements("graph")
+
+    def execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
+        return self._session.execute(self._sql[name], values, prepare=True)
+
+    # Groups and predicates: few, so one at a time.
+
+    def put_group(
+        self, whole: bool, text: str, digest: str, pattern: dict[str, Any] | None
+    ) -> tuple[int, int | None, bool]:
+        """The number and the driver of a group, and whether it had to be made."""
+        body = Jsonb(pattern) if pattern is not None else None
+        row = self.execute("put_group", whole=whole, text=text, digest=digest, pattern=body).fetchone()
+        assert row is not None
+        return row[0], row[1], row[2]
+
+    def put_predicate(self, class_iri: str, property_iri: str | None, operator: Operator, sort: Sort) -> int:
+        row = self.execute(
+            "put_predicate", **{"class": class_iri}, property=property_iri, operator=operator.value, sort=sort.value
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def read_groups(self) -> list[StoredGroup]:
+        return [StoredGroup(*row) for row in self.execute("read_groups").fetchall()]
+
+    def read_predicates(self) -> dict[tuple[str, str | None, Operator, Sort], int]:
+        rows = self.execute("read_predicates").fetchall()
+        return {(class_iri, name, Operator(operator), Sort(sort)): number
+                for number, class_iri, name, operator, sort in rows}  # fmt: skip
+
+    # Rules as they were written.
+
+    def rules_named(self, owner: int, names: Collection[str]) -> dict[str, StoredRule]:
+        rows = self.execute("find_rules_named", owner=owner, names=list(names)).fetchall()
+        return {name: StoredRule(number, owner, name, text) for name, number, text in rows}
+
+    def rules(self, ids: Collection[int]) -> list[StoredRule]:
+        return [StoredRule(*row) for row in self.execute("find_rules", ids=list(ids)).fetchall()]
+
+    def searching(self, ids: Collection[int]) -> list[tuple[int, StoredRule]]:
+        """The rules that search these: each with the one that it searches."""
+        return [(row[0], StoredRule(*row[1:])) for row in self.execute("find_searching", ids=list(ids)).fetchall()]
+
+    def ends(self, ids: Collection[int]) -> dict[int, tuple[int, ...]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for rule, end in self.execute("find_rule_ends", ids=list(ids)).fetchall():
+            found[rule].append(end)
+        return {rule: tuple(ends) for rule, ends in found.items()}
+
+    # Many at once.
+
+    def find_atomic_rules(self, digests: Collection[str]) -> dict[str, int]:
+        if not digests:
+            return {}
+        rows = self.execute("find_atomic_rules", digests=json.dumps(list(digests))).fetchall()
+        return {digest.hex: number for digest, number in rows}
+
+    def find_ends(self, rules: Collection[int]) -> set[int]:
+        if not rules:
+            return set()
+        return {number for (number,) in self.execute("find_ends", rules=json.dumps(list(rules))).fetchall()}
+
+    def detach(self, ids: Sequence[int]) -> list[int]:
+        """Let rules end nowhere any more; where they did, which is not taken away yet."""
+        return [number for (number,) in self.execute("release_ends", ids=list(ids)).fetchall()]
+
+    def drop(self, ends: Sequence[int]) -> bool:
+        """Take away what nobody needs of these ends and below them; whether a whole group went with it."""
+        self.execute("drop_ends", rules=list(ends))
+        suspects = list(ends)
+        while suspects:
+            gone, suspects = self.execute("drop_unused", rules=suspects).fetchone() or ([], [])
+            for name in (*(table.name for table in FILTER_RULES.values()), "filter_rules") if gone else ():
+                self._session.execute(f"delete from {name} where rule_id = any (%s)", (gone,))
+        return any(whole for (whole,) in self.execute("drop_empty_groups").fetchall())
+
+    def write(self, news: News) -> None:
+        """Write new atomic rules with all that belongs to them."""
+        news.write(self, self._session)
+
+    def numbers(self, uris: Collection[str]) -> dict[str, int]:
+        """The numbers of those of these URIs that have one."""
+        return dict(self.execute("find_numbers", uris=json.dumps(sorted(uris))).fetchall())
+
+    def number_resources(self, uris: Collection[str], last: int) -> dict[str, int]:
+        """The numbers of these URIs, given out after `last` where they have none."""
+        rows = self.execute("number_resources", uris=json.dumps(sorted(uris)), last=last).fetchall()
+        fresh = sum(made for _, _, made in rows)
+        if fresh:
+            self.execute("set_last_resource", last=last + fresh)
+        return {uri: number for uri, number, _ in rows}
+
+
+@dataclass
+class News:
+    """What is to be added to the graph: rows for each table, and how often known atomic rules are used once more."""
+
+    rules: list[str] = field(default_factory=list)
+    atomic: list[str] = field(default_factory=list)
+    dependencies: list[str] = field(default_factory=list)
+    rule_ends: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    plain: list[str] = field(default_factory=list)
+    constants: dict[Operator, list[str]] = field(default_factory=lambda: defaultdict(list))
+    uses: Counter[int] = field(default_factory=Counter)
+    members: Counter[int] = field(default_factory=Counter)
+    searches: list[dict[str, int]] = field(default_factory=list)
+
+    def write(self, graph: Graph, session: psycopg.Connection[Any]) -> None:
+        copy_lines(session, "rules (id, owner, name, text, position)", self.rules)
+        copy_lines(session, "atomic_rules (rule_id, uses, group_id, digest, class, text)", self.atomic)
+        copy_lines(session, "rule_dependencies (source, target, param, group_id)", self.dependencies)
+        copy_lines(session, "rule_ends (rule_id, end_id)", self.rule_ends)
+        copy_lines(session, "end_rules (rule_id, driver_id, group_id, leaves)", self.ends)
+        copy_lines(session, "filter_rules (rule_id, class)", self.plain)
+        for operator, lines in self.constants.items():
+            gram = ", gram" if operator is Operator.CONTAINS else ""
+            copy_lines(session, f"{FILTER_RULES[operator].name} (rule_id, predicate_id, number, value{gram})", lines)
+        if self.uses:
+            graph.execute("count_uses", uses=_counted("rule_id", self.uses))
+        if self.members:
+            graph.execute("count_members", members=_counted("group_id", self.members))
+        if self.searches:
+            graph.execute("insert_searches", searches=json.dumps(self.searches))
+
+
+def line(*fields: object) -> str:
+    """A line of COPY.
+
+    >>> line(1, None, "a")
+    '1\\t\\\\N\\ta\\n'
+    """
+    return "\t".join(map(any_field, fields)) + "\n"
+
+
+def array_field(numbers: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def digest_of(*parts: object) -> str:
+    """A name for what is made of these parts, the same wherever it is made."""
+    return md5("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def _counted(name: str, counts: Mapping[int, int]) -> str:
+    return json.dumps([{name: number, "more": more} for number, more in counts.items() if more])
+
+
+__all__ = ["FILTER_RULES", "NULL", "Graph", "News", "StoredGroup", "StoredRule", "array_field", "digest_of", "line"]

@@ -1,0 +1,177 @@
+-- The graph of atomic rules: found, written, counted, taken apart. mdv/db/graph.py names the statements. Each works on
+-- any number of rules at once. Long lists come as JSON, which is written several times faster than an array.
+
+-- name: find_atomic_rules
+-- Which of these atomic rules are there already.
+select digest, rule_id from atomic_rules
+where digest = any (array(select jsonb_array_elements_text(%(digests)s::jsonb)::uuid));
+
+-- name: find_ends
+-- Which of these atomic rules are the end of some rule already.
+select rule_id from end_rules where rule_id = any (array(select jsonb_array_elements(%(rules)s::jsonb)::bigint));
+
+-- name: count_uses
+update atomic_rules a set uses = a.uses + u.more
+from jsonb_to_recordset(%(uses)s::jsonb) as u (rule_id bigint, more int)
+where a.rule_id = u.rule_id;
+
+-- name: put_group
+-- The group of this text, made where it is missing.
+insert into rule_groups (whole, text, digest, members, pattern)
+values (%(whole)s, %(text)s, %(digest)s, 0, %(pattern)s)
+on conflict (whole, digest) do update set members = rule_groups.members
+returning group_id, driver, xmax = 0 as made;
+
+-- name: count_members
+update rule_groups g set members = g.members + m.more
+from jsonb_to_recordset(%(members)s::jsonb) as m (group_id int, more bigint)
+where g.group_id = m.group_id;
+
+-- name: drop_empty_groups
+delete from rule_groups where members = 0 returning whole;
+
+-- name: put_predicate
+insert into rule_predicates (class, property, operator, sort)
+values (%(class)s, %(property)s, %(operator)s, %(sort)s)
+on conflict (class, (coalesce(property, '')), operator, sort) do update set class = excluded.class
+returning predicate_id;
+
+-- name: read_groups
+select group_id, pattern, driver, members from rule_groups where whole order by group_id;
+
+-- name: read_predicates
+select predicate_id, class, property, operator, sort from rule_predicates;
+
+-- name: choose_driver
+update rule_groups set driver = %(driver)s, chosen_at = members, chosen_with = %(resources)s
+where group_id = %(group)s;
+
+-- name: drive
+-- The rules of a group are found by another of their triggering rules from now on.
+update end_rules set driver_id = leaves[%(driver)s + 1]
+where group_id = %(group)s and driver_id is distinct from leaves[%(driver)s + 1];
+
+-- name: count_constants
+-- How many different constants the rules of a group have at each of their leaves.
+select leaf - 1, count(distinct rule) from end_rules, unnest(leaves) with ordinality as l (rule, leaf)
+where group_id = %(group)s group by leaf;
+
+-- name: groups_to_revise
+-- Whole groups whose rules, or the resources around them, have become twice as many since their driver was chosen.
+select group_id from rule_groups
+where whole and jsonb_array_length(pattern -> 'leaves') > 1
+  and (members >= 2 * chosen_at + 8 or %(resources)s >= 2 * chosen_with + 1000);
+
+-- name: insert_searches
+insert into rule_searches (rule_id, searched_id)
+select rule_id, searched_id from jsonb_to_recordset(%(searches)s::jsonb) as s (rule_id bigint, searched_id bigint)
+on conflict do nothing;
+
+-- name: advance_rules
+update mdp_state
+set position = %(position)s, last_rule = %(last_rule)s, last_atomic_rule = %(last_atomic)s,
+    graph_version = coalesce(%(graph_version)s::bigint, graph_version);
+
+-- name: insert_rules_transaction
+insert into transactions (position, cause) values (%(position)s, %(cause)s);
+
+-- name: find_rules_named
+select name, id, text from rules where owner = %(owner)s and name = any (%(names)s);
+
+-- name: find_rules
+select id, owner, name, text from rules where id = any (%(ids)s) order by id;
+
+-- name: find_searching
+-- The rules that search these.
+select s.searched_id, r.id, r.owner, r.name, r.text
+from rule_searches s join rules r on r.id = s.rule_id
+where s.searched_id = any (%(ids)s) order by r.id;
+
+-- name: find_rule_ends
+select rule_id, end_id from rule_ends where rule_id = any (%(ids)s) order by rule_id, end_id;
+
+-- name: change_rule
+update rules set text = %(text)s, position = %(position)s where id = %(id)s;
+
+-- name: delete_searches
+delete from rule_searches where rule_id = any (%(ids)s);
+
+-- name: delete_rules
+delete from rules where id = any (%(ids)s);
+
+-- name: release_ends
+-- These rules end nowhere any more.
+with gone as (delete from rule_ends where rule_id = any (%(ids)s) returning end_id),
+     counted as (select end_id, count(*) as times from gone group by end_id)
+update atomic_rules a set uses = a.uses - c.times from counted c where a.rule_id = c.end_id
+returning a.rule_id;
+
+-- name: drop_ends
+-- Of these atomic rules, those where no rule ends any more are no ends.
+with gone as (
+    delete from end_rules e
+    where e.rule_id = any (%(rules)s) and not exists (select from rule_ends r where r.end_id = e.rule_id)
+    returning e.group_id),
+     counted as (select group_id, count(*) as times from gone group by group_id)
+update rule_groups g set members = g.members - c.times from counted c where g.group_id = c.group_id;
+
+-- name: drop_unused
+-- One step down the graph: of these atomic rules those that nobody needs, and what they needed.
+with gone as (
+    delete from atomic_rules where rule_id = any (%(rules)s) and uses = 0 returning rule_id, group_id),
+     leaving as (
+    delete from rule_dependencies d using gone where d.target = gone.rule_id returning d.source),
+     counted as (select source, count(*) as times from leaving group by source),
+     grouped as (select group_id, count(*) as times from gone where group_id is not null group by group_id),
+     members as (
+    update rule_groups g set members = g.members - c.times from grouped c where g.group_id = c.group_id),
+     needed as (
+    update atomic_rules a set uses = a.uses - c.times from counted c where a.rule_id = c.source returning a.rule_id)
+select (select coalesce(array_agg(rule_id), '{}') from gone), (select coalesce(array_agg(rule_id), '{}') from needed);
+
+-- name: clear_results
+-- The results of the run before.
+delete from result_objects;
+
+-- name: clear_ranges
+delete from result_ranges;
+
+-- name: pin_filter
+-- Joins go as they are written, by index, resource after resource: few rows lead to few rows, whatever the planner saw
+-- of the tables when they were small.
+select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('enable_material', 'off', true), set_config('enable_memoize', 'off', true),
+       set_config('join_collapse_limit', '1', true), set_config('from_collapse_limit', '1', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true);
+
+-- name: unpin_filter
+select set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true),
+       set_config('enable_mergejoin', 'on', true), set_config('enable_material', 'on', true),
+       set_config('enable_memoize', 'on', true),
+       set_config('join_collapse_limit', '8', true), set_config('from_collapse_limit', '8', true),
+       set_config('plan_cache_mode', 'auto', true);
+
+-- name: matched_resources
+-- The resources that came to match something.
+select resource_id from result_objects where matched
+union
+select resource_id from result_ranges;
+
+-- name: find_numbers
+select uri, id from resources where uri = any (array(select jsonb_array_elements_text(%(uris)s::jsonb)));
+
+-- name: number_resources
+-- The numbers of these URIs, given out after `last` where they have none.
+with asked as (select uri from jsonb_array_elements_text(%(uris)s::jsonb) as u (uri)),
+     fresh as (
+    insert into resources (id, uri)
+    select %(last)s + row_number() over (order by uri), uri from asked a
+    where not exists (select from resources r where r.uri = a.uri)
+    returning id, uri)
+select uri, id, true from fresh
+union all
+select r.uri, r.id, false from asked a join resources r on r.uri = a.uri;
+
+-- name: set_last_resource
+update mdp_state set last_resource = %(last)s;

@@ -1,0 +1,47 @@
+-- What the last run of the filter changed, as end rule, resource and whether it matches now. Rules that match stretches
+-- of constants follow from the least and the greatest value before and after: one statement an operator.
+
+-- name: explicit
+select o.rule_id, r.uri, o.matched from result_objects o join resources r on r.id = o.resource_id;
+
+-- name: lt
+select e.rule_id, r.uri, coalesce(x.low_after < t.number, false)
+from result_ranges x
+join resources r on r.id = x.resource_id
+join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+join filter_rules_lt t on t.rule_id = e.driver_id
+where coalesce(x.low_before < t.number, false) <> coalesce(x.low_after < t.number, false);
+
+-- name: le
+select e.rule_id, r.uri, coalesce(x.low_after <= t.number, false)
+from result_ranges x
+join resources r on r.id = x.resource_id
+join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+join filter_rules_le t on t.rule_id = e.driver_id
+where coalesce(x.low_before <= t.number, false) <> coalesce(x.low_after <= t.number, false);
+
+-- name: gt
+select e.rule_id, r.uri, coalesce(x.high_after > t.number, false)
+from result_ranges x
+join resources r on r.id = x.resource_id
+join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+join filter_rules_gt t on t.rule_id = e.driver_id
+where coalesce(x.high_before > t.number, false) <> coalesce(x.high_after > t.number, false);
+
+-- name: ge
+select e.rule_id, r.uri, coalesce(x.high_after >= t.number, false)
+from result_ranges x
+join resources r on r.id = x.resource_id
+join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+join filter_rules_ge t on t.rule_id = e.driver_id
+where coalesce(x.high_before >= t.number, false) <> coalesce(x.high_after >= t.number, false);
+
+-- name: ne
+-- Any other value will do: it fails where all values are the constant.
+select e.rule_id, r.uri, coalesce(x.low_after <> t.number or x.high_after <> t.number, x.low_text_after <> t.value or x.high_text_after <> t.value, false)
+from result_ranges x
+join resources r on r.id = x.resource_id
+join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+join filter_rules_ne t on t.rule_id = e.driver_id
+where coalesce(x.low_before <> t.number or x.high_before <> t.number, x.low_text_before <> t.value or x.high_text_before <> t.value, false)
+   <> coalesce(x.low_after <> t.number or x.high_after <> t.number, x.low_text_after <> t.value or x.high_text_after <> t.value, false);

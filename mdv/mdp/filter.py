@@ -1,0 +1,47 @@
+"""The filter (paper, sections 3.4 and 3.5): which rules came to match which resources, and which ceased to.
+
+    changes → groups that they concern → resources at the root of each group's pattern that they may reach
+            → the rules that match those before, and the rules that match them now
+
+The paper runs its filter three times: on the old state for candidates, on the new state for those of them that still
+match, and on the new state for new matches. Here the old state stays readable until the transaction ends, so that the
+first pass and the other two can be asked in one statement for each group, and their difference is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import Connection
+
+from mdv.db import filter as db
+from mdv.db.store import Change
+from mdv.mdp.groups import CompiledGroup, Groups
+
+
+def filter_changes(connection: Connection, groups: Groups, change: Change) -> list[int]:
+    """Run the filter on a change that has been stored; the resources that came to match some rule.
+
+    What it found stands in `result_objects` and `result_ranges` until the next run.
+    """
+    concerned = groups.concerned(chain(change.gains, change.losses))
+    steps = [
+        (groups.groups[index].statement, parameters(groups.groups[index], sets, change.position, change.known))
+        for index, sets in concerned.items()
+    ]
+    return db.run(connection, steps)
+
+
+def parameters(
+    compiled: CompiledGroup, changed: Iterable[Iterable[int]], position: int, known: int, first_rule: int = 0
+) -> dict[str, Any]:
+    """The parameters of a group's statement."""
+    nodes = {f"node{node}": list(numbers) for node, numbers in enumerate(changed)}
+    return {**nodes, "position": position, "known": known, "first_rule": first_rule}
+
+
+def read_changes(connection: Connection) -> list[tuple[int, str, bool]]:
+    """What the last run changed: end rule, resource, and whether it matches now."""
+    return db.read_changes(connection)

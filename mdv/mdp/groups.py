@@ -1,0 +1,190 @@
+"""Groups: the whole groups of rules as this process remembers them, compiled, and which changes concern them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection
+
+from mdv.db.filter import Compiled, keep_ranges, keep_results, statements_before, statements_either, statements_now
+from mdv.db.graph import FILTER_RULES, Graph
+from mdv.db.state import State as MdpState
+from mdv.db.store import Encoded
+from mdv.db.tables import end_rules, resources
+from mdv.db.vocabulary import Vocabulary
+from mdv.model import RDF_TYPE, RDFS_RESOURCE
+from mdv.query.compile import Group, Names, RuleTables, State, filter_group, filter_range, needs_proof
+from mdv.rdf.schema import Schema
+from mdv.rules.pattern import Pattern, Tie
+
+TABLES = RuleTables(end_rules, FILTER_RULES)
+
+
+@dataclass(frozen=True)
+class CompiledGroup:
+    """A group with the statement that finds what changed for its rules, which is made when it is first needed."""
+
+    group: Group
+    names: Names
+
+    @property
+    def nodes(self) -> int:
+        return len(self.group.pattern.nodes)
+
+    @cached_property
+    def statement(self) -> Compiled:
+        now, before, either = states(self.names)
+        if self.group.pattern.is_range:
+            return keep_ranges(filter_range(now, before, either, self.group))
+        return keep_results(filter_group(now, before, either, TABLES, self.group))
+
+
+class Groups:
+    """All whole groups at one version of the graph and of the schema."""
+
+    def __init__(self, version: tuple[int, int], names: Names, groups: Sequence[CompiledGroup]) -> None:
+        self.version = version
+        self.names = names
+        self.groups = groups
+        self.by_id = {compiled.group.group_id: compiled for compiled in groups}
+        self._subjects: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._targets: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._classes: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._anything: list[tuple[int, int]] = []
+        self._types = frozenset(names.types)
+        for index, compiled in enumerate(groups):
+            self._watch(index, compiled.group.pattern)
+
+    def _watch(self, index: int, pattern: Pattern) -> None:
+        """Note which statements can change what a group's rules match, and at which node."""
+        for leaf in pattern.leaves:
+            if leaf.property is not None:
+                self._watch_property(leaf.property, self._subjects, index, leaf.node)
+        for tie in (*pattern.ties, *(b.tie for b in pattern.branches if b is not None and b.tie is not None)):
+            self._watch_tie(index, tie)
+        for node, classes in enumerate(pattern.nodes):
+            for class_iri in classes:
+                for number in self.names.classes.get(class_iri, ()):
+                    self._classes[number].append((index, node))
+            if needs_proof(pattern, node):
+                self._anything.append((index, node))
+
+    def _watch_tie(self, index: int, tie: Tie) -> None:
+        if tie.left_property is None:
+            return
+        if tie.is_reference and tie.right < tie.left:
+            # The reference's target is nearer to what is registered.
+            self._watch_property(tie.left_property, self._targets, index, tie.right)
+        else:
+            self._watch_property(tie.left_property, self._subjects, index, tie.left)
+        if tie.right_property is not None:
+            self._watch_property(tie.right_property, self._subjects, index, tie.right)
+
+    def _watch_property(self, iri: str, where: dict[int, list[tuple[int, int]]], index: int, node: int) -> None:
+        for number in self.names.properties[iri]:
+            if (index, node) not in where[number]:
+                where[number].append((index, node))
+
+    def concerned(self, changes: Iterable[Encoded]) -> dict[int, list[set[int]]]:
+        """The groups that changes of these statements concern, each with the resources that changed at its nodes."""
+        found: dict[int, list[set[int]]] = {}
+        subjects, targets, classes, types = self._subjects, self._targets, self._classes, self._types
+        for key in changes:
+            resource, name, target = key[0], key[1], key[2]
+            for index, node in subjects.get(name, ()):
+                self._at(found, index)[node].add(resource)
+            if target is not None:
+                for index, node in targets.get(name, ()):
+                    self._at(found, index)[node].add(target)
+                if name in types:
+                    for index, node in classes.get(target, ()):
+                        self._at(found, index)[node].add(resource)
+            for index, node in self._anything:
+                self._at(found, index)[node].add(resource)
+        return found
+
+    def _at(self, found: dict[int, list[set[int]]], index: int) -> list[set[int]]:
+        sets = found.get(index)
+        if sets is None:
+            sets = found[index] = [set() for _ in range(self.groups[index].nodes)]
+        return sets
+
+
+def read_groups(
+    connection: Connection,
+    state: MdpState,
+    schema: Schema,
+    vocabulary: Vocabulary,
+    known: Groups | None,
+    last_resource: int | None,
+) -> Groups:
+    """The groups of now. What is `known` of groups that have not changed is kept, with their statements.
+
+    With `last_resource`, the classes of new groups get numbers: before their first instance comes, so that its number
+    is in the statements already.
+    """
+    graph = Graph(connection)
+    stored = graph.read_groups()
+    predicates = graph.read_predicates()
+    patterns = {group.group_id: Pattern.from_json(group.pattern) for group in stored}
+    names = read_names(graph, patterns.values(), schema, vocabulary, last_resource)
+    still = known.by_id if known is not None and known.version[1] == state.schema_version else {}
+    groups = []
+    for group in stored:
+        pattern = patterns[group.group_id]
+        its_predicates = tuple(predicates[leaf[1:]] for leaf in pattern.leaves)
+        now = CompiledGroup(Group(group.group_id, pattern, group.driver, its_predicates), names)
+        before = still.get(group.group_id)
+        groups.append(before if before is not None and before.group == now.group else now)
+    return Groups((state.graph_version, state.schema_version), names, groups)
+
+
+def states(names: Names) -> tuple[State, State, State]:
+    now = State(statements_now, resources, names)
+    return now, replace(now, make=statements_before), replace(now, make=statements_either)
+
+
+def read_names(
+    graph: Graph, patterns: Iterable[Pattern], schema: Schema, vocabulary: Vocabulary, last_resource: int | None
+) -> Names:
+    """The numbers of all classes and properties of these patterns, with those below them.
+
+    With the last number that was given out, classes get numbers where they have none; the caller holds the lock.
+    Without it, a class that has no number has no instances.
+    """
+    classes: set[str] = set()
+    properties: set[str] = {RDF_TYPE}
+    for pattern in patterns:
+        classes.update(iri for node in pattern.nodes for iri in node if iri != RDFS_RESOURCE)
+        properties.update(leaf.property for leaf in pattern.leaves if leaf.property is not None)
+        for tie in (*pattern.ties, *(b.tie for b in pattern.branches if b is not None and b.tie is not None)):
+            properties.update(p for p in (tie.left_property, tie.right_property) if p is not None)
+    below_class = {iri: _below(iri, schema.classes.get(iri), "subclasses") for iri in classes}
+    below_property = {iri: _below(iri, schema.property_of(iri), "subproperties") for iri in properties}
+    all_classes = {iri for all_ in below_class.values() for iri in all_}
+    if last_resource is None:
+        numbers = graph.numbers(all_classes)
+    else:
+        numbers = graph.number_resources(all_classes, last_resource)
+    ids = vocabulary.ids({p for all_ in below_property.values() for p in all_})
+    literal_only = frozenset(
+        iri
+        for iri, all_ in below_property.items()
+        if all((declared := schema.property_of(p)) is not None and declared.range is not None
+               and schema.is_datatype(declared.range) for p in all_)
+    )  # fmt: skip
+    properties_by_number = {iri: sorted(ids[p] for p in all_) for iri, all_ in below_property.items()}
+    return Names(
+        {iri: sorted(numbers[c] for c in all_ if c in numbers) for iri, all_ in below_class.items()},
+        properties_by_number,
+        properties_by_number[RDF_TYPE],
+        literal_only,
+    )
+
+
+def _below(iri: str, declared: Any, closure: str) -> tuple[str, ...]:
+    return getattr(declared, closure) if declared is not None else (iri,)

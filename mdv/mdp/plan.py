@@ -1,0 +1,124 @@
+"""The plan of a rule: how it is taken apart, with places for its constants.
+
+Rules that differ in their constants alone share a plan, so that a hundred thousand of them are taken apart once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from mdv.db.graph import digest_of
+from mdv.rdf.schema import Schema
+from mdv.rules.atomic import Join, Triggering, decompose, group_text, text_of
+from mdv.rules.normal import Comparison, Conjunction, Constant, NormalRule
+from mdv.rules.pattern import Pattern, pattern
+from mdv.rules.show import show
+
+
+@dataclass(frozen=True, slots=True)
+class TriggeringPlan:
+    """A triggering rule without its constant: that comes from a slot of the rule's text, or is fixed, or is none."""
+
+    rule: Triggering
+    slot: int | None
+    text: str
+    """Up to the constant."""
+    digest: str
+    """Of everything but the constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    rule: Join
+    text: str
+    """With %d for the numbers of its inputs."""
+    group_text: str
+    group_digest: str
+
+
+@dataclass(frozen=True)
+class ConjunctionPlan:
+    triggering: tuple[TriggeringPlan, ...]
+    joins: tuple[JoinPlan, ...]
+    pattern: Pattern
+    leaves: tuple[int, ...]
+    """The triggering rule of each leaf of the pattern, by its place."""
+    text: str
+    digest: str
+
+
+def plan(rule: NormalRule, schema: Schema) -> tuple[ConjunctionPlan, ...]:
+    """How each conjunction of `rule` is taken apart."""
+    return tuple(_plan(_with_places(conjunction), schema) for conjunction in rule.conjunctions)
+
+
+def _with_places(conjunction: Conjunction) -> Conjunction:
+    """Constants of the text made different from each other, as they may be in another rule of the same plan."""
+    predicates = tuple(
+        replace(p, constant=Constant(f"\0{p.constant.slot}", "?", p.constant.slot))
+        if isinstance(p, Comparison) and p.constant.slot is not None
+        else p
+        for p in conjunction.predicates
+    )
+    return replace(conjunction, predicates=predicates)
+
+
+def _plan(conjunction: Conjunction, schema: Schema) -> ConjunctionPlan:
+    short = schema.shorten
+
+    def any_of(iri: str) -> str:
+        declared = schema.property_of(iri)
+        return short(iri) + ("?" if declared is not None and declared.set_valued else "")
+
+    atomic = decompose(conjunction)
+    triggering = [rule for rule in atomic if isinstance(rule, Triggering)]
+    joins = []
+    for rule in atomic:
+        if isinstance(rule, Join):
+            text = text_of(rule, ["\1"] * len(atomic), short, any_of).replace("%", "%%").replace("\1", "%d")
+            full = group_text(rule, str, str)
+            joins.append(JoinPlan(rule, text, group_text(rule, short, any_of), digest_of(full)))
+    found, constants = pattern(conjunction)
+    places = {(rule.class_iri, rule.property, rule.operator, rule.sort, rule.constant): place
+              for place, rule in enumerate(triggering)}  # fmt: skip
+    leaves = tuple(
+        places[leaf.class_iri, leaf.property, leaf.operator, leaf.sort, constant]
+        for leaf, constant in zip(found.leaves, constants, strict=True)
+    )
+    shown = found.as_conjunction(replace(constant, shown="?") for constant in constants)
+    return ConjunctionPlan(
+        tuple(_triggering_plan(rule, short, any_of) for rule in triggering),
+        tuple(joins),
+        found,
+        leaves,
+        show(shown, schema),
+        digest_of(found.as_json()),
+    )
+
+
+def _triggering_plan(rule: Triggering, short: object, any_of: object) -> TriggeringPlan:
+    constant = rule.constant
+    asked = replace(rule, constant=replace(constant, shown="")) if constant is not None else rule
+    return TriggeringPlan(
+        rule,
+        constant.slot if constant is not None else None,
+        text_of(asked, (), short, any_of),  # type: ignore[arg-type]
+        digest_of("triggering", rule.class_iri, rule.property or "", rule.operator and rule.operator.value,
+                  rule.sort and rule.sort.value),
+    )  # fmt: skip
+
+
+def constant_of(plan: TriggeringPlan, constants: Sequence[Constant]) -> Constant | None:
+    return plan.rule.constant if plan.slot is None else constants[plan.slot]
+
+
+def key_of(constant: Constant) -> str:
+    """What two constants have in common that are the same: 92 and 92.0.
+
+    >>> key_of(Constant(Decimal("92.0"), "92.0")) == key_of(Constant(Decimal("92"), "92"))
+    True
+    """
+    value = constant.value
+    return str(value.normalize()) if isinstance(value, Decimal) else str(value)

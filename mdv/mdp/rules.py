@@ -1,0 +1,374 @@
+"""The rule's way, from text to its first results.
+
+    text → parsed → normalised → plan (atomic rules, pattern)     (once for all rules that differ in constants alone)
+         → merged into the graph → groups → first results
+
+Rules are added, changed and removed in the same one order as documents, so that none misses anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from secrets import randbits
+from typing import Any
+
+from sqlalchemy import BigInteger, BindParameter, Connection, Numeric, Text, bindparam, select, true
+
+from mdv.db import filter as db
+from mdv.db.graph import Graph, StoredRule, line
+from mdv.db.state import State, lock_state, read_state
+from mdv.db.tables import resources
+from mdv.db.vocabulary import Vocabulary
+from mdv.errors import Conflict, InvalidRule, NotFound
+from mdv.mdp.filter import parameters
+from mdv.mdp.groups import Groups, read_groups, read_names, states
+from mdv.mdp.merge import Merge, Merged, Planned, choose_driver
+from mdv.mdp.plan import ConjunctionPlan, constant_of, plan
+from mdv.mdp.schemas import SchemaInForce, Schemas
+from mdv.query.compile import matches
+from mdv.rules.ast import ParsedRule
+from mdv.rules.normal import Comparison, Constant, NormalRule, Sort
+from mdv.rules.normalise import normalise
+from mdv.rules.parse import parse
+from mdv.rules.pattern import Pattern
+from mdv.rules.template import Template, Templates
+
+FEW = 20
+"""New rules of one group are evaluated one by one up to so many, and by all resources of the group's class beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleDraft:
+    """A rule to be added: whose, under which name if any, and what it says."""
+
+    owner: int
+    name: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRule:
+    """A rule as it was added or changed: its number, its end rules, and where in the history it stands."""
+
+    id: int
+    ends: tuple[int, ...]
+    position: int
+
+
+class Rules:
+    """What one process remembers of rules: those that it has read, and the groups."""
+
+    def __init__(self) -> None:
+        self._groups: Groups | None = None
+        self._schema_version = -1
+        self._templates: Templates | None = None
+        self._plans: dict[int, tuple[Template, tuple[ConjunctionPlan, ...]]] = {}
+
+    def groups(
+        self, connection: Connection, state: State, schema: SchemaInForce, vocabulary: Vocabulary, fresh: bool = False
+    ) -> Groups:
+        """The groups of now. `fresh`: they have just changed, and the caller holds the lock."""
+        if self._groups is None or self._groups.version != (state.graph_version, state.schema_version):
+            last = state.last_resource if fresh else None
+            self._groups = read_groups(connection, state, schema.schema, vocabulary, self._groups, last)
+        return self._groups
+
+    def read(
+        self, text: str, schema: SchemaInForce, library: Library | None = None
+    ) -> tuple[NormalRule, tuple[ConjunctionPlan, ...], tuple[Constant, ...]]:
+        """A rule's normal form (up to its constants), its plan and its constants."""
+        if self._templates is None or self._schema_version != schema.version:
+            self._templates, self._schema_version = Templates(schema.schema), schema.version
+            self._plans.clear()
+        try:
+            template, constants = self._templates.match(text)
+        except InvalidRule:
+            if library is None:
+                raise
+            # It may search another rule.
+            rule = normalise(parse(text), schema.schema, library.parsed)
+            return rule, plan(rule, schema.schema), _constants(rule)
+        known = self._plans.get(id(template))
+        if known is None or known[0] is not template:
+            known = self._plans[id(template)] = (template, plan(template.rule, schema.schema))
+        return template.rule, known[1], constants
+
+
+class Library:
+    """The named rules of one owner, with those that are just being added or changed."""
+
+    def __init__(self, graph: Graph, owner: int, drafts: Mapping[str, tuple[int, str]]) -> None:
+        self._graph, self._owner, self._drafts = graph, owner, drafts
+        self._found: dict[str, tuple[int, ParsedRule] | None] = {}
+
+    def parsed(self, name: str) -> ParsedRule | None:
+        found = self._find(name)
+        return found[1] if found is not None else None
+
+    def id(self, name: str) -> int:
+        found = self._find(name)
+        assert found is not None
+        return found[0]
+
+    def _find(self, name: str) -> tuple[int, ParsedRule] | None:
+        if name not in self._found:
+            known = self._drafts.get(name)
+            if known is None:
+                stored = self._graph.rules_named(self._owner, [name]).get(name)
+                known = (stored.id, stored.text) if stored is not None else None
+            self._found[name] = (known[0], parse(known[1])) if known is not None else None
+        return self._found[name]
+
+
+def add_rules(
+    connection: Connection, drafts: Sequence[RuleDraft], schemas: Schemas, vocabulary: Vocabulary, rules: Rules
+) -> list[AddedRule]:
+    """Add rules, all or none; what they match now stands in `result_objects` when this returns."""
+    state = lock_state(connection)
+    schema = schemas.at(connection, state.schema_version)
+    graph = Graph(connection)
+    _refuse_taken(graph, drafts)
+    numbered = list(enumerate(drafts, state.last_rule + 1))
+    libraries = _libraries(graph, numbered)
+    planned: list[Planned] = []
+    searches: list[dict[str, int]] = []
+    for number, draft in numbered:
+        library = libraries[draft.owner]
+        normal, its_plan, constants = rules.read(draft.text, schema, library)
+        planned.append(Planned(number, its_plan, constants))
+        searches += [{"rule_id": number, "searched_id": library.id(name)} for name in normal.searches]
+    position = state.position + 1
+    lines = [line(number, draft.owner, draft.name, draft.text, position) for number, draft in numbered]
+    merge = Merge(graph, state.last_atomic_rule, lines, searches)
+    merged = merge.merge(planned)
+    state = _advance(graph, state, merged, last_rule=state.last_rule + len(drafts), position=position)
+    find_first_results(connection, merged, state, schema, vocabulary, rules)
+    return [AddedRule(number, merged.ends[number], position) for number, _ in numbered]
+
+
+def change_rule(
+    connection: Connection, rule_id: int, text: str, schemas: Schemas, vocabulary: Vocabulary, rules: Rules
+) -> AddedRule:
+    """Let a rule say something else. Rules that search it follow."""
+    state = lock_state(connection)
+    schema = schemas.at(connection, state.schema_version)
+    graph = Graph(connection)
+    changed = replace(_stored(graph, rule_id), text=text)
+    following = [changed, *_following(graph, [rule_id])]
+    names = {rule.name: (rule.id, rule.text) for rule in following if rule.name is not None}
+    position = state.position + 1
+    planned: list[Planned] = []
+    searches: list[dict[str, int]] = []
+    for rule in following:
+        library = Library(graph, rule.owner, names)
+        try:
+            normal, its_plan, constants = rules.read(rule.text, schema, library)
+        except InvalidRule as error:
+            if rule is changed:
+                raise
+            raise Conflict(f"Rule {rule.name or rule.id}, which searches this one, could not follow: {error.detail}",
+                           error.flaws) from None  # fmt: skip
+        planned.append(Planned(rule.id, its_plan, constants))
+        searches += [{"rule_id": rule.id, "searched_id": library.id(name)} for name in normal.searches]
+    graph.execute("delete_searches", ids=[rule.id for rule in following])
+    graph.execute("change_rule", id=rule_id, text=text, position=position)
+    # What the rules were made of goes after what they are made of has come, so that what is in both stays.
+    detached = graph.detach([rule.id for rule in following])
+    merged = Merge(graph, state.last_atomic_rule, [], searches).merge(planned)
+    regrouped = graph.drop(detached)
+    state = _advance(graph, state, merged, last_rule=state.last_rule, position=position, regrouped=regrouped)
+    find_first_results(connection, merged, state, schema, vocabulary, rules)
+    return AddedRule(rule_id, merged.ends[rule_id], position)
+
+
+def remove_rules(connection: Connection, ids: Collection[int]) -> int:
+    """End rules; the position that this took. What no other rule needs leaves the graph."""
+    state = lock_state(connection)
+    graph = Graph(connection)
+    found = {rule.id: rule for rule in graph.rules(ids)}
+    for missing in sorted(set(ids) - found.keys()):
+        raise NotFound(f"There is no rule {missing}.")
+    for searched, rule in graph.searching(ids):
+        if rule.id not in found:
+            raise Conflict(
+                f"Rule {rule.name or rule.id} searches rule {found[searched].name}: change or end it first.",
+                rule=rule.id, searched=searched,
+            )  # fmt: skip
+    graph.execute("delete_searches", ids=list(ids))
+    regrouped = graph.drop(graph.detach(list(ids)))
+    graph.execute("delete_rules", ids=list(ids))
+    db.clear(connection)
+    merged = Merged({}, {}, False, state.last_atomic_rule)
+    return _advance(
+        graph, state, merged, last_rule=state.last_rule, position=state.position + 1, regrouped=regrouped
+    ).position
+
+
+def find_first_results(
+    connection: Connection, merged: Merged, state: State, schema: SchemaInForce, vocabulary: Vocabulary, rules: Rules
+) -> None:
+    """Evaluate the end rules that are new on what is stored."""
+    db.clear(connection)
+    groups = rules.groups(connection, state, schema, vocabulary, fresh=True)
+    by_plan: dict[str, list[tuple[int, ConjunctionPlan, list[Constant]]]] = defaultdict(list)
+    for end, (its_plan, constants) in merged.new_ends.items():
+        by_plan[its_plan.digest].append((end, its_plan, constants))
+    graph = Graph(connection)
+    for members in by_plan.values():
+        its_plan = members[0][1]
+        group_id, driver, _ = graph.put_group(True, its_plan.text, its_plan.digest, its_plan.pattern.as_json())
+        compiled = groups.by_id[group_id]
+        if len(members) <= FEW:
+            for end, _, constants in members:
+                _evaluate_one(connection, groups, compiled.group.pattern, driver, end, constants)
+        else:
+            _evaluate_all(connection, groups, group_id, min(end for end, _, _ in members), state)
+
+
+def _evaluate_one(
+    connection: Connection, groups: Groups, pattern: Pattern, driver: int | None, end: int, constants: list[Constant]
+) -> None:
+    now, _, _ = states(groups.names)
+    found = matches(now, pattern, _bound(pattern), driver).subquery("found")
+    rows = select(bindparam("end", type_=BigInteger), found.c.resource_id, true())
+    db.evaluate_into(connection, db.keep_results(rows), {**_values(constants), "end": end})
+
+
+def _evaluate_all(connection: Connection, groups: Groups, group_id: int, first_rule: int, state: State) -> None:
+    """A great many rules of a group: by all resources that they could register, as if all of those had changed."""
+    compiled = groups.by_id[group_id]
+    roots = _instances(connection, groups, compiled.group.pattern)
+    nothing: list[list[int]] = [[] for _ in range(compiled.nodes - 1)]
+    # Nothing is known from before: a rule that is new had no results.
+    values = parameters(compiled, [roots, *nothing], state.position, 0, first_rule)
+    db.evaluate_into(connection, compiled.statement, values, pinned=True)
+
+
+def results_of(
+    connection: Connection, rule_id: int, rules: Rules, schemas: Schemas, vocabulary: Vocabulary
+) -> set[str]:
+    """The URIs of all resources that a rule registers now, by full evaluation."""
+    graph = Graph(connection)
+    stored = _stored(graph, rule_id)
+    schema = schemas.at(connection, read_state(connection).schema_version)
+    _, its_plan, constants = rules.read(stored.text, schema, Library(graph, stored.owner, {}))
+    return evaluate_plan(connection, its_plan, constants, schema, vocabulary)
+
+
+def evaluate_plan(
+    connection: Connection,
+    its_plan: Sequence[ConjunctionPlan],
+    constants: Sequence[Constant],
+    schema: SchemaInForce,
+    vocabulary: Vocabulary,
+) -> set[str]:
+    """The URIs of all resources that a rule of this plan registers now."""
+    patterns = [part.pattern for part in its_plan]
+    names = read_names(Graph(connection), patterns, schema.schema, vocabulary, None)
+    now, _, _ = states(names)
+    found: set[str] = set()
+    for part in its_plan:
+        mine = [constant_of(part.triggering[place], constants) for place in part.leaves]
+        numbers = matches(now, part.pattern, _bound(part.pattern), best_leaf(part.pattern)).subquery("found")
+        uris = select(resources.c.uri).join(numbers, numbers.c.resource_id == resources.c.id)
+        rows = db.evaluate(connection, db.compiled(uris), _values([c for c in mine if c is not None]))
+        found.update(uri for (uri,) in rows)
+    return found
+
+
+def best_leaf(pattern: Pattern) -> int | None:
+    """The leaf that a full evaluation should begin with."""
+    if not pattern.leaves:
+        return None
+    return choose_driver(pattern.leaves, [2] * len(pattern.leaves), 2)
+
+
+def _instances(connection: Connection, groups: Groups, pattern: Pattern) -> list[int]:
+    """All resources that rules of a pattern could register."""
+    now, _, _ = states(groups.names)
+    extent = Pattern(pattern.nodes[:1], (None,), (), ())
+    return [number for (number,) in db.evaluate(connection, db.compiled(matches(now, extent, [], None)), {})]
+
+
+def _bound(pattern: Pattern) -> list[BindParameter[Any]]:
+    """The constants of a pattern as parameters."""
+    return [
+        bindparam(f"constant{number}", type_=Text() if leaf.sort in (Sort.TEXT, Sort.REFERENCE) else Numeric())
+        for number, leaf in enumerate(pattern.leaves)
+    ]
+
+
+def _values(constants: Iterable[Constant]) -> dict[str, Any]:
+    """The values of those parameters. A truth is compared as 1 or 0."""
+    return {
+        f"constant{number}": int(constant.value) if isinstance(constant.value, bool) else constant.value
+        for number, constant in enumerate(constants)
+    }
+
+
+def _constants(rule: NormalRule) -> tuple[Constant, ...]:
+    """The constants of a rule's own text, by slot."""
+    found = {
+        p.constant.slot: p.constant
+        for conjunction in rule.conjunctions
+        for p in conjunction.predicates
+        if isinstance(p, Comparison) and p.constant.slot is not None
+    }
+    return tuple(found[slot] for slot in sorted(found))
+
+
+def _refuse_taken(graph: Graph, drafts: Sequence[RuleDraft]) -> None:
+    """A name stands for one rule of its owner."""
+    names: dict[int, list[str]] = defaultdict(list)
+    for draft in drafts:
+        if draft.name is not None:
+            if draft.name in names[draft.owner]:
+                raise Conflict(f"Two of these rules have the name {draft.name}.")
+            names[draft.owner].append(draft.name)
+    for owner, mine in names.items():
+        for name in graph.rules_named(owner, mine):
+            raise Conflict(f"There is a rule of the name {name} already.")
+
+
+def _libraries(graph: Graph, numbered: Sequence[tuple[int, RuleDraft]]) -> dict[int, Library]:
+    names: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
+    for number, draft in numbered:
+        if draft.name is not None:
+            names[draft.owner][draft.name] = (number, draft.text)
+    return {draft.owner: Library(graph, draft.owner, names[draft.owner]) for _, draft in numbered}
+
+
+def _stored(graph: Graph, rule_id: int) -> StoredRule:
+    for rule in graph.rules([rule_id]):
+        return rule
+    raise NotFound(f"There is no rule {rule_id}.")
+
+
+def _following(graph: Graph, ids: Sequence[int]) -> list[StoredRule]:
+    """The rules that search these, those that search them, and so on."""
+    found: dict[int, StoredRule] = {}
+    todo = list(ids)
+    while todo:
+        fresh = {rule.id: rule for _, rule in graph.searching(todo) if rule.id not in found}
+        found |= fresh
+        todo = list(fresh)
+    return list(found.values())
+
+
+def _advance(
+    graph: Graph, state: State, merged: Merged, last_rule: int, position: int, regrouped: bool = False
+) -> State:
+    # A number that no other change of the groups has: were this transaction rolled back, nobody would take what was
+    # remembered of it for what came instead.
+    version = randbits(62) if regrouped or merged.regrouped else None
+    graph.execute("insert_rules_transaction", position=position, cause="rules")
+    graph.execute(
+        "advance_rules", position=position, last_rule=last_rule, last_atomic=merged.last_atomic_rule,
+        graph_version=version,
+    )  # fmt: skip
+    return replace(
+        state, position=position, last_rule=last_rule, last_atomic_rule=merged.last_atomic_rule,
+        graph_version=version or state.graph_version,
+    )  # fmt: skip

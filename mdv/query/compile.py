@@ -1,0 +1,567 @@
+"""Compile: a pattern as SQL.
+
+    matches      all that a pattern with given constants registers                       (queries, one rule)
+    filter_rules which rules of a group came to match, or ceased to, around some changes (the filter)
+
+Both are made of the same conditions. A node of the pattern is a resource; a predicate is an `exists` on its
+statements; a branch of the tree is an `exists` on what it leads to. Only the path from the root to the leaf that finds
+the rules (the driver) is a plain join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Integer,
+    Numeric,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    false,
+    func,
+    literal_column,
+    null,
+    select,
+    true,
+    union,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.sql import visitors
+
+from mdv.model import RDFS_RESOURCE
+from mdv.rules.ast import Operator
+from mdv.rules.normal import Sort
+from mdv.rules.pattern import Leaf, Pattern, Tie
+
+Condition = ColumnElement[bool]
+Expression = ColumnElement[Any]
+
+
+@dataclass(frozen=True)
+class Names:
+    """The numbers of classes and properties, with all that is below them."""
+
+    classes: Mapping[str, Sequence[int]]
+    properties: Mapping[str, Sequence[int]]
+    types: Sequence[int]
+    literal_only: frozenset[str] = frozenset()
+    """Properties whose values are literals: their range is a datatype."""
+
+
+@dataclass
+class State:
+    """The statements at one moment: the present ones, or those before a transaction."""
+
+    make: Callable[[], FromClause]
+    resources: Table
+    names: Names
+    numbers: count[int] = field(default_factory=count)
+
+    def atoms(self) -> FromClause:
+        """The statements, once more."""
+        return self.make().alias(f"f{next(self.numbers)}")
+
+    def uri(self, number: Expression) -> Expression:
+        """The URI of a resource."""
+        r = self.resources.alias(f"r{next(self.numbers)}")
+        return select(r.c.uri).where(r.c.id == number).correlate_except(r).scalar_subquery()
+
+    def number(self, uri: Expression) -> Expression:
+        """The number of a URI; null where nobody speaks of it."""
+        r = self.resources.alias(f"r{next(self.numbers)}")
+        return select(r.c.id).where(r.c.uri == uri).correlate_except(r).scalar_subquery()
+
+    def has(self, atom: FromClause, property_iri: str) -> Condition:
+        return _among(atom.c.property_id, self.names.properties[property_iri])
+
+    def text(self, atom: FromClause, property_iri: str) -> Expression:
+        """The text of a value, a reference's being its URI."""
+        if property_iri in self.names.literal_only:
+            return atom.c.value
+        return func.coalesce(atom.c.value, self.uri(atom.c.target_id))
+
+    def holds(self, atom: FromClause, leaf: Leaf, constant: Expression) -> Condition:
+        """Whether the value of a statement compares with a constant as the predicate asks."""
+        assert leaf.property is not None
+        if leaf.sort is Sort.TEXT:
+            if leaf.operator is Operator.EQ and leaf.property in self.names.literal_only:
+                # The index knows how texts begin.
+                return and_(func.left(atom.c.value, 64) == func.left(constant, 64), atom.c.value == constant)
+            return compare(self.text(atom, leaf.property), leaf.operator, constant)
+        if leaf.sort is Sort.REFERENCE:
+            if leaf.operator is Operator.EQ:
+                return atom.c.target_id == self.number(constant)
+            return and_(atom.c.target_id.is_not(None), compare(self.uri(atom.c.target_id), leaf.operator, constant))
+        return compare(typed(atom, leaf.sort), leaf.operator, constant)
+
+    def of_classes(self, node: Expression, classes: Sequence[str], known: bool) -> list[Condition]:
+        """That a resource is an instance of all these classes; `known`: something else says that it exists."""
+        conditions: list[Condition] = []
+        for class_iri in classes:
+            atom = self.atoms()
+            if class_iri == RDFS_RESOURCE:
+                if not known:
+                    conditions.append(there_is([atom], [atom.c.resource_id == node]))
+                continue
+            of_type = [
+                atom.c.resource_id == node,
+                _among(atom.c.property_id, self.names.types),
+                _among(atom.c.target_id, self.names.classes[class_iri]),
+            ]
+            conditions.append(there_is([atom], of_type))
+        return conditions
+
+
+def there_is(sources: Sequence[FromClause], conditions: Sequence[Condition]) -> Condition:
+    """That these sources have a row for which the conditions hold; all else in them comes from outside."""
+    one = select(literal_column("1")).select_from(*sources).where(*conditions).correlate_except(*sources)
+    return exists(one)
+
+
+def typed(atom: FromClause, sort: Sort) -> Expression:
+    """The column that values of a sort are compared by."""
+    if sort is Sort.NUMBER:
+        return atom.c.number
+    if sort is Sort.INSTANT:
+        return atom.c.instant
+    # A truth is kept as 1 or 0 beside numbers, so that constants need one column only.
+    return cast(cast(atom.c.truth, Integer), Numeric)
+
+
+def compare(left: Expression, operator: Operator, right: Expression) -> Condition:
+    match operator:
+        case Operator.EQ:
+            return left == right
+        case Operator.NE:
+            return left != right
+        case Operator.LT:
+            return left < right
+        case Operator.LE:
+            return left <= right
+        case Operator.GT:
+            return left > right
+        case Operator.GE:
+            return left >= right
+        case Operator.CONTAINS:
+            return func.strpos(left, right) > 0
+        case Operator.NOT_CONTAINS:
+            return func.strpos(left, right) == 0
+
+
+def _among(column: Expression, numbers: Sequence[int]) -> Condition:
+    if not numbers:
+        return false()
+    if len(numbers) == 1:
+        return column == literal_number(numbers[0])
+    return column.in_([literal_number(number) for number in numbers])
+
+
+def literal_number(number: int) -> Expression:
+    """A number that stands in the statement itself: these never change while the statement lives."""
+    return literal_column(str(int(number)))
+
+
+def needs_proof(pattern: Pattern, node: int) -> bool:
+    """Whether nothing but its own existence is asked of a node: no class, and no predicate on a statement of its own."""
+    if pattern.nodes[node] != (RDFS_RESOURCE,):
+        return False
+    if any(leaf.node == node and leaf.property is not None for leaf in pattern.leaves):
+        return False
+    ties = [*pattern.ties, *(b.tie for b in pattern.branches if b is not None and b.tie is not None)]
+    return not any(at == node and name is not None for tie in ties for at, name in tie.accesses())
+
+
+class Conditions:
+    """The conditions of a pattern on one state, with the constants given as expressions by leaf."""
+
+    def __init__(self, state: State, pattern: Pattern, constants: Sequence[Expression | None]) -> None:
+        self._state = state
+        self._pattern = pattern
+        self._constants = constants
+        self._bound: dict[int, Expression] = {}
+
+    def bind(self, node: int, number: Expression) -> None:
+        self._bound[node] = number
+
+    def at(self, node: int) -> Expression:
+        return self._bound[node]
+
+    def of_node(self, node: int, without_leaf: int | None = None, without_child: int | None = None) -> list[Condition]:
+        """Everything that is asked of a bound node: its classes, predicates, ties to ancestors, and what hangs on
+        it."""
+        number, pattern = self._bound[node], self._pattern
+        conditions: list[Condition] = self._state.of_classes(
+            number, pattern.nodes[node], known=not needs_proof(pattern, node)
+        )
+        for index, leaf in enumerate(pattern.leaves):
+            if leaf.node == node and index != without_leaf:
+                constant = self._constants[index]
+                assert constant is not None
+                conditions.append(self.leaf(leaf, constant))
+        conditions += [self.tie(tie) for tie in pattern.ties if max(tie.left, tie.right) == node]
+        conditions += [self.branch(child) for child in pattern.children[node] if child != without_child]
+        return conditions
+
+    def of_path(self, path: Sequence[int], without_leaf: int | None) -> list[Condition]:
+        """Everything that is asked of the nodes of a path from the root, the steps along it aside."""
+        following = [*path[1:], None]
+        return [
+            condition
+            for node, child in zip(path, following, strict=True)
+            for condition in self.of_node(node, without_leaf, child)
+        ]
+
+    def leaf(self, leaf: Leaf, constant: Expression) -> Condition:
+        number = self._bound[leaf.node]
+        if leaf.property is None:
+            if leaf.operator is Operator.EQ:
+                return number == self._state.number(constant)
+            return compare(self._state.uri(number), leaf.operator, constant)
+        atom = self._state.atoms()
+        return there_is(
+            [atom],
+            [
+                atom.c.resource_id == number,
+                self._state.has(atom, leaf.property),
+                self._state.holds(atom, leaf, constant),
+            ],
+        )
+
+    def tie(self, tie: Tie) -> Condition:
+        """A predicate between two bound nodes."""
+        left, right = self._bound[tie.left], self._bound[tie.right]
+        if tie.left_property is None:
+            return compare(left, tie.operator, right)
+        one = self._state.atoms()
+        conditions = [one.c.resource_id == left, self._state.has(one, tie.left_property)]
+        if tie.right_property is None:
+            conditions += [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, right)]
+            return there_is([one], conditions)
+        other = self._state.atoms()
+        conditions += [other.c.resource_id == right, self._state.has(other, tie.right_property)]
+        conditions += self.equal(one, other, tie)
+        return there_is([one, other], conditions)
+
+    def equal(self, one: FromClause, other: FromClause, tie: Tie) -> list[Condition]:
+        """How the values of two statements compare."""
+        assert tie.left_property is not None and tie.right_property is not None
+        if tie.sort is Sort.REFERENCE:
+            return [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, other.c.target_id)]
+        if tie.sort is not Sort.TEXT:
+            return [compare(typed(one, tie.sort), tie.operator, typed(other, tie.sort))]
+        if tie.operator is Operator.EQ and {tie.left_property, tie.right_property} <= self._state.names.literal_only:
+            return [
+                func.left(one.c.value, 64) == func.left(other.c.value, 64),
+                one.c.value == other.c.value,
+            ]
+        return [
+            compare(self._state.text(one, tie.left_property), tie.operator, self._state.text(other, tie.right_property))
+        ]
+
+    def step(self, child: int) -> tuple[list[FromClause], list[Condition]]:
+        """From a bound parent to a child, which is bound by it: what to join, and how."""
+        branch = self._pattern.branches[child]
+        assert branch is not None
+        parent, tie = self._bound[branch.parent], branch.tie
+        state = self._state
+        if tie is not None and tie.is_reference:
+            edge = state.atoms()
+            assert tie.left_property is not None
+            if tie.left == branch.parent:
+                self.bind(child, edge.c.target_id)
+                return [edge], [edge.c.resource_id == parent, state.has(edge, tie.left_property),
+                                edge.c.target_id.is_not(None)]  # fmt: skip
+            self.bind(child, edge.c.resource_id)
+            return [edge], [edge.c.target_id == parent, state.has(edge, tie.left_property)]
+        if tie is not None and tie.left_property is not None and tie.right_property is not None:
+            near, far = state.atoms(), state.atoms()
+            outward = tie.left == branch.parent
+            near_property, far_property = (
+                (tie.left_property, tie.right_property) if outward else (tie.right_property, tie.left_property)
+            )
+            self.bind(child, far.c.resource_id)
+            one, other = (near, far) if outward else (far, near)
+            return [near, far], [
+                near.c.resource_id == parent,
+                state.has(near, near_property),
+                state.has(far, far_property),
+                *self.equal(one, other, tie),
+            ]
+        found, conditions = self.extent(child)
+        return found, conditions + ([self.tie(tie)] if tie is not None else [])
+
+    def extent(self, node: int) -> tuple[list[FromClause], list[Condition]]:
+        """Every instance of a node's first class: the node is bound to one after the other."""
+        class_iri = self._pattern.nodes[node][0]
+        if class_iri == RDFS_RESOURCE:
+            everything = self._state.resources.alias(f"r{next(self._state.numbers)}")
+            self.bind(node, everything.c.id)
+            atom = self._state.atoms()
+            return [everything], [there_is([atom], [atom.c.resource_id == everything.c.id])]
+        atom = self._state.atoms()
+        self.bind(node, atom.c.resource_id)
+        return [atom], [
+            _among(atom.c.property_id, self._state.names.types),
+            _among(atom.c.target_id, self._state.names.classes[class_iri]),
+        ]
+
+    def branch(self, child: int) -> Condition:
+        """That there is something that can stand for a child."""
+        sources, conditions = self.step(child)
+        return there_is(sources, [*conditions, *self.of_node(child)])
+
+
+def matches(state: State, pattern: Pattern, constants: Sequence[Expression], driver: int | None) -> Select[Any]:
+    """Select the numbers of all resources that the pattern with these constants registers.
+
+    The path to the driver, the most selective predicate, is a plain join, so that the planner may begin there.
+    """
+    conditions = Conditions(state, pattern, constants)
+    leaf = pattern.leaves[driver] if driver is not None else None
+    path = pattern.path(leaf.node) if leaf is not None else (0,)
+    sources, where = conditions.extent(0)
+    for node in path[1:]:
+        more, how = conditions.step(node)
+        sources += more
+        where += how
+    skipped = None
+    if leaf is not None and driver is not None and leaf.property is not None:
+        skipped = driver
+        atom = state.atoms()
+        sources.append(atom)
+        where += [
+            atom.c.resource_id == conditions.at(leaf.node),
+            state.has(atom, leaf.property),
+            state.holds(atom, leaf, constants[driver]),
+        ]
+    where += conditions.of_path(path, skipped)
+    return select(conditions.at(0).label("resource_id")).select_from(*sources).where(*where).distinct()
+
+
+@dataclass(frozen=True)
+class RuleTables:
+    """The tables that rules of a group are found by."""
+
+    end_rules: Table
+    by_operator: Mapping[Operator, Table]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A whole group, as it is evaluated."""
+
+    group_id: int
+    pattern: Pattern
+    driver: int | None
+    predicates: Sequence[int]
+    """The predicate of each leaf, by number."""
+
+
+def filter_group(now: State, before: State, either: State, tables: RuleTables, group: Group) -> Select[Any]:
+    """Select what changed for the rules of a group: rule, resource, and whether it matches now or did before.
+
+    Parameters: `node0`, `node1` …, the resources that changed at each node; `known`, the last number that was given
+    out before; `first_rule`, the first of the end rules that are asked.
+    """
+    roots = affected(now, either, group.pattern)
+    after = evaluated(now, tables, group, roots).cte("after")
+    ago = evaluated(before, tables, group, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte("ago")
+    gained = select(after).except_(select(ago)).subquery("gained")
+    lost = select(ago).except_(select(after)).subquery("lost")
+    return union_all(  # type: ignore[return-value]
+        select(gained.c.rule_id, gained.c.resource_id, true().label("matched")),
+        select(lost.c.rule_id, lost.c.resource_id, false().label("matched")),
+    )
+
+
+def filter_range(now: State, before: State, either: State, group: Group) -> Select[Any]:
+    """Select, for a group whose rules match stretches of constants, how far the values reached and reach.
+
+    Parameters as for `filter_group`.
+    """
+    roots = affected(now, either, group.pattern)
+    after = reached(now, group.pattern, roots).cte("after")
+    ago = reached(before, group.pattern, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte("ago")
+    joined = roots.outerjoin(ago, ago.c.id == roots.c.id).outerjoin(after, after.c.id == roots.c.id)
+    first_rule = cast(bindparam("first_rule", type_=BigInteger), BigInteger)
+    ends = [ago.c.low, ago.c.high, after.c.low, after.c.high]
+    is_text = group.pattern.leaves[0].sort in (Sort.TEXT, Sort.REFERENCE)
+    nothing = [null()] * 4
+    numbers, texts = (nothing, ends) if is_text else (ends, nothing)
+    return (
+        select(literal_number(group.group_id), roots.c.id, first_rule, *numbers, *texts)
+        .select_from(joined)
+        .where(ago.c.low.is_distinct_from(after.c.low) | ago.c.high.is_distinct_from(after.c.high))
+    )
+
+
+def affected(now: State, either: State, pattern: Pattern) -> FromClause:
+    """The resources at the root that some change may concern: where it happened (`:node0`, `:node1` …), and from
+    there up to the root over the statements as they are now. (Had one of those changed too, it would itself have been
+    given as a change nearer to the root.)"""
+    sets: dict[int, FromClause] = {}
+    for node in reversed(range(len(pattern.nodes))):
+        given = func.unnest(bindparam(f"node{node}", type_=ARRAY(BigInteger))).table_valued("id", name=f"given{node}")
+        parts: list[Select[Any]] = [select(given.render_derived().c.id)]
+        parts += [_upward(now, either, pattern, child, sets[child]) for child in pattern.children[node]]
+        sets[node] = (union(*parts) if len(parts) > 1 else parts[0].distinct()).cte(f"at{node}")
+    return sets[0]
+
+
+def _upward(now: State, either: State, pattern: Pattern, child: int, at_child: FromClause) -> Select[Any]:
+    """From the changed resources at a child to those of its parent that they may concern."""
+    branch = pattern.branches[child]
+    assert branch is not None
+    tie = branch.tie
+    if tie is not None and tie.is_reference:
+        edge = now.atoms()
+        assert tie.left_property is not None
+        mine = now.has(edge, tie.left_property)
+        if tie.left == branch.parent:
+            joined = at_child.join(edge, and_(edge.c.target_id == at_child.c.id, mine))
+            return select(edge.c.resource_id.label("id")).select_from(joined)
+        joined = at_child.join(edge, and_(edge.c.resource_id == at_child.c.id, mine, edge.c.target_id.is_not(None)))
+        return select(edge.c.target_id.label("id")).select_from(joined)
+    if tie is not None and tie.is_bounded and tie.right_property is not None and tie.left_property is not None:
+        # The child's value may have changed: what it was leads to those that it concerned.
+        here, there = either.atoms(), now.atoms()
+        outward = tie.left == branch.parent
+        here_property, there_property = (
+            (tie.right_property, tie.left_property) if outward else (tie.left_property, tie.right_property)
+        )
+        one, other = (there, here) if outward else (here, there)
+        joined = at_child.join(here, and_(here.c.resource_id == at_child.c.id, either.has(here, here_property))).join(
+            there, and_(now.has(there, there_property), *Conditions(now, pattern, ()).equal(one, other, tie))
+        )
+        return select(there.c.resource_id.label("id")).select_from(joined)
+    extent = Conditions(now, pattern, ())
+    sources, where = extent.extent(branch.parent)
+    found = extent.at(branch.parent).label("id")
+    return select(found).select_from(*sources).where(*where, there_is([at_child], []))
+
+
+def evaluated(state: State, tables: RuleTables, group: Group, roots: FromClause, *only: Condition) -> Select[Any]:
+    """Select the rules of a group with the resources that they register, among `roots`."""
+    rule = tables.end_rules.alias("rule")
+    pattern = group.pattern
+    constants: list[Expression | None] = [None] * len(pattern.leaves)
+    conditions = Conditions(state, pattern, constants)
+    conditions.bind(0, roots.c.id)
+    mine = rule.c.group_id == literal_number(group.group_id)
+    if group.driver is None:
+        path: Sequence[int] = (0,)
+        source = roots.join(rule, mine)
+    else:
+        leaf = pattern.leaves[group.driver]
+        path = pattern.path(leaf.node)
+        source = _along(path, conditions, roots)
+        source, driver = _find_rules(state, tables, group, source, conditions.at(leaf.node))
+        source = source.join(rule, and_(rule.c.driver_id == driver.c.rule_id, mine))
+        constants[group.driver] = _constant(driver, leaf)
+        for index, other in enumerate(pattern.leaves):
+            if index != group.driver:
+                table = tables.by_operator[other.operator].alias(f"leaf{index}")
+                source = source.join(table, table.c.rule_id == rule.c.leaves[literal_number(index + 1)])
+                constants[index] = _constant(table, other)
+    where = conditions.of_path(path, group.driver)
+    first = rule.c.rule_id >= bindparam("first_rule", type_=BigInteger)
+    return (
+        select(rule.c.rule_id.label("rule_id"), roots.c.id.label("resource_id"))
+        .select_from(source)
+        .where(*where, first, *only)
+        .distinct()
+    )
+
+
+def reached(state: State, pattern: Pattern, roots: FromClause, *only: Condition) -> Select[Any]:
+    """Select for each of `roots` the least and the greatest value that the one constant is compared with."""
+    (leaf,) = pattern.leaves
+    conditions = Conditions(state, pattern, [None])
+    conditions.bind(0, roots.c.id)
+    path = pattern.path(leaf.node)
+    source = _along(path, conditions, roots)
+    node = conditions.at(leaf.node)
+    if leaf.property is None:
+        value = state.uri(node)
+    else:
+        atom = state.atoms()
+        source = source.join(atom, and_(atom.c.resource_id == node, state.has(atom, leaf.property)))
+        if leaf.sort is Sort.TEXT:
+            value = state.text(atom, leaf.property)
+        elif leaf.sort is Sort.REFERENCE:
+            value = state.uri(atom.c.target_id)
+        else:
+            value = typed(atom, leaf.sort)
+    return (
+        select(roots.c.id, func.min(value).label("low"), func.max(value).label("high"))
+        .select_from(source)
+        .where(*conditions.of_path(path, 0), *only)
+        .group_by(roots.c.id)
+    )
+
+
+def _along(path: Sequence[int], conditions: Conditions, source: FromClause) -> FromClause:
+    """Join what lies on a path from the root, each table with the conditions that it can have."""
+    for node in path[1:]:
+        tables, how = conditions.step(node)
+        for number, table in enumerate(tables):
+            later = tables[number + 1 :]
+            mine = [condition for condition in how if not _speaks_of(condition, later)]
+            how = [condition for condition in how if _speaks_of(condition, later)]
+            source = source.join(table, and_(true(), *mine))
+    return source
+
+
+def _speaks_of(condition: Condition, tables: Sequence[FromClause]) -> bool:
+    return any(getattr(element, "table", None) in tables for element in visitors.iterate(condition))
+
+
+def _constant(table: FromClause, leaf: Leaf) -> Expression:
+    return table.c.value if leaf.sort in (Sort.TEXT, Sort.REFERENCE) else table.c.number
+
+
+def _find_rules(
+    state: State, tables: RuleTables, group: Group, source: FromClause, node: Expression
+) -> tuple[FromClause, FromClause]:
+    """From a resource to the triggering rules that one of its values satisfies."""
+    assert group.driver is not None
+    leaf = group.pattern.leaves[group.driver]
+    rules = tables.by_operator[leaf.operator].alias("driver")
+    mine = rules.c.predicate_id == literal_number(group.predicates[group.driver])
+    uri = state.resources.alias("driver_uri")
+    if leaf.property is None:
+        source = source.join(uri, uri.c.id == node)
+        return source.join(rules, and_(mine, *_by_text(rules, leaf, uri.c.uri))), rules
+    atom = state.atoms()
+    source = source.join(atom, and_(atom.c.resource_id == node, state.has(atom, leaf.property)))
+    if leaf.sort not in (Sort.TEXT, Sort.REFERENCE):
+        by_number = compare(typed(atom, leaf.sort), leaf.operator, rules.c.number)
+        return source.join(rules, and_(mine, by_number)), rules
+    text: Expression = atom.c.value
+    if leaf.sort is Sort.REFERENCE:
+        source = source.join(uri, uri.c.id == atom.c.target_id)
+        text = uri.c.uri
+    elif leaf.property not in state.names.literal_only:
+        source = source.outerjoin(uri, uri.c.id == atom.c.target_id)
+        text = func.coalesce(atom.c.value, uri.c.uri)
+    return source.join(rules, and_(mine, *_by_text(rules, leaf, text))), rules
+
+
+def _by_text(rules: FromClause, leaf: Leaf, text: Expression) -> list[Condition]:
+    if leaf.operator is Operator.EQ:
+        return [func.left(rules.c.value, 200) == func.left(text, 200), rules.c.value == text]
+    if leaf.operator is Operator.CONTAINS:
+        # A constant is tried where its gram is a part of the text, or where it has none.
+        return [rules.c.gram == func.any(func.mdv_grams(text)), func.strpos(text, rules.c.value) > 0]
+    return [compare(text, leaf.operator, rules.c.value)]

@@ -1,0 +1,604 @@
+"""Parsed rule to its normal form (paper, section 3.3), by the schema: names resolved, operands typed, `not` and `or`
+gone, paths split into references, the rules that it searches put in.
+
+Laws: each predicate looks at the values of its property for itself; two paths of one conjunction mean the same resource
+where they share a prefix without `?`; a rule that is searched makes its own choices, since a variable over it ranges
+over its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from difflib import get_close_matches
+from itertools import count, product
+from math import prod
+from typing import NoReturn, TypeAlias
+
+from mdv.errors import InvalidRule
+from mdv.model import RDFS_RESOURCE, XSD
+from mdv.rdf.parse import is_absolute_iri
+from mdv.rdf.schema import Schema, SchemaProperty, UnknownName
+from mdv.rdf.values import Kind, flaw_of, instant_of, number_of
+from mdv.rules.ast import (
+    And,
+    Expression,
+    Extension,
+    Literal,
+    Name,
+    Not,
+    Operator,
+    Or,
+    ParsedRule,
+    Path,
+    Predicate,
+    Span,
+    Written,
+)
+from mdv.rules.normal import (
+    Access,
+    Comparison,
+    Conjunction,
+    Constant,
+    Link,
+    NormalPredicate,
+    NormalRule,
+    Sort,
+    Variable,
+)
+from mdv.rules.parse import flawed
+
+MAX_CONJUNCTIONS = 64
+MAX_VARIABLES = 1024
+"""Of one conjunction, with those of the rules that are put in."""
+MAX_CHAIN = 32
+"""Rules that search rules that search rules …"""
+
+Value: TypeAlias = Decimal | str | bool
+Rules: TypeAlias = Callable[[str], ParsedRule | None]
+
+
+def no_rules(name: str) -> ParsedRule | None:
+    """Where no other rule can be searched."""
+    return None
+
+
+def normalise(rule: ParsedRule, schema: Schema, rules: Rules = no_rules) -> NormalRule:
+    """What the rule means under this schema; `rules` finds another rule by its name.
+
+    >>> from mdv.rdf.schema import EMPTY
+    >>> from mdv.rules.parse import parse
+    >>> rule = normalise(parse("search rdfs:Resource r register r where r.rdfs:seeAlso.label = 'a'"), EMPTY)
+    >>> [variable.name for variable in rule.conjunctions[0].variables], len(rule.conjunctions[0].predicates)
+    (['r', 'r2'], 2)
+    """
+    _check_circles(rule, schema, rules)
+    return _normalise(rule, schema, _Library(rules))
+
+
+def _normalise(rule: ParsedRule, schema: Schema, library: _Library) -> NormalRule:
+    scope = _resolve_search(rule, schema, library)
+    _check_variable(rule.register, scope)
+    typed = {predicate.span: _typed(predicate, scope) for predicate in _predicates(rule.where)}
+    _check_count(rule, scope)
+    parts = _split_or(rule.where, typed)
+    conjunctions = [_split_paths(part, rule.register.text, scope) for part in parts]
+    _check_size(conjunctions, scope)
+    return NormalRule(tuple(_put_in(conjunctions, scope.inner)), frozenset(scope.searches))
+
+
+# --- what the variables range over ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """The other rules, and what is known of them already."""
+
+    rules: Rules
+    known: dict[str, NormalRule] = field(default_factory=dict)
+
+
+def _check_circles(rule: ParsedRule, schema: Schema, rules: Rules) -> None:
+    """No rule searches itself, nor is the way from rule to rule very long. Equal texts search equal rules."""
+    harmless: set[str] = set()
+
+    def objection(found: ParsedRule, name: str, way: dict[str, str]) -> str | None:
+        if found.text in harmless:
+            return None
+        if found.text in way:
+            through = [f"'{other}'" for other in list(way.values())[list(way).index(found.text) + 1 :]]
+            return f"rule '{name}' searches itself" + (f" through {' and '.join(through)}" if through else "")
+        if len(way) > MAX_CHAIN:
+            return f"more than {MAX_CHAIN} rules search one another in a row"
+        for _, other, below in _searched(found, schema, rules):
+            if message := objection(below, other, {**way, found.text: name}):
+                return message
+        harmless.add(found.text)
+        return None
+
+    for extension, name, found in _searched(rule, schema, rules):
+        if message := objection(found, name, {rule.text: name}):
+            raise flawed(rule.text, extension.name.span, message)
+
+
+def _searched(rule: ParsedRule, schema: Schema, rules: Rules) -> Iterable[tuple[Extension, str, ParsedRule]]:
+    for extension in rule.search:
+        name = extension.name.text
+        try:
+            schema.resolve_class(name)
+        except UnknownName as unknown:
+            found = None if unknown.ambiguous else rules(name)
+            if found is not None:
+                yield extension, name, found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The variables of one text with their classes, and the rules that some of them range over."""
+
+    text: str
+    schema: Schema
+    span: Span
+    classes: dict[str, str] = field(default_factory=dict)
+    inner: dict[str, NormalRule] = field(default_factory=dict)
+    searches: list[str] = field(default_factory=list)
+
+    def refuse(self, span: Span, message: str, hint: str | None = None) -> NoReturn:
+        raise flawed(self.text, span, message, hint)
+
+
+def _resolve_search(rule: ParsedRule, schema: Schema, library: _Library) -> _Scope:
+    span = Span(rule.search[0].name.span.start, rule.search[-1].variable.span.end)
+    scope = _Scope(rule.text, schema, span)
+    for extension in rule.search:
+        variable = extension.variable
+        if variable.text in scope.classes:
+            scope.refuse(variable.span, f"the variable '{variable.text}' is declared twice", "give each its own name")
+        class_iri, inner = _resolve_extension(extension, scope, library)
+        scope.classes[variable.text] = class_iri
+        if inner is not None:
+            scope.inner[variable.text] = inner
+            scope.searches.append(extension.name.text)
+    return scope
+
+
+def _resolve_extension(extension: Extension, scope: _Scope, library: _Library) -> tuple[str, NormalRule | None]:
+    """The class, which wins; else the rule of that name and the class of what it registers."""
+    name = extension.name
+    try:
+        return scope.schema.resolve_class(name.text), None
+    except UnknownName as unknown:
+        found = None if unknown.ambiguous else library.rules(name.text)
+        if found is None:
+            either = "" if unknown.ambiguous else ", and no rule has that name"
+            _refuse_unknown(scope, name, unknown, either)
+    inner = _definition(name, found, scope, library)
+    part = inner.conjunctions[0]
+    return next(variable.class_iri for variable in part.variables if variable.name == part.register), inner
+
+
+def _definition(name: Name, found: ParsedRule, scope: _Scope, library: _Library) -> NormalRule:
+    if name.text in library.known:
+        return library.known[name.text]
+    try:
+        inner = _normalise(found, scope.schema, library)
+    except InvalidRule as error:
+        flaw = error.flaws[0]
+        message = f"rule '{name.text}', which is searched here, has a flaw itself: {flaw.message}"
+        raise flawed(scope.text, name.span, message, flaw.hint) from None
+    return library.known.setdefault(name.text, inner)
+
+
+def _refuse_unknown(scope: _Scope, name: Name, unknown: UnknownName, rest: str = "") -> NoReturn:
+    shown = name.text if len(name.text) <= 80 else name.text[:79] + "…"
+    if unknown.ambiguous:
+        scope.refuse(name.span, f"ambiguous {unknown.kind} '{shown}'", f"say {' or '.join(unknown.ambiguous)}")
+    hint = f"did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else None
+    scope.refuse(name.span, f"unknown {unknown.kind} '{shown}'{rest}", hint)
+
+
+def _check_variable(name: Name, scope: _Scope) -> None:
+    if name.text in scope.classes:
+        return
+    near = get_close_matches(name.text[:80], scope.classes, 1, 0.6)
+    known = list(scope.classes)
+    if near:
+        hint = f"did you mean {near[0]}?"
+    elif len(known) == 1:
+        hint = f"the variable is {known[0]}"
+    else:
+        hint = f"the variables are {', '.join(known[:5])}" + (" …" if len(known) > 5 else "")
+    scope.refuse(name.span, f"unknown variable '{name.text[:80]}'", hint)
+
+
+# --- what a predicate compares ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """A step that is followed by another: the property, whether `?` follows it, the class of what it reaches."""
+
+    property: str
+    any: bool
+    class_iri: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """A path by its properties. `last` is None where it is a variable alone."""
+
+    path: Path
+    hops: tuple[_Hop, ...]
+    last: SchemaProperty | None
+    sort: Sort
+    literals: bool
+    """Its values are literals alone, since its range is a datatype."""
+    shown: str
+
+    @property
+    def free(self) -> bool:
+        """Its values may be literals and references."""
+        return self.sort is Sort.TEXT and not self.literals
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """A predicate with its path on the left."""
+
+    left: _Route
+    operator: Operator
+    right: _Route | Constant
+    sort: Sort
+
+    @property
+    def negated(self) -> _Typed:
+        return replace(self, operator=self.operator.negated)
+
+
+def _predicates(expression: Expression | None) -> Iterable[Predicate]:
+    if isinstance(expression, Predicate):
+        yield expression
+    elif isinstance(expression, Not):
+        yield from _predicates(expression.part)
+    elif expression is not None:
+        for part in expression.parts:
+            yield from _predicates(part)
+
+
+def _typed(predicate: Predicate, scope: _Scope) -> _Typed:
+    left, operator, right = predicate.left, predicate.operator, predicate.right
+    sign = _sign(predicate, scope.text)
+    if isinstance(left, Path):
+        route = _route(left, scope)
+        if isinstance(right, Path):
+            return _typed_paths(route, operator, _route(right, scope), sign, scope)
+        return _typed_constant(route, operator, right, sign, scope)
+    if isinstance(right, Literal):
+        scope.refuse(predicate.span, "both sides are constants", "one side must be a path, such as c.serverHost")
+    if operator is Operator.CONTAINS:
+        hint = "the path stands on the left: c.serverHost contains 'text'"
+        scope.refuse(left.span, "'contains' takes its constant on the right", hint)
+    return _typed_constant(_route(right, scope), operator.flipped, left, sign, scope)
+
+
+def _sign(predicate: Predicate, text: str) -> Span:
+    """Where the operator is written."""
+    start, end = predicate.left.span.end, predicate.right.span.start
+    written = text[start:end]
+    return Span(start + len(written) - len(written.lstrip()), start + len(written.rstrip()))
+
+
+def _route(path: Path, scope: _Scope) -> _Route:
+    _check_variable(path.variable, scope)
+    at, hops = scope.classes[path.variable.text], []
+    shown = _clipped(scope.text[path.span.start : path.span.end])
+    last: SchemaProperty | None = None
+    for position, step in enumerate(path.steps):
+        if last is not None:
+            at = _target(last, path.steps[position - 1].name, scope)
+            hops.append(_Hop(last.iri, path.steps[position - 1].any, at))
+        last = _property(step.name, at, scope)
+        _check_any(step.name, step.any, last, scope)
+    if last is None:
+        return _Route(path, (), None, Sort.REFERENCE, False, shown)
+    literals = last.range is not None and last.range not in scope.schema.classes
+    sort = _SORTS.get(last.kind, Sort.TEXT)
+    if last.range is not None and not literals:
+        sort = Sort.REFERENCE
+    return _Route(path, tuple(hops), last, sort, literals, shown)
+
+
+_SORTS = {Kind.NUMBER: Sort.NUMBER, Kind.INSTANT: Sort.INSTANT, Kind.TRUTH: Sort.TRUTH}
+
+
+def _clipped(shown: str) -> str:
+    shown = " ".join(shown[:100].split())
+    return shown if len(shown) <= 60 else shown[:59] + "…"
+
+
+def _property(name: Name, class_iri: str, scope: _Scope) -> SchemaProperty:
+    try:
+        found = scope.schema.property_of(scope.schema.resolve_property(name.text, class_iri))
+    except UnknownName as unknown:
+        _refuse_unknown(scope, name, unknown)
+    assert found is not None
+    return found
+
+
+def _check_any(name: Name, any_: bool, found: SchemaProperty, scope: _Scope) -> None:
+    if found.set_valued and not any_:
+        scope.refuse(name.span, f"'{name.text}' is set-valued and needs the any operator", f"write {name.text}?")
+    if any_ and not found.set_valued:
+        hint = f"write {name.text}, or declare it mdv:setValued true"
+        scope.refuse(name.span, f"'{name.text}' is not set-valued and takes no '?'", hint)
+
+
+def _target(crossed: SchemaProperty, name: Name, scope: _Scope) -> str:
+    """The class that a step reaches: the range where it is a class, else any resource."""
+    if crossed.range is None:
+        return RDFS_RESOURCE
+    if crossed.range not in scope.schema.classes:
+        range_ = scope.schema.shorten(crossed.range)
+        scope.refuse(name.span, f"'{name.text}' leads to no resource: its range is {range_}", "end the path here")
+    return crossed.range
+
+
+def _typed_constant(route: _Route, operator: Operator, literal: Literal, sign: Span, scope: _Scope) -> _Typed:
+    _check_operator(route, operator, sign, scope)
+    if operator is Operator.CONTAINS:
+        if literal.written is not Written.TEXT:
+            written = _clipped(scope.text[literal.span.start : literal.span.end])
+            scope.refuse(literal.span, "'contains' takes a text", f"write '{written.strip('<>')}'")
+        if not literal.value:
+            scope.refuse(literal.span, "every text contains the empty one", "say what it must contain")
+    written = scope.text[literal.span.start : literal.span.end]
+    sort, value = _value(route, literal, written, scope)
+    return _Typed(route, operator, Constant(value, written, literal.slot), sort)
+
+
+def _check_operator(route: _Route, operator: Operator, sign: Span, scope: _Scope) -> None:
+    if operator.orders and route.sort not in (Sort.NUMBER, Sort.INSTANT):
+        what = f"'{scope.text[sign.start : sign.end]}' needs an ordered range: numbers, dates and times"
+        hint = f"declare an rdfs:range for {route.path.steps[-1].name.text}" if route.free else None
+        scope.refuse(sign, f"{what}; {route.shown} is {_described(route, scope)}", hint)
+    if operator is Operator.CONTAINS and route.sort not in (Sort.TEXT, Sort.REFERENCE):
+        scope.refuse(sign, f"'contains' is for texts and URIs; {route.shown} is {_described(route, scope)}")
+
+
+def _described(route: _Route, scope: _Scope) -> str:
+    """What the values of the path are, for people."""
+    if route.last is None:
+        return "a resource"
+    if route.last.range is None:
+        return "without a declared range"
+    return f"of range {scope.schema.shorten(route.last.range)}"
+
+
+def _value(route: _Route, literal: Literal, written: str, scope: _Scope) -> tuple[Sort, Value]:
+    """The constant as what the values of the path are compared with."""
+    sort, kind, value = route.sort, literal.written, literal.value
+    if kind is Written.URI and not is_absolute_iri(str(value)):
+        scope.refuse(literal.span, f"{_clipped(written)} is not an absolute URI", "write it in full: <http://…>")
+    match sort, kind:
+        case (Sort.NUMBER, Written.NUMBER) | (Sort.TRUTH, Written.TRUTH):
+            return sort, value
+        case Sort.INSTANT, Written.TEXT | Written.NUMBER:
+            assert route.last is not None and route.last.range is not None
+            lexical = str(value) if kind is Written.TEXT else written
+            instant = instant_of(lexical, route.last.range)
+            if instant is None:
+                flaw = flaw_of(lexical, route.last.range) or f"{written} is no instant"
+                scope.refuse(literal.span, f"{route.shown} is {_described(route, scope)}, and {flaw}")
+            return sort, instant
+        case ((Sort.TEXT | Sort.REFERENCE), Written.TEXT):
+            return sort, value
+        case Sort.REFERENCE, Written.URI:
+            return sort, value
+        case Sort.TEXT, Written.URI if route.free:
+            return Sort.REFERENCE, value
+        case Sort.TEXT, Written.URI if route.last is not None and route.last.range == XSD + "anyURI":
+            return sort, value
+    what = f"{route.shown} is {_described(route, scope)}, and {_clipped(written)} is a {_WRITTEN[kind]}"
+    raise flawed(scope.text, literal.span, f"{what}: they do not compare", _hint(route, literal, written))
+
+
+_WRITTEN = {Written.TEXT: "text", Written.NUMBER: "number", Written.TRUTH: "truth value", Written.URI: "URI"}
+
+
+def _hint(route: _Route, literal: Literal, written: str) -> str | None:
+    kind, value = literal.written, str(literal.value)
+    if len(written) > 60:
+        return None
+    if route.sort is Sort.TEXT and kind is not Written.TEXT:
+        declare = "" if route.literals else f", or declare an rdfs:range for {route.path.steps[-1].name.text}"
+        return f"write '{written.strip('<>')}'{declare}"
+    if route.sort is Sort.NUMBER and kind is Written.TEXT:
+        return f"write {value}, without quotes" if number_of(value) is not None else "write a number, such as 64"
+    if route.sort is Sort.TRUTH:
+        return "write true or false, without quotes"
+    if route.sort is Sort.INSTANT:
+        return "write it as text, such as '2024-02-29'"
+    if route.sort is Sort.REFERENCE:
+        return "write a <uri>"
+    return None
+
+
+def _typed_paths(left: _Route, operator: Operator, right: _Route, sign: Span, scope: _Scope) -> _Typed:
+    if operator is Operator.CONTAINS:
+        scope.refuse(right.path.span, "'contains' takes a constant on its right", "write c.serverHost contains 'text'")
+    _check_operator(left, operator, sign, scope)
+    sort = _common_sort(left, right)
+    if sort is None:
+        sides = f"{left.shown} is {_described(left, scope)} and {right.shown} is {_described(right, scope)}"
+        hint = None
+        if left.free or right.free:
+            free = (left if left.free else right).path.steps[-1].name.text
+            hint = f"declare an rdfs:range for {free}"
+        scope.refuse(Span(left.path.span.start, right.path.span.end), f"{sides}: they do not compare", hint)
+    if left.last is None and right.last is not None:
+        left, operator, right = right, operator.flipped, left
+    return _Typed(left, operator, right, sort)
+
+
+def _common_sort(left: _Route, right: _Route) -> Sort | None:
+    """As what two paths compare; None where they do not."""
+    if left.sort is right.sort:
+        return left.sort
+    if {left.sort, right.sort} != {Sort.TEXT, Sort.REFERENCE} or left.literals or right.literals:
+        return None
+    # One may hold anything, the other references: texts, but a variable is a resource, which no literal is.
+    return Sort.REFERENCE if left.last is None or right.last is None else Sort.TEXT
+
+
+# --- no `not`, no `or` ---
+
+
+def _check_count(rule: ParsedRule, scope: _Scope) -> None:
+    """Counted before anything is multiplied out."""
+    if rule.where is None:
+        return
+    if (parts := _count(rule.where, False)) > MAX_CONJUNCTIONS:
+        predicates = list(_predicates(rule.where))
+        span = Span(predicates[0].span.start, predicates[-1].span.end)
+        scope.refuse(span, f"'or' splits the rule into {_number(parts)} conjunctions; it may have {MAX_CONJUNCTIONS}")
+
+
+def _number(value: int) -> str:
+    return f"{value:,}" if value < 10**9 else "very many"
+
+
+def _count(expression: Expression, negated: bool) -> int:
+    if isinstance(expression, Predicate):
+        return 1
+    if isinstance(expression, Not):
+        return _count(expression.part, not negated)
+    counts = [_count(part, negated) for part in expression.parts]
+    return prod(counts) if isinstance(expression, And) != negated else sum(counts)
+
+
+def _split_or(where: Expression | None, typed: Mapping[Span, _Typed]) -> list[tuple[_Typed, ...]]:
+    return [()] if where is None else _split(where, False, typed)
+
+
+def _split(expression: Expression, negated: bool, typed: Mapping[Span, _Typed]) -> list[tuple[_Typed, ...]]:
+    """Disjunctive normal form, in the order of the text; `not` is pushed down to the operators on the way."""
+    if isinstance(expression, Predicate):
+        found = typed[expression.span]
+        return [(found.negated if negated else found,)]
+    if isinstance(expression, Not):
+        return _split(expression.part, not negated, typed)
+    parts = [_split(part, negated, typed) for part in expression.parts]
+    if isinstance(expression, Or) != negated:
+        return [conjunction for part in parts for conjunction in part]
+    return [tuple(one for part in chosen for one in part) for chosen in product(*parts)]
+
+
+# --- no paths ---
+
+
+def _split_paths(part: tuple[_Typed, ...], register: str, scope: _Scope) -> Conjunction:
+    splitter = _Splitter([Variable(*named) for named in scope.classes.items()])
+    for predicate in part:
+        splitter.add(predicate)
+    return Conjunction(tuple(splitter.variables), register, tuple(splitter.predicates))
+
+
+class _Splitter:
+    """One conjunction on its way to its normal form."""
+
+    def __init__(self, variables: list[Variable]) -> None:
+        self.variables = variables
+        self.names = {variable.name for variable in variables}
+        self.predicates: list[NormalPredicate] = []
+        self.shared: dict[tuple[str, str], str] = {}
+
+    def add(self, predicate: _Typed) -> None:
+        left = self.access(predicate.left)
+        if isinstance(predicate.right, Constant):
+            self.predicates.append(Comparison(left, predicate.operator, predicate.sort, predicate.right))
+        else:
+            self.predicates.append(Link(left, predicate.operator, self.access(predicate.right), predicate.sort))
+
+    def access(self, route: _Route) -> Access:
+        at = route.path.variable.text
+        for hop in route.hops:
+            at = self.reached(at, hop)
+        return Access(at, route.last.iri if route.last else None)
+
+    def reached(self, at: str, hop: _Hop) -> str:
+        """The variable that the step leads to: the known one, unless `?` makes it a choice of its own."""
+        if not hop.any and (at, hop.property) in self.shared:
+            return self.shared[at, hop.property]
+        new = _unused(_initial(hop.class_iri), self.names)
+        self.variables.append(Variable(new, hop.class_iri))
+        self.predicates.append(Link(Access(at, hop.property), Operator.EQ, Access(new), Sort.REFERENCE))
+        if not hop.any:
+            self.shared[at, hop.property] = new
+        return new
+
+
+def _initial(class_iri: str) -> str:
+    """The first letter of the local name, if it is a letter.
+
+    >>> _initial("http://mdv.example/schema#ServerInformation"), _initial("http://a/1")
+    ('s', 'x')
+    """
+    local = class_iri.replace("#", "/").replace(":", "/").rpartition("/")[2]
+    letter = local[:1].lower()
+    return letter if len(letter) == 1 and letter.isalpha() else "x"
+
+
+def _unused(name: str, names: set[str]) -> str:
+    """The name, with a number after it where it is taken; it is taken from now on."""
+    new = name if name not in names else next(n for k in count(2) if (n := f"{name}{k}") not in names)
+    names.add(new)
+    return new
+
+
+# --- the rules that it searches ---
+
+
+def _check_size(conjunctions: list[Conjunction], scope: _Scope) -> None:
+    """Counted before anything is put in."""
+    inner = scope.inner.values()
+    parts = len(conjunctions) * prod(len(rule.conjunctions) for rule in inner)
+    if parts > MAX_CONJUNCTIONS:
+        message = f"with the rules that it searches the rule has {_number(parts)} conjunctions"
+        scope.refuse(scope.span, f"{message}; it may have {MAX_CONJUNCTIONS}")
+    variables = max(len(part.variables) for part in conjunctions)
+    variables += sum(max(len(part.variables) for part in rule.conjunctions) - 1 for rule in inner)
+    if variables > MAX_VARIABLES:
+        scope.refuse(scope.span, f"the rule has {variables:,} variables in all; it may have {MAX_VARIABLES:,}")
+
+
+def _put_in(conjunctions: list[Conjunction], inner: Mapping[str, NormalRule]) -> list[Conjunction]:
+    """Each conjunction with each choice of conjunctions of the rules that its variables range over."""
+    return [
+        _joined(conjunction, dict(zip(inner, chosen, strict=True)))
+        for conjunction in conjunctions
+        for chosen in product(*(rule.conjunctions for rule in inner.values()))
+    ]
+
+
+def _joined(outer: Conjunction, chosen: Mapping[str, Conjunction]) -> Conjunction:
+    names = {variable.name for variable in outer.variables}
+    variables, predicates = list(outer.variables), list(outer.predicates)
+    for variable, part in chosen.items():
+        renamed = {part.register: variable}
+        for other in part.variables:
+            if other.name != part.register:
+                renamed[other.name] = _unused(other.name, names)
+                variables.append(Variable(renamed[other.name], other.class_iri))
+        predicates += [_renamed(predicate, renamed) for predicate in part.predicates]
+    return Conjunction(tuple(variables), outer.register, tuple(predicates))
+
+
+def _renamed(predicate: NormalPredicate, names: Mapping[str, str]) -> NormalPredicate:
+    def access(of: Access) -> Access:
+        return Access(names[of.variable], of.property)
+
+    if isinstance(predicate, Link):
+        return replace(predicate, left=access(predicate.left), right=access(predicate.right))
+    # A constant of another rule is no constant of this one's text.
+    return replace(predicate, access=access(predicate.access), constant=replace(predicate.constant, slot=None))

@@ -1,0 +1,84 @@
+"""The normal form as text, as the paper writes it (section 3.3).
+
+Law: the shown text of one conjunction, parsed and normalised, is that conjunction again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from mdv.rdf.schema import Schema, UnknownName
+from mdv.rules.ast import Operator
+from mdv.rules.normal import Access, Conjunction, Link, NormalPredicate, NormalRule
+from mdv.rules.parse import KEYWORDS
+
+
+def show(normal: Conjunction | NormalRule, schema: Schema) -> str:
+    """The text of a normal form: each clause on a line of its own, `or` between conjunctions.
+
+    >>> from mdv.rdf.schema import EMPTY
+    >>> from mdv.rules.normalise import normalise
+    >>> from mdv.rules.parse import parse
+    >>> rule = parse("search Resource r register r where r.type? = s or not r.label contains 'x'".replace("= s", "= r"))
+    >>> print(show(normalise(rule, EMPTY), EMPTY))
+    search    rdfs:Resource r
+    register  r
+    where     r.rdf:type? = r
+    or
+    search    rdfs:Resource r
+    register  r
+    where     not r.rdfs:label contains 'x'
+    """
+    parts = normal.conjunctions if isinstance(normal, NormalRule) else (normal,)
+    return "\nor\n".join(_conjunction(part, schema) for part in parts)
+
+
+def _conjunction(part: Conjunction, schema: Schema) -> str:
+    search = ", ".join(f"{_class_name(v.class_iri, schema)} {v.name}" for v in part.variables)
+    lines = [f"search    {search}", f"register  {part.register}"]
+    if part.predicates:
+        classes = {variable.name: variable.class_iri for variable in part.variables}
+        where = "\n          and ".join(_predicate(one, classes, schema) for one in part.predicates)
+        lines.append(f"where     {where}")
+    return "\n".join(lines)
+
+
+def _predicate(predicate: NormalPredicate, classes: dict[str, str], schema: Schema) -> str:
+    if isinstance(predicate, Link):
+        left, right = (_access(side, classes, schema) for side in (predicate.left, predicate.right))
+        return f"{left} {predicate.operator.value} {right}"
+    access, constant = _access(predicate.access, classes, schema), predicate.constant.shown
+    if predicate.operator is Operator.NOT_CONTAINS:
+        return f"not {access} contains {constant}"
+    return f"{access} {predicate.operator.value} {constant}"
+
+
+def _access(access: Access, classes: dict[str, str], schema: Schema) -> str:
+    if access.property is None:
+        return access.variable
+    resolve = partial(schema.resolve_property, class_iri=classes.get(access.variable))
+    declared = schema.property_of(access.property)
+    any_ = "?" if declared and declared.set_valued else ""
+    return f"{access.variable}.{_name(access.property, resolve, schema)}{any_}"
+
+
+def _class_name(iri: str, schema: Schema) -> str:
+    return _name(iri, schema.resolve_class, schema, KEYWORDS)
+
+
+_WRITABLE = re.compile(r"(?:[^\W\d][\w-]*|(?:[^\W\d][\w-]*)?:\w[\w-]*)")
+
+
+def _name(iri: str, resolve: Callable[[str], str], schema: Schema, reserved: frozenset[str] = frozenset()) -> str:
+    """The shortest name that is read as `iri` again: a bare one may be another's here, or a keyword."""
+    short = schema.shorten(iri)
+    for name in (short, f":{short}"):
+        if _WRITABLE.fullmatch(name) and name.lower() not in reserved:
+            try:
+                if resolve(name) == iri:
+                    return name
+            except UnknownName:
+                continue
+    return f"<{iri}>"
