@@ -60,6 +60,7 @@ class Merge:
         self._fresh: dict[int, tuple[object, ...]] = {}
         self._groups: dict[tuple[bool, str], tuple[int, int | None]] = {}
         self._predicates: dict[str, int] = {}
+        self._joins: dict[tuple[int, tuple[int, ...]], int] = {}
         self._regrouped = False
 
     def merge(self, items: Sequence[Planned]) -> Merged:
@@ -140,7 +141,7 @@ class Merge:
             )
 
     def _place_joins(self, parts: Sequence[_Part], step: int) -> None:
-        places: dict[tuple[int, tuple[int, ...]], int] = {}
+        places = self._joins
         keys: list[tuple[int, tuple[int, ...]]] = []
         asked: dict[str, tuple[int, tuple[int, ...]]] = {}
         for part in parts:

@@ -1,1 +1,1 @@
-"""Patterns compiled to SQL: the same for rules, for queries and, one day, for reactions. The tables come from outside."""
+"""Patterns compiled to SQL, alike for rules, for queries and, one day, for reactions. Tables come from outside."""

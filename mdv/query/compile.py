@@ -37,7 +37,6 @@ from sqlalchemy import (
     union_all,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.sql import visitors
 
 from mdv.model import RDFS_RESOURCE
 from mdv.rules.ast import Operator
@@ -124,9 +123,21 @@ class State:
 
 
 def there_is(sources: Sequence[FromClause], conditions: Sequence[Condition]) -> Condition:
-    """That these sources have a row for which the conditions hold; all else in them comes from outside."""
-    one = select(literal_column("1")).select_from(*sources).where(*conditions).correlate_except(*sources)
-    return exists(one)
+    """That these sources have a row for which the conditions hold; all else in them comes from outside.
+
+    The offset keeps it a question that is asked row by row: as a join, it might be begun from the wrong end.
+    """
+    one: Select[Any] = select(literal_column("1")).select_from(*sources).where(*conditions)
+    return exists(one.offset(literal_column("0")).correlate_except(*sources))
+
+
+def probe(table: FromClause, *conditions: Condition) -> FromClause:
+    """The rows of a table for which the conditions hold, looked up for each row of what stands before it.
+
+    Again the offset keeps it that way, whatever the planner knew of the tables when it made its plan.
+    """
+    rows: Select[Any] = select(*table.c).select_from(table).where(*conditions)
+    return rows.offset(literal_column("0")).correlate_except(table).lateral()
 
 
 def typed(atom: FromClause, sort: Sort) -> Expression:
@@ -173,7 +184,7 @@ def literal_number(number: int) -> Expression:
 
 
 def needs_proof(pattern: Pattern, node: int) -> bool:
-    """Whether nothing but its own existence is asked of a node: no class, and no predicate on a statement of its own."""
+    """Whether nothing but its existence is asked of a node: no class, and no predicate on a statement of its own."""
     if pattern.nodes[node] != (RDFS_RESOURCE,):
         return False
     if any(leaf.node == node and leaf.property is not None for leaf in pattern.leaves):
@@ -249,9 +260,8 @@ class Conditions:
             conditions += [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, right)]
             return there_is([one], conditions)
         other = self._state.atoms()
-        conditions += [other.c.resource_id == right, self._state.has(other, tie.right_property)]
-        conditions += self.equal(one, other, tie)
-        return there_is([one, other], conditions)
+        the_other = [other.c.resource_id == right, self._state.has(other, tie.right_property)]
+        return there_is([one], [*conditions, there_is([other], [*the_other, *self.equal(one, other, tie)])])
 
     def equal(self, one: FromClause, other: FromClause, tie: Tie) -> list[Condition]:
         """How the values of two statements compare."""
@@ -269,57 +279,57 @@ class Conditions:
             compare(self._state.text(one, tie.left_property), tie.operator, self._state.text(other, tie.right_property))
         ]
 
-    def step(self, child: int) -> tuple[list[FromClause], list[Condition]]:
-        """From a bound parent to a child, which is bound by it: what to join, and how."""
+    def step(self, child: int) -> list[FromClause]:
+        """From a bound parent to a child, which is bound by it: what to join, each looked up for what is before it."""
         branch = self._pattern.branches[child]
         assert branch is not None
         parent, tie = self._bound[branch.parent], branch.tie
         state = self._state
         if tie is not None and tie.is_reference:
-            edge = state.atoms()
             assert tie.left_property is not None
+            edge = state.atoms()
+            mine = state.has(edge, tie.left_property)
             if tie.left == branch.parent:
+                edge = probe(edge, edge.c.resource_id == parent, mine, edge.c.target_id.is_not(None))
                 self.bind(child, edge.c.target_id)
-                return [edge], [edge.c.resource_id == parent, state.has(edge, tie.left_property),
-                                edge.c.target_id.is_not(None)]  # fmt: skip
-            self.bind(child, edge.c.resource_id)
-            return [edge], [edge.c.target_id == parent, state.has(edge, tie.left_property)]
+            else:
+                edge = probe(edge, edge.c.target_id == parent, mine)
+                self.bind(child, edge.c.resource_id)
+            return [edge]
         if tie is not None and tie.left_property is not None and tie.right_property is not None:
-            near, far = state.atoms(), state.atoms()
             outward = tie.left == branch.parent
             near_property, far_property = (
                 (tie.left_property, tie.right_property) if outward else (tie.right_property, tie.left_property)
             )
-            self.bind(child, far.c.resource_id)
+            near, far = state.atoms(), state.atoms()
+            near = probe(near, near.c.resource_id == parent, state.has(near, near_property))
             one, other = (near, far) if outward else (far, near)
-            return [near, far], [
-                near.c.resource_id == parent,
-                state.has(near, near_property),
-                state.has(far, far_property),
-                *self.equal(one, other, tie),
-            ]
-        found, conditions = self.extent(child)
-        return found, conditions + ([self.tie(tie)] if tie is not None else [])
+            far = probe(far, state.has(far, far_property), *self.equal(one, other, tie))
+            self.bind(child, far.c.resource_id)
+            return [near, far]
+        table, conditions = self.extent(child)
+        found = probe(table, *conditions, *([self.tie(tie)] if tie is not None else []))
+        self.bind(child, found.c.id if "id" in found.c else found.c.resource_id)
+        return [found]
 
-    def extent(self, node: int) -> tuple[list[FromClause], list[Condition]]:
+    def extent(self, node: int) -> tuple[FromClause, list[Condition]]:
         """Every instance of a node's first class: the node is bound to one after the other."""
         class_iri = self._pattern.nodes[node][0]
         if class_iri == RDFS_RESOURCE:
             everything = self._state.resources.alias(f"r{next(self._state.numbers)}")
             self.bind(node, everything.c.id)
             atom = self._state.atoms()
-            return [everything], [there_is([atom], [atom.c.resource_id == everything.c.id])]
+            return everything, [there_is([atom], [atom.c.resource_id == everything.c.id])]
         atom = self._state.atoms()
         self.bind(node, atom.c.resource_id)
-        return [atom], [
+        return atom, [
             _among(atom.c.property_id, self._state.names.types),
             _among(atom.c.target_id, self._state.names.classes[class_iri]),
         ]
 
     def branch(self, child: int) -> Condition:
         """That there is something that can stand for a child."""
-        sources, conditions = self.step(child)
-        return there_is(sources, [*conditions, *self.of_node(child)])
+        return there_is(self.step(child), self.of_node(child))
 
 
 def matches(state: State, pattern: Pattern, constants: Sequence[Expression], driver: int | None) -> Select[Any]:
@@ -328,21 +338,20 @@ def matches(state: State, pattern: Pattern, constants: Sequence[Expression], dri
     The path to the driver, the most selective predicate, is a plain join, so that the planner may begin there.
     """
     conditions = Conditions(state, pattern, constants)
-    leaf = pattern.leaves[driver] if driver is not None else None
-    path = pattern.path(leaf.node) if leaf is not None else (0,)
-    sources, where = conditions.extent(0)
-    for node in path[1:]:
-        more, how = conditions.step(node)
-        sources += more
-        where += how
+    table, where = conditions.extent(0)
+    sources: list[FromClause] = [table]
+    path: Sequence[int] = (0,)
     skipped = None
-    if leaf is not None and driver is not None and leaf.property is not None:
-        skipped = driver
+    if driver is not None and pattern.leaves[driver].property is not None:
+        leaf = pattern.leaves[driver]
+        path, skipped = pattern.path(leaf.node), driver
+        for node in path[1:]:
+            sources += conditions.step(node)
         atom = state.atoms()
         sources.append(atom)
         where += [
             atom.c.resource_id == conditions.at(leaf.node),
-            state.has(atom, leaf.property),
+            state.has(atom, leaf.property or ""),
             state.holds(atom, leaf, constants[driver]),
         ]
     where += conditions.of_path(path, skipped)
@@ -425,35 +434,35 @@ def _upward(now: State, either: State, pattern: Pattern, child: int, at_child: F
     assert branch is not None
     tie = branch.tie
     if tie is not None and tie.is_reference:
-        edge = now.atoms()
         assert tie.left_property is not None
+        edge = now.atoms()
         mine = now.has(edge, tie.left_property)
         if tie.left == branch.parent:
-            joined = at_child.join(edge, and_(edge.c.target_id == at_child.c.id, mine))
-            return select(edge.c.resource_id.label("id")).select_from(joined)
-        joined = at_child.join(edge, and_(edge.c.resource_id == at_child.c.id, mine, edge.c.target_id.is_not(None)))
-        return select(edge.c.target_id.label("id")).select_from(joined)
+            edge = probe(edge, edge.c.target_id == at_child.c.id, mine)
+            return select(edge.c.resource_id.label("id")).select_from(at_child.join(edge, true()))
+        edge = probe(edge, edge.c.resource_id == at_child.c.id, mine, edge.c.target_id.is_not(None))
+        return select(edge.c.target_id.label("id")).select_from(at_child.join(edge, true()))
     if tie is not None and tie.is_bounded and tie.right_property is not None and tie.left_property is not None:
         # The child's value may have changed: what it was leads to those that it concerned.
-        here, there = either.atoms(), now.atoms()
         outward = tie.left == branch.parent
         here_property, there_property = (
             (tie.right_property, tie.left_property) if outward else (tie.left_property, tie.right_property)
         )
+        here, there = either.atoms(), now.atoms()
+        here = probe(here, here.c.resource_id == at_child.c.id, either.has(here, here_property))
         one, other = (there, here) if outward else (here, there)
-        joined = at_child.join(here, and_(here.c.resource_id == at_child.c.id, either.has(here, here_property))).join(
-            there, and_(now.has(there, there_property), *Conditions(now, pattern, ()).equal(one, other, tie))
-        )
+        there = probe(there, now.has(there, there_property), *Conditions(now, pattern, ()).equal(one, other, tie))
+        joined = at_child.join(here, true()).join(there, true())
         return select(there.c.resource_id.label("id")).select_from(joined)
     extent = Conditions(now, pattern, ())
-    sources, where = extent.extent(branch.parent)
+    table, where = extent.extent(branch.parent)
     found = extent.at(branch.parent).label("id")
-    return select(found).select_from(*sources).where(*where, there_is([at_child], []))
+    return select(found).select_from(table).where(*where, there_is([at_child], []))
 
 
 def evaluated(state: State, tables: RuleTables, group: Group, roots: FromClause, *only: Condition) -> Select[Any]:
     """Select the rules of a group with the resources that they register, among `roots`."""
-    rule = tables.end_rules.alias("rule")
+    rule: FromClause = tables.end_rules.alias("rule")
     pattern = group.pattern
     constants: list[Expression | None] = [None] * len(pattern.leaves)
     conditions = Conditions(state, pattern, constants)
@@ -461,18 +470,21 @@ def evaluated(state: State, tables: RuleTables, group: Group, roots: FromClause,
     mine = rule.c.group_id == literal_number(group.group_id)
     if group.driver is None:
         path: Sequence[int] = (0,)
-        source = roots.join(rule, mine)
+        rule = probe(rule, mine)
+        source: FromClause = roots.join(rule, true())
     else:
         leaf = pattern.leaves[group.driver]
         path = pattern.path(leaf.node)
         source = _along(path, conditions, roots)
         source, driver = _find_rules(state, tables, group, source, conditions.at(leaf.node))
-        source = source.join(rule, and_(rule.c.driver_id == driver.c.rule_id, mine))
+        rule = probe(rule, rule.c.driver_id == driver.c.rule_id, mine)
+        source = source.join(rule, true())
         constants[group.driver] = _constant(driver, leaf)
         for index, other in enumerate(pattern.leaves):
             if index != group.driver:
-                table = tables.by_operator[other.operator].alias(f"leaf{index}")
-                source = source.join(table, table.c.rule_id == rule.c.leaves[literal_number(index + 1)])
+                table: FromClause = tables.by_operator[other.operator].alias(f"leaf{index}")
+                table = probe(table, table.c.rule_id == rule.c.leaves[literal_number(index + 1)])
+                source = source.join(table, true())
                 constants[index] = _constant(table, other)
     where = conditions.of_path(path, group.driver)
     first = rule.c.rule_id >= bindparam("first_rule", type_=BigInteger)
@@ -496,7 +508,8 @@ def reached(state: State, pattern: Pattern, roots: FromClause, *only: Condition)
         value = state.uri(node)
     else:
         atom = state.atoms()
-        source = source.join(atom, and_(atom.c.resource_id == node, state.has(atom, leaf.property)))
+        atom = probe(atom, atom.c.resource_id == node, state.has(atom, leaf.property))
+        source = source.join(atom, true())
         if leaf.sort is Sort.TEXT:
             value = state.text(atom, leaf.property)
         elif leaf.sort is Sort.REFERENCE:
@@ -512,19 +525,11 @@ def reached(state: State, pattern: Pattern, roots: FromClause, *only: Condition)
 
 
 def _along(path: Sequence[int], conditions: Conditions, source: FromClause) -> FromClause:
-    """Join what lies on a path from the root, each table with the conditions that it can have."""
+    """Join what lies on a path from the root."""
     for node in path[1:]:
-        tables, how = conditions.step(node)
-        for number, table in enumerate(tables):
-            later = tables[number + 1 :]
-            mine = [condition for condition in how if not _speaks_of(condition, later)]
-            how = [condition for condition in how if _speaks_of(condition, later)]
-            source = source.join(table, and_(true(), *mine))
+        for table in conditions.step(node):
+            source = source.join(table, true())
     return source
-
-
-def _speaks_of(condition: Condition, tables: Sequence[FromClause]) -> bool:
-    return any(getattr(element, "table", None) in tables for element in visitors.iterate(condition))
 
 
 def _constant(table: FromClause, leaf: Leaf) -> Expression:
@@ -541,21 +546,24 @@ def _find_rules(
     mine = rules.c.predicate_id == literal_number(group.predicates[group.driver])
     uri = state.resources.alias("driver_uri")
     if leaf.property is None:
-        source = source.join(uri, uri.c.id == node)
-        return source.join(rules, and_(mine, *_by_text(rules, leaf, uri.c.uri))), rules
+        named = probe(uri, uri.c.id == node)
+        found = probe(rules, mine, *_by_text(rules, leaf, named.c.uri))
+        return source.join(named, true()).join(found, true()), found
     atom = state.atoms()
-    source = source.join(atom, and_(atom.c.resource_id == node, state.has(atom, leaf.property)))
+    atom = probe(atom, atom.c.resource_id == node, state.has(atom, leaf.property))
+    source = source.join(atom, true())
     if leaf.sort not in (Sort.TEXT, Sort.REFERENCE):
-        by_number = compare(typed(atom, leaf.sort), leaf.operator, rules.c.number)
-        return source.join(rules, and_(mine, by_number)), rules
+        found = probe(rules, mine, compare(typed(atom, leaf.sort), leaf.operator, rules.c.number))
+        return source.join(found, true()), found
     text: Expression = atom.c.value
     if leaf.sort is Sort.REFERENCE:
-        source = source.join(uri, uri.c.id == atom.c.target_id)
-        text = uri.c.uri
+        named = probe(uri, uri.c.id == atom.c.target_id)
+        source, text = source.join(named, true()), named.c.uri
     elif leaf.property not in state.names.literal_only:
-        source = source.outerjoin(uri, uri.c.id == atom.c.target_id)
-        text = func.coalesce(atom.c.value, uri.c.uri)
-    return source.join(rules, and_(mine, *_by_text(rules, leaf, text))), rules
+        named = probe(uri, uri.c.id == atom.c.target_id)
+        source, text = source.outerjoin(named, true()), func.coalesce(atom.c.value, named.c.uri)
+    found = probe(rules, mine, *_by_text(rules, leaf, text))
+    return source.join(found, true()), found
 
 
 def _by_text(rules: FromClause, leaf: Leaf, text: Expression) -> list[Condition]:

@@ -68,12 +68,14 @@ def skeleton(text: str) -> tuple[str, tuple[str, ...]] | None:
     return "".join(parts), constants
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """The normal form of the first rule of its kind, and how constants come into its slots."""
+    """The normal form of the first rule of its kind, and how constants come into its slots. It equals itself alone."""
 
     rule: NormalRule
     converters: tuple[Convert, ...]
+    last: list[Constant]
+    """The constants of the rule before: many of the next one's are the same."""
 
 
 class Templates:
@@ -99,12 +101,14 @@ class Templates:
         key, written = found
         template = self._known.get(key)
         if template is not None:
-            constants = []
-            for convert, one in zip(template.converters, written, strict=True):
-                constant = convert(one)
-                if constant is None:
-                    return self._read(text)
-                constants.append(constant)
+            constants = template.last.copy()
+            for slot, one in enumerate(written):
+                if one != constants[slot].shown:
+                    constant = template.converters[slot](one)
+                    if constant is None:
+                        return self._read(text)
+                    constants[slot] = constant
+            template.last[:] = constants
             return template, tuple(constants)
         return self._learn(text, key)
 
@@ -130,7 +134,8 @@ class Templates:
                     slots[predicate.constant.slot] = predicate
         kinds = [literal.written for literal in _literals(parsed)]
         converters = tuple(self._converter(slot, slots[slot], kind) for slot, kind in enumerate(kinds))
-        return Template(rule, converters), tuple(slots[slot].constant for slot in range(len(kinds)))
+        constants = [slots[slot].constant for slot in range(len(kinds))]
+        return Template(rule, converters, constants), tuple(constants)
 
     def _converter(self, slot: int, comparison: Comparison, written: Written) -> Convert:
         """Makes a constant that is written this way into what the slot is compared as; None where it is refused."""

@@ -139,7 +139,7 @@ def _descriptions(draw: st.DrawFn) -> list[Statement]:
 
 @st.composite
 def _full_descriptions(draw: st.DrawFn, subject: str) -> list[Statement]:
-    values = [(name, draw(st.sampled_from([*terms, None]))) for name, terms in VALUES.items()]
+    values = [(name, draw(st.sampled_from([None, *terms]))) for name, terms in VALUES.items()]
     types = draw(st.sampled_from(_TYPES[subject]))
     return _describe(subject, types, [(name, term) for name, term in values if term is not None])
 

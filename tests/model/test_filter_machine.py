@@ -391,6 +391,13 @@ def test_filter_agrees_with_the_oracle(system: System) -> None:
     search(system, phases=[Phase.reuse, Phase.generate])
 
 
+def test_new_rules_agree_with_the_oracle_if_they_are_evaluated_as_many(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mdv.mdp.rules.FEW", 0)
+    search(system, phases=[Phase.reuse, Phase.generate])
+
+
 # -- metamorphic: how things arrive changes nothing
 
 
