@@ -77,12 +77,9 @@ class Graph:
 
     # Groups and predicates: few, so one at a time.
 
-    def put_group(
-        self, whole: bool, text: str, digest: str, pattern: dict[str, Any] | None
-    ) -> tuple[int, int | None, bool]:
+    def put_group(self, whole: bool, text: str, digest: str, pattern: dict[str, Any]) -> tuple[int, int | None, bool]:
         """The number and the driver of a group, and whether it had to be made."""
-        body = Jsonb(pattern) if pattern is not None else None
-        row = self.execute("put_group", whole=whole, text=text, digest=digest, pattern=body).fetchone()
+        row = self.execute("put_group", whole=whole, text=text, digest=digest, pattern=Jsonb(pattern)).fetchone()
         assert row is not None
         return row[0], row[1], row[2]
 

@@ -239,7 +239,7 @@ rule_groups = Table(
     Column("text", Text, nullable=False),
     Column("digest", Uuid, nullable=False),
     Column("members", BigInteger, nullable=False, comment="how many rules it has"),
-    Column("pattern", JSONB(none_as_null=True), comment="of a whole group: what its rules have in common"),
+    Column("pattern", JSONB, nullable=False, comment="what its rules have in common"),
     Column("driver", SmallInteger, comment="of a whole group: the leaf of the pattern that finds its rules"),
     Column("chosen_at", BigInteger, nullable=False, server_default=text("0"),
            comment="how many rules there were when the driver was chosen"),

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 from mdv.db.copy import NULL, text_field
 from mdv.db.graph import Graph, News, array_field, digest_of, line
@@ -146,7 +147,7 @@ class Merge:
         asked: dict[str, tuple[int, tuple[int, ...]]] = {}
         for part in parts:
             plan = part.plan.joins[step]
-            group, _ = self._group(False, plan.group_text, plan.group_digest)
+            group, _ = self._group(False, plan.group_text, plan.group_digest, plan.group_body)
             key = (group, tuple([part.ids[place] for place in plan.rule.inputs]))
             keys.append(key)
             # With an input that is new, a join rule must be new, too.
@@ -186,7 +187,7 @@ class Merge:
 
     def _place_group(self, members: Sequence[tuple[int, _Part]]) -> None:
         plan = members[0][1].plan
-        group, driver = self._group(True, plan.text, plan.digest, plan)
+        group, driver = self._group(True, plan.text, plan.digest, plan.pattern.as_json())
         leaves = {end: [part.ids[place] for place in part.plan.leaves] for end, part in members}
         if driver is None and plan.leaves:
             different = [len(set(column)) for column in zip(*leaves.values(), strict=True)]
@@ -198,12 +199,9 @@ class Merge:
             self._news.ends.append(f"{end}\t{found_by}\t{group}\t{array_field(its_leaves)}\n")
         self._news.members[group] += len(members)
 
-    def _group(
-        self, whole: bool, text: str, digest: str, plan: ConjunctionPlan | None = None
-    ) -> tuple[int, int | None]:
+    def _group(self, whole: bool, text: str, digest: str, body: dict[str, Any]) -> tuple[int, int | None]:
         found = self._groups.get((whole, digest))
         if found is None:
-            body = plan.pattern.as_json() if plan is not None else None
             number, driver, made = self._graph.put_group(whole, text, digest, body)
             self._regrouped |= made and whole
             found = self._groups[whole, digest] = (number, driver)

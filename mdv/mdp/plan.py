@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 from mdv.db.graph import digest_of
 from mdv.rdf.schema import Schema
@@ -36,6 +37,8 @@ class JoinPlan:
     """With %d for the numbers of its inputs."""
     group_text: str
     group_digest: str
+    group_body: dict[str, Any]
+    """What the rules of the group have in common, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,9 @@ def _plan(conjunction: Conjunction, schema: Schema) -> ConjunctionPlan:
     joins = []
     for rule in atomic:
         if isinstance(rule, Join):
-            text = text_of(rule, ["\1"] * len(atomic), short, any_of).replace("%", "%%").replace("\1", "%d")
+            text = text_of(rule, "\1" * len(atomic), short, any_of).replace("%", "%%").replace("\1", "%d")
             full = group_text(rule, str, str)
-            joins.append(JoinPlan(rule, text, group_text(rule, short, any_of), digest_of(full)))
+            joins.append(JoinPlan(rule, text, group_text(rule, short, any_of), digest_of(full), rule.as_json()))
     found, constants = pattern(conjunction)
     places = {(rule.class_iri, rule.property, rule.operator, rule.sort, rule.constant): place
               for place, rule in enumerate(triggering)}  # fmt: skip

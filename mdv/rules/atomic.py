@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mdv.rules.ast import Operator
 from mdv.rules.normal import Access, Comparison, Conjunction, Constant, Link, Sort, Variable
@@ -54,6 +54,20 @@ class Join:
     @property
     def class_iri(self) -> str:
         return self.classes[self.register]
+
+    def as_json(self) -> dict[str, Any]:
+        """The rule without its inputs: what it has in common with the others of its group."""
+        predicates = [[p.left, p.left_property, p.operator.value, p.right, p.right_property, p.sort.value]
+                      for p in self.predicates]  # fmt: skip
+        return {"classes": list(self.classes), "register": self.register, "predicates": predicates}
+
+    @classmethod
+    def from_json(cls, inputs: Sequence[int], body: dict[str, Any]) -> Join:
+        predicates = tuple(
+            Tied(left, left_property, Operator(operator), right, right_property, Sort(sort))
+            for left, left_property, operator, right, right_property, sort in body["predicates"]
+        )
+        return cls(tuple(inputs), tuple(body["classes"]), body["register"], predicates)
 
 
 AtomicRule: TypeAlias = Triggering | Join
@@ -216,7 +230,7 @@ def _biconnected(start: str, edges: dict[str, dict[str, None]], found: dict[str,
     return blocks
 
 
-def text_of(rule: AtomicRule, ids: Sequence[int], short: ShortName, any_of: Callable[[str], str]) -> str:
+def text_of(rule: AtomicRule, ids: Sequence[object], short: ShortName, any_of: Callable[[str], str]) -> str:
     """The rule as the paper writes it in AtomicRules; `ids` are those of the atomic rules by place.
 
     `any_of` gives the property's name as it is written in rules, `?` included.

@@ -279,10 +279,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.Uuid(), nullable=False),
         sa.Column("members", sa.BigInteger(), nullable=False, comment="how many rules it has"),
         sa.Column(
-            "pattern",
-            postgresql.JSONB(none_as_null=True, astext_type=sa.Text()),
-            nullable=True,
-            comment="of a whole group: what its rules have in common",
+            "pattern", postgresql.JSONB(astext_type=sa.Text()), nullable=False, comment="what its rules have in common"
         ),
         sa.Column(
             "driver",

@@ -45,10 +45,11 @@ def register_all(mdp: Mdp, items: list[Prepared], results: Results | None = None
     answers: list[Outcome] = []
     rest = iter(items)
     while batch := list(islice(rest, BATCH)):
+        before = mdp.one("select position from mdp_state")
         for answer in mdp.register_batch(batch):
             assert isinstance(answer, Outcome), answer
             answers.append(answer)
-        if results is not None and answers[-1].position == answers[-len(batch)].position:
+        if results is not None and mdp.one("select position from mdp_state") > before:
             results.follow(mdp)
     return answers
 
