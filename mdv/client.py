@@ -13,6 +13,7 @@ again never does a thing twice. No request goes to any other host.
 from __future__ import annotations
 
 import ipaddress
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -118,6 +119,15 @@ class Client:
     def get(self, path: str, **params: Any) -> Item:
         """A JSON answer."""
         return self._json(self.request("GET", path, params=params))
+
+    def explain(self, rule: str, *, sql: bool = False) -> Item:
+        """What a rule means, and how it is taken apart."""
+        return self.post("/rules/explain", {"rule": rule, "sql": sql})
+
+    def post(self, path: str, body: Item) -> Item:
+        """A JSON answer to a JSON question; nothing is changed by it."""
+        content = json.dumps(body).encode()
+        return self._json(self.request("POST", path, content=content, headers={"Content-Type": JSON}))
 
     def rdf(self, path: str, media_type: str, **params: Any) -> bytes:
         """An answer as RDF, in the syntax asked for."""

@@ -15,6 +15,7 @@ MdvError
  │    ├── InvalidDocument       422  parsed, and at odds with the schema or the laws of documents
  │    ├── InvalidSchema         422  a schema that contradicts itself
  │    ├── InvalidRule           422  a rule or query that cannot be read, or that the schema gives no meaning
+ │    ├── TooCostly             422  a query that takes too long
  │    └── BreakingSchema        409  a schema that rules or stored documents could not live with
  ├── Conflict                   409  something else stands in the way: a rule that another searches, a name taken
  ├── PreconditionFailed         412  If-Match, If-None-Match
@@ -196,6 +197,12 @@ class InvalidRule(Refused):
     """The rule cannot be read, or the schema gives it no meaning; nothing was changed."""
 
     status, slug, title = 422, "invalid-rule", "Rule refused"
+
+
+class TooCostly(Refused):
+    """The query takes too long, and was given up."""
+
+    status, slug, title = 422, "too-costly", "Too costly"
 
 
 class BreakingSchema(Refused):

@@ -18,9 +18,10 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.embedded import Postgres, Valkey, start_postgres, start_valkey
 from mdv.errors import MdvError
 from mdv.mdp.filter import read_changes
+from mdv.mdp.put_schema import SchemaOutcome, put_schema
 from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
 from mdv.mdp.rules import AddedRule, RuleDraft, Rules, add_rules, change_rule, remove_rules, results_of
-from mdv.mdp.schemas import SchemaOutcome, Schemas, put_schema, read_schema_document
+from mdv.mdp.schemas import Schemas, read_schema_document
 
 collect_ignore_glob = ["conftest.py", "**/conftest.py"]
 """They hold fixtures, and no examples to be run."""
@@ -96,7 +97,7 @@ class Mdp:
     def put_schema(self, turtle: str, media_type: str = "text/turtle") -> SchemaOutcome:
         document = read_schema_document((self.PREFIXES + turtle).encode(), media_type)
         with self.engine.begin() as connection:
-            return put_schema(connection, document, self.schemas)
+            return put_schema(connection, document, self.schemas, self.vocabulary, self.rules)
 
     def prepare(self, uri: str, turtle: str | None, **conditions: Any) -> Prepared:
         with self.engine.connect() as connection:

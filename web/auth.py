@@ -27,10 +27,9 @@ class Caller:
         return self.document_prefixes is not None or self.resource_prefixes is not None
 
 
-def refuse_strangers() -> None:
-    """Whoever shows no token learns nothing else, not even which parameters a call takes."""
-    reads = request.method in ("GET", "HEAD") and services().config.public_read
-    if not reads and "Authorization" not in request.headers:
+def refuse_strangers(reads: bool) -> None:
+    """Whoever shows no token learns nothing else, not even which parameters a call takes; `reads`: it only reads."""
+    if not (reads and services().config.public_read) and "Authorization" not in request.headers:
         raise Unauthenticated()
 
 

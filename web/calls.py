@@ -57,8 +57,10 @@ class Calls:
         query: type[BaseModel] | None = None,
         headers: tuple[dict[str, Any], ...] = (),
         body: dict[str, Any] | None = None,
+        reads: bool = False,
     ) -> Callable[[Handler], Handler]:
-        """Route a handler. `query` is checked and handed over as its first argument."""
+        """Route a handler. `query` is checked and handed over as its first argument; `reads`: a POST that changes
+        nothing, for whoever may read."""
 
         def decorate(handler: Handler) -> Handler:
             whole = "/api/v1" + path.replace("<", "{").replace(">", "}")
@@ -67,7 +69,7 @@ class Calls:
 
             @wraps(handler)
             def handle(**places: str) -> Any:
-                refuse_strangers()
+                refuse_strangers(reads or request.method in ("GET", "HEAD"))
                 return handler(*_checked(query), **places)
 
             self.blueprint.add_url_rule(path, endpoint=handler.__name__, view_func=handle, methods=[method])

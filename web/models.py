@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf", "format": "iri"}
 
@@ -98,6 +98,95 @@ class SchemaChange(BaseModel):
     changed: bool
     classes: int
     properties: int
+
+
+class RuleQuestion(Strict):
+    rule: str = Field(description="the text of the rule, up to 8 KB")
+    sql: StrictBool = Field(False, description="show the SQL, too")
+
+
+class AtomicRule(BaseModel):
+    """A triggering or join rule that a rule is made of."""
+
+    id: int | str = Field(description="its number; a letter where it would be new")
+    text: str
+    class_: str = Field(alias="class", description="of the resources that it registers")
+    kind: Literal["triggering", "join"]
+    exists: bool
+    uses: int = Field(description="join rules and subscription rules that use it now")
+    inputs: list[int | str] = Field(description="of a join rule: the atomic rules that it joins")
+
+
+class RuleGroup(BaseModel):
+    """Join rules with the same where part and classes."""
+
+    id: int | None = Field(description="null where it would be new")
+    text: str
+    members: int = Field(description="join rules in it now")
+    rules: list[int | str] = Field(description="those of this rule")
+
+
+class RuleDriver(BaseModel):
+    """The triggering rule by which a rule is found."""
+
+    rule: int | str
+    text: str
+    table: str
+
+
+class WholeRuleGroup(BaseModel):
+    """Rules that differ in their constants alone, evaluated together."""
+
+    id: int | None = Field(description="null where it would be new")
+    text: str
+    members: int = Field(description="rules in it now")
+    driver: RuleDriver | None = Field(description="null where the rule has no constant")
+
+
+class RuleSql(BaseModel):
+    """The filter's statement for the whole group, and a full evaluation."""
+
+    filter: str
+    evaluation: str
+
+
+class RuleConjunction(BaseModel):
+    """One conjunction of a rule, taken apart."""
+
+    normal: str
+    atomic_rules: list[AtomicRule]
+    tree: str = Field(description="the dependency tree, drawn")
+    groups: list[RuleGroup]
+    whole_group: WholeRuleGroup
+    sql: RuleSql | None = Field(None, description="where it was asked for")
+
+
+class RuleScan(BaseModel):
+    """A class that a change elsewhere may concern as a whole."""
+
+    changed: str
+    looks_at: str
+    instances: int | None = Field(description="null where they are too many to count in time")
+    more: bool = Field(description="there are more than so many")
+    text: str
+
+
+class RuleCost(BaseModel):
+    """What a change may cost at worst."""
+
+    bounded: bool = Field(description="a change looks only at what references and equal values lead to")
+    worst: int | None = Field(description="resources that one change may look at; null where that is not known")
+    scans: list[RuleScan]
+
+
+class RuleExplained(BaseModel):
+    """A rule, explained."""
+
+    rule: str
+    normal: str
+    conjunctions: list[RuleConjunction]
+    matches: int | None = Field(description="resources that match now; null where they cannot be counted in time")
+    cost: RuleCost
 
 
 class Problem(BaseModel):

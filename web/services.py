@@ -18,6 +18,8 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from mdv.config import Config
 from mdv.db.jobs import JobStatus, read_job
+from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import Schemas
 from workers.app import make_celery
 from workers.signals import done_key
@@ -39,8 +41,10 @@ class Services:
     engine: Engine
     redis: redis.Redis = field(repr=False)
     schemas: Schemas = field(default_factory=Schemas)
+    rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
+        self.vocabulary = Vocabulary(self.engine)
         self._celery = make_celery(self.config, patience=PATIENCE)
         self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         """For one statement alone, which needs neither BEGIN nor COMMIT around it."""

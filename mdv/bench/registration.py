@@ -18,9 +18,10 @@ from mdv.bench.report import Result
 from mdv.bench.workload import SCHEMA, rdf_xml
 from mdv.db.floor import tidy
 from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Prepared, prepare, register
 from mdv.mdp.rules import Rules
-from mdv.mdp.schemas import SchemaInForce, Schemas, put_schema, read_schema_document
+from mdv.mdp.schemas import SchemaInForce, Schemas, read_schema_document
 
 Say = Callable[[str], None]
 
@@ -37,7 +38,9 @@ class Bench:
     def __post_init__(self) -> None:
         self.vocabulary = Vocabulary(self.engine)
         with self.engine.begin() as connection:
-            put_schema(connection, read_schema_document(SCHEMA, "text/turtle"), self.schemas)
+            put_schema(
+                connection, read_schema_document(SCHEMA, "text/turtle"), self.schemas, self.vocabulary, self.rules
+            )
         self.floor = Floor(self.engine)
 
     def schema(self) -> SchemaInForce:

@@ -11,17 +11,32 @@ NAMESPACE = "http://mdv.example/schema#"
 SCHEMA = (Path(mdv.__file__).parent / "demo" / "schema.ttl").read_bytes()
 
 
-def rdf_xml(number: int) -> tuple[str, bytes]:
-    """The URI and the text of the document of that number."""
+def document_uri(number: int) -> str:
+    return f"http://mdv.example/bench/{number}.rdf"
+
+
+def provider_uri(number: int) -> str:
+    """The URI of the CycleProvider in the document of that number."""
+    return f"{document_uri(number)}#host"
+
+
+def server_host(host: int) -> str:
+    return f"host{host}.uni-passau.de"
+
+
+def rdf_xml(
+    number: int, host: int | None = None, synth: int | None = None, memory: int | None = None
+) -> tuple[str, bytes]:
+    """The URI and the text of the document of that number; what is not given otherwise has the same number."""
     text = f"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="{NAMESPACE}">
   <CycleProvider rdf:ID="host">
-    <serverHost>host{number}.uni-passau.de</serverHost>
+    <serverHost>{server_host(number if host is None else host)}</serverHost>
     <serverPort>5874</serverPort>
-    <synthValue>{number}</synthValue>
+    <synthValue>{number if synth is None else synth}</synthValue>
     <serverInformation>
-      <ServerInformation rdf:ID="info" memory="{number}" cpu="600"/>
+      <ServerInformation rdf:ID="info" memory="{number if memory is None else memory}" cpu="600"/>
     </serverInformation>
   </CycleProvider>
 </rdf:RDF>
 """
-    return f"http://mdv.example/bench/{number}.rdf", text.encode()
+    return document_uri(number), text.encode()

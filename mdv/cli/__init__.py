@@ -17,6 +17,7 @@ from mdv.cli.frame import Noun, data_option
 from mdv.cli.job import job
 from mdv.cli.register import register
 from mdv.cli.resources import resources
+from mdv.cli.rule import rule
 from mdv.cli.schema import schema
 from mdv.cli.serve import migrate, serve, worker
 from mdv.cli.token import token
@@ -43,6 +44,7 @@ for command in (
     resources,
     atoms,
     export,
+    rule,
     job,
     token,
     serve,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, FromClause, Insert, Select, bindparam, select, union_all
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
+from mdv.db.copy import copy_rows
 from mdv.db.engine import driver
 from mdv.db.statements import statements
 from mdv.db.tables import filter_data, filter_data_history, result_objects, result_ranges
@@ -76,6 +77,44 @@ def run(connection: Connection, steps: Sequence[tuple[Compiled, dict[str, Any]]]
             session.execute(statement.sql, statement.fixed | values, prepare=True)
         matched = session.execute(sql["matched_resources"], prepare=True)
     return [number for (number,) in matched.fetchall()]
+
+
+def find_referring(connection: Connection, some: Collection[int], targets: Collection[int]) -> set[int]:
+    """Those of `some` resources that refer to one of `targets`."""
+    rows = driver(connection).execute(
+        statements("graph")["find_referring"], {"resources": list(some), "targets": list(targets)}, prepare=True
+    )
+    return {number for (number,) in rows.fetchall()}
+
+
+@dataclass
+class Results:
+    """What rules match at one moment: pairs of end rule and resource; and by range group and resource, how far values
+    reach."""
+
+    pairs: set[tuple[int, int]] = field(default_factory=set)
+    reached: dict[int, dict[int, tuple[Any, Any]]] = field(default_factory=dict)
+
+
+def keep_difference(connection: Connection, before: Results, after: Results) -> None:
+    """Keep what changed from one moment to another, beside what was kept already. Groups that are gone have no say."""
+    session = driver(connection)
+    gained, lost = after.pairs - before.pairs, before.pairs - after.pairs
+    copy_rows(
+        session, "result_objects (rule_id, resource_id, matched)",
+        ((rule, resource, matched) for pairs, matched in ((gained, True), (lost, False)) for rule, resource in pairs),
+    )  # fmt: skip
+    rows = []
+    for group, reached in after.reached.items():
+        was = before.reached.get(group, {})
+        for resource in {*reached, *was}:
+            ends = (*was.get(resource, (None, None)), *reached.get(resource, (None, None)))
+            if ends[:2] != ends[2:]:
+                is_text = any(isinstance(end, str) for end in ends)
+                rows.append(
+                    (group, resource, 0, *((None,) * 4 if is_text else ends), *(ends if is_text else (None,) * 4))
+                )
+    copy_rows(session, f"result_ranges ({', '.join(column.name for column in result_ranges.c)})", rows)
 
 
 def clear(connection: Connection) -> None:

@@ -115,6 +115,8 @@ class Change(NamedTuple):
     known: int
     gains: Collection[Encoded]
     losses: Collection[Encoded]
+    described: Mapping[str, Collection[int]]
+    """By document, the resources that it speaks of."""
 
 
 def find_documents(connection: Connection, uris: Collection[str]) -> dict[str, StoredDocument]:
@@ -163,7 +165,10 @@ class _Run:
         copy_rows(self._session, _HISTORY, self._removed_rows(differences, visible))
         self._keep_documents(differences, counts)
         by_uri = {difference.item.uri: counted for difference, counted in zip(differences, counts, strict=True)}
-        return by_uri, Change(self._position, self._known_resources, visible.gains.keys(), visible.losses.keys())
+        described = {difference.item.uri: difference.described for difference in differences}
+        return by_uri, Change(
+            self._position, self._known_resources, visible.gains.keys(), visible.losses.keys(), described
+        )
 
     def _ask(self) -> tuple[dict[str, int], dict[int, dict[Encoded, StoredRow]]]:
         """The numbers of the batch's URIs, and what its documents said until now."""

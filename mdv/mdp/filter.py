@@ -10,7 +10,8 @@ first pass and the other two can be asked in one statement for each group, and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Set
 from itertools import chain
 from typing import Any
 
@@ -21,7 +22,7 @@ from mdv.db.store import Change
 from mdv.mdp.groups import CompiledGroup, Groups
 
 
-def filter_changes(connection: Connection, groups: Groups, change: Change) -> list[int]:
+def filter_changes(connection: Connection, groups: Groups, change: Change) -> set[int]:
     """Run the filter on a change that has been stored; the resources that came to match some rule.
 
     What it found stands in `result_objects` and `result_ranges` until the next run.
@@ -31,7 +32,19 @@ def filter_changes(connection: Connection, groups: Groups, change: Change) -> li
         (groups.groups[index].statement, parameters(groups.groups[index], sets, change.position, change.known))
         for index, sets in concerned.items()
     ]
-    return db.run(connection, steps)
+    return set(db.run(connection, steps))
+
+
+def count_matched(connection: Connection, matched: Set[int], change: Change) -> dict[str, int]:
+    """How many resources came to match through each document: those that it speaks of, and what refers to those."""
+    counts = {uri: len(matched & set(described)) for uri, described in change.described.items()} if matched else {}
+    foreign = matched - set().union(*change.described.values())
+    if foreign and len(change.described) == 1:
+        counts = {uri: len(matched) for uri in change.described}
+    elif foreign:
+        for uri, described in change.described.items():
+            counts[uri] += len(db.find_referring(connection, foreign, described))
+    return defaultdict(int, counts)
 
 
 def parameters(

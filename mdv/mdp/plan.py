@@ -5,7 +5,7 @@ Rules that differ in their constants alone share a plan, so that a hundred thous
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -69,12 +69,7 @@ def _with_places(conjunction: Conjunction) -> Conjunction:
 
 
 def _plan(conjunction: Conjunction, schema: Schema) -> ConjunctionPlan:
-    short = schema.shorten
-
-    def any_of(iri: str) -> str:
-        declared = schema.property_of(iri)
-        return short(iri) + ("?" if declared is not None and declared.set_valued else "")
-
+    short, any_of = schema.shorten, written_in(schema)
     atomic = decompose(conjunction)
     triggering = [rule for rule in atomic if isinstance(rule, Triggering)]
     joins = []
@@ -113,6 +108,16 @@ def _triggering_plan(rule: Triggering, short: object, any_of: object) -> Trigger
     )  # fmt: skip
 
 
+def written_in(schema: Schema) -> Callable[[str], str]:
+    """How properties are written in rules of this schema: short, with `?` where they are set-valued."""
+
+    def any_of(iri: str) -> str:
+        declared = schema.property_of(iri)
+        return schema.shorten(iri) + ("?" if declared is not None and declared.set_valued else "")
+
+    return any_of
+
+
 def constant_of(plan: TriggeringPlan, constants: Sequence[Constant]) -> Constant | None:
     return plan.rule.constant if plan.slot is None else constants[plan.slot]
 
@@ -125,3 +130,13 @@ def key_of(constant: Constant) -> str:
     """
     value = constant.value
     return str(value.normalize()) if isinstance(value, Decimal) else str(value)
+
+
+def triggering_digest(plan: TriggeringPlan, constant: Constant | None) -> str:
+    """By what a triggering rule is found in the graph."""
+    return digest_of(plan.digest, "" if constant is None else key_of(constant))
+
+
+def join_digest(group: int, inputs: tuple[int, ...]) -> str:
+    """By what a join rule is found in the graph: its group, and the numbers of its inputs."""
+    return digest_of("join", group, inputs)

@@ -18,7 +18,7 @@ from mdv.db.state import State, lock_state
 from mdv.db.store import Counts, Replacement, StoredDocument, find_documents, replace_documents
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
-from mdv.mdp.filter import filter_changes
+from mdv.mdp.filter import count_matched, filter_changes
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
 from mdv.model import Document, Statement, is_blank
@@ -124,9 +124,12 @@ def register(
     ids = vocabulary.ids(_vocabulary(replacements))
     groups = rules.groups(connection, state, schema, vocabulary)
     counts, change = replace_documents(connection, replacements, state, ids)
-    matched = filter_changes(connection, groups, change) if groups.groups else []
+    matched = filter_changes(connection, groups, change) if groups.groups else set()
+    matched_by = count_matched(connection, matched, change)
     return [
-        answer if answer is not None else _outcome(item, stored.get(item.uri), position, counts[item.uri])
+        answer
+        if answer is not None
+        else _outcome(item, stored.get(item.uri), position, counts[item.uri], matched_by[item.uri])
         for item, answer in zip(batch, answers, strict=True)
     ]
 
@@ -167,10 +170,10 @@ def _vocabulary(replacements: Iterable[Replacement]) -> set[str]:
     return used
 
 
-def _outcome(item: Prepared, stored: StoredDocument | None, position: int, counts: Counts) -> Outcome:
+def _outcome(item: Prepared, stored: StoredDocument | None, position: int, counts: Counts, matched: int) -> Outcome:
     created = item.document is not None and (stored is None or not stored.present)
     return Outcome(item.uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
-                   counts.unchanged, created=created)  # fmt: skip
+                   counts.unchanged, matched=matched, created=created)  # fmt: skip
 
 
 def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:

@@ -23,11 +23,12 @@ from mdv.db.tables import resources
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Conflict, InvalidRule, NotFound
 from mdv.mdp.filter import parameters
-from mdv.mdp.groups import Groups, read_groups, read_names, states
+from mdv.mdp.groups import TABLES, CompiledGroup, Groups, read_groups, read_names, states
 from mdv.mdp.merge import Merge, Merged, Planned, choose_driver
 from mdv.mdp.plan import ConjunctionPlan, constant_of, plan
 from mdv.mdp.schemas import SchemaInForce, Schemas
-from mdv.query.compile import matches
+from mdv.query.compile import all_matches, all_reached, matches
+from mdv.rdf.schema import Schema
 from mdv.rules.ast import ParsedRule
 from mdv.rules.normal import Comparison, Constant, NormalRule, Sort
 from mdv.rules.normalise import normalise
@@ -62,7 +63,7 @@ class Rules:
 
     def __init__(self) -> None:
         self._groups: Groups | None = None
-        self._schema_version = -1
+        self._schema: Schema | None = None
         self._templates: Templates | None = None
         self._plans: dict[int, tuple[Template, tuple[ConjunctionPlan, ...]]] = {}
 
@@ -79,8 +80,8 @@ class Rules:
         self, text: str, schema: SchemaInForce, library: Library | None = None
     ) -> tuple[NormalRule, tuple[ConjunctionPlan, ...], tuple[Constant, ...]]:
         """A rule's normal form (up to its constants), its plan and its constants."""
-        if self._templates is None or self._schema_version != schema.version:
-            self._templates, self._schema_version = Templates(schema.schema), schema.version
+        if self._templates is None or self._schema is not schema.schema:
+            self._templates, self._schema = Templates(schema.schema), schema.schema
             self._plans.clear()
         try:
             template, constants = self._templates.match(text)
@@ -244,6 +245,22 @@ def _evaluate_all(connection: Connection, groups: Groups, group_id: int, first_r
     # Nothing is known from before: a rule that is new had no results.
     values = parameters(compiled, [roots, *nothing], state.position, 0, first_rule)
     db.evaluate_into(connection, compiled.statement, values, pinned=True)
+
+
+def full_results(connection: Connection, groups: Groups, some: Iterable[CompiledGroup]) -> db.Results:
+    """What the rules of some groups match now: pairs of end rule and resource, or how far values reach."""
+    results = db.Results()
+    now, _, _ = states(groups.names)
+    for compiled in some:
+        group = compiled.group
+        roots = _instances(connection, groups, group.pattern)
+        if group.pattern.is_range:
+            rows = db.evaluate(connection, db.compiled(all_reached(now, group.pattern)), {"roots": roots})
+            results.reached[group.group_id] = {number: (low, high) for number, low, high in rows}
+        else:
+            rows = db.evaluate(connection, db.compiled(all_matches(now, TABLES, group)), {"roots": roots})
+            results.pairs.update((rule, number) for rule, number in rows)
+    return results
 
 
 def results_of(

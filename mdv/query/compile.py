@@ -96,7 +96,7 @@ class State:
         if leaf.sort is Sort.TEXT:
             if leaf.operator is Operator.EQ and leaf.property in self.names.literal_only:
                 # The index knows how texts begin.
-                return and_(func.left(atom.c.value, 64) == func.left(constant, 64), atom.c.value == constant)
+                return and_(beginning(atom.c.value, 64) == beginning(constant, 64), atom.c.value == constant)
             return compare(self.text(atom, leaf.property), leaf.operator, constant)
         if leaf.sort is Sort.REFERENCE:
             if leaf.operator is Operator.EQ:
@@ -178,6 +178,11 @@ def _among(column: Expression, numbers: Sequence[int]) -> Condition:
     return column.in_([literal_number(number) for number in numbers])
 
 
+def beginning(text: Expression, length: int) -> Expression:
+    """How a text begins, written as the indexes have it."""
+    return func.left(text, literal_column(str(length)))
+
+
 def literal_number(number: int) -> Expression:
     """A number that stands in the statement itself: these never change while the statement lives."""
     return literal_column(str(int(number)))
@@ -239,29 +244,24 @@ class Conditions:
             if leaf.operator is Operator.EQ:
                 return number == self._state.number(constant)
             return compare(self._state.uri(number), leaf.operator, constant)
-        atom = self._state.atoms()
-        return there_is(
-            [atom],
-            [
-                atom.c.resource_id == number,
-                self._state.has(atom, leaf.property),
-                self._state.holds(atom, leaf, constant),
-            ],
-        )
+        atom = self._values(number, leaf.property)
+        return there_is([atom], [self._state.holds(atom, leaf, constant)])
 
     def tie(self, tie: Tie) -> Condition:
         """A predicate between two bound nodes."""
         left, right = self._bound[tie.left], self._bound[tie.right]
         if tie.left_property is None:
             return compare(left, tie.operator, right)
-        one = self._state.atoms()
-        conditions = [one.c.resource_id == left, self._state.has(one, tie.left_property)]
+        one = self._values(left, tie.left_property)
         if tie.right_property is None:
-            conditions += [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, right)]
-            return there_is([one], conditions)
-        other = self._state.atoms()
-        the_other = [other.c.resource_id == right, self._state.has(other, tie.right_property)]
-        return there_is([one], [*conditions, there_is([other], [*the_other, *self.equal(one, other, tie)])])
+            return there_is([one], [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, right)])
+        other = self._values(right, tie.right_property)
+        return there_is([one], [there_is([other], self.equal(one, other, tie))])
+
+    def _values(self, node: Expression, property_iri: str) -> FromClause:
+        """The statements of a resource with a property: found by the resource, never by the value."""
+        atom = self._state.atoms()
+        return probe(atom, atom.c.resource_id == node, self._state.has(atom, property_iri))
 
     def equal(self, one: FromClause, other: FromClause, tie: Tie) -> list[Condition]:
         """How the values of two statements compare."""
@@ -272,7 +272,7 @@ class Conditions:
             return [compare(typed(one, tie.sort), tie.operator, typed(other, tie.sort))]
         if tie.operator is Operator.EQ and {tie.left_property, tie.right_property} <= self._state.names.literal_only:
             return [
-                func.left(one.c.value, 64) == func.left(other.c.value, 64),
+                beginning(one.c.value, 64) == beginning(other.c.value, 64),
                 one.c.value == other.c.value,
             ]
         return [
@@ -415,14 +415,29 @@ def filter_range(now: State, before: State, either: State, group: Group) -> Sele
     )
 
 
+def all_matches(now: State, tables: RuleTables, group: Group) -> Select[Any]:
+    """Select the rules of a group with what they register, among the resources of `:roots`."""
+    return evaluated(now, tables, group, _given("roots"), first_rule=None)
+
+
+def all_reached(now: State, pattern: Pattern) -> Select[Any]:
+    """Select the least and the greatest value that the one constant is compared with, for each of `:roots`."""
+    return reached(now, pattern, _given("roots"))
+
+
+def _given(name: str) -> FromClause:
+    """The numbers that are handed over as an array."""
+    numbers = func.unnest(bindparam(name, type_=ARRAY(BigInteger))).table_valued("id", name=f"given_{name}")
+    return numbers.render_derived()
+
+
 def affected(now: State, either: State, pattern: Pattern) -> FromClause:
     """The resources at the root that some change may concern: where it happened (`:node0`, `:node1` …), and from
     there up to the root over the statements as they are now. (Had one of those changed too, it would itself have been
     given as a change nearer to the root.)"""
     sets: dict[int, FromClause] = {}
     for node in reversed(range(len(pattern.nodes))):
-        given = func.unnest(bindparam(f"node{node}", type_=ARRAY(BigInteger))).table_valued("id", name=f"given{node}")
-        parts: list[Select[Any]] = [select(given.render_derived().c.id)]
+        parts: list[Select[Any]] = [select(_given(f"node{node}").c.id)]
         parts += [_upward(now, either, pattern, child, sets[child]) for child in pattern.children[node]]
         sets[node] = (union(*parts) if len(parts) > 1 else parts[0].distinct()).cte(f"at{node}")
     return sets[0]
@@ -460,7 +475,14 @@ def _upward(now: State, either: State, pattern: Pattern, child: int, at_child: F
     return select(found).select_from(table).where(*where, there_is([at_child], []))
 
 
-def evaluated(state: State, tables: RuleTables, group: Group, roots: FromClause, *only: Condition) -> Select[Any]:
+def evaluated(
+    state: State,
+    tables: RuleTables,
+    group: Group,
+    roots: FromClause,
+    *only: Condition,
+    first_rule: str | None = "first_rule",
+) -> Select[Any]:
     """Select the rules of a group with the resources that they register, among `roots`."""
     rule: FromClause = tables.end_rules.alias("rule")
     pattern = group.pattern
@@ -487,11 +509,12 @@ def evaluated(state: State, tables: RuleTables, group: Group, roots: FromClause,
                 source = source.join(table, true())
                 constants[index] = _constant(table, other)
     where = conditions.of_path(path, group.driver)
-    first = rule.c.rule_id >= bindparam("first_rule", type_=BigInteger)
+    if first_rule is not None:
+        where.append(rule.c.rule_id >= bindparam(first_rule, type_=BigInteger))
     return (
         select(rule.c.rule_id.label("rule_id"), roots.c.id.label("resource_id"))
         .select_from(source)
-        .where(*where, first, *only)
+        .where(*where, *only)
         .distinct()
     )
 
@@ -568,7 +591,7 @@ def _find_rules(
 
 def _by_text(rules: FromClause, leaf: Leaf, text: Expression) -> list[Condition]:
     if leaf.operator is Operator.EQ:
-        return [func.left(rules.c.value, 200) == func.left(text, 200), rules.c.value == text]
+        return [beginning(rules.c.value, 200) == beginning(text, 200), rules.c.value == text]
     if leaf.operator is Operator.CONTAINS:
         # A constant is tried where its gram is a part of the text, or where it has none.
         return [rules.c.gram == func.any(func.mdv_grams(text)), func.strpos(text, rules.c.value) > 0]

@@ -84,6 +84,13 @@ class Pattern:
             nodes.append(branch.parent)
         return tuple(reversed(nodes))
 
+    @cached_property
+    def properties(self) -> frozenset[str]:
+        """Every property that it speaks of."""
+        ties = (*self.ties, *(branch.tie for branch in self.branches if branch is not None and branch.tie is not None))
+        said = [name for tie in ties for _, name in tie.accesses()] + [leaf.property for leaf in self.leaves]
+        return frozenset(name for name in said if name is not None)
+
     @property
     def is_range(self) -> bool:
         """Whether what it matches is a stretch of its constants: one constant alone, compared by order or by !=."""
@@ -149,6 +156,12 @@ def pattern(conjunction: Conjunction) -> tuple[Pattern, tuple[Constant, ...]]:
     return _Builder(conjunction).build()
 
 
+def pattern_with_nodes(conjunction: Conjunction) -> tuple[Pattern, tuple[Constant, ...], dict[str, int]]:
+    """The pattern, its constants, and the node that each variable became."""
+    builder = _Builder(conjunction)
+    return *builder.build(), builder.nodes()
+
+
 class _Builder:
     def __init__(self, conjunction: Conjunction) -> None:
         self._conjunction = conjunction
@@ -182,6 +195,9 @@ class _Builder:
             ),
             tuple(constant for _, constant in leaves),
         )
+
+    def nodes(self) -> dict[str, int]:
+        return {name: self._number[one] for name, one in self._one.items()}
 
     def _unite(self) -> dict[str, str]:
         """Variables that must be the same resource (`a = b`) become one node."""

@@ -59,7 +59,7 @@ class Results:
 
     def __init__(self, mdp: Mdp, rules: dict[str, str]) -> None:
         added = mdp.add_rules(list(rules.values()))
-        self.rules = {name: rule for name, rule in zip(rules, added, strict=True)}
+        self.rules = dict(zip(rules, added, strict=True))
         self.pairs: set[tuple[int, str]] = set()
 
     def follow(self, mdp: Mdp) -> None:

@@ -12,8 +12,9 @@ from sqlalchemy import Engine
 from mdv.db.read import list_resources
 from mdv.db.state import lock_state
 from mdv.errors import BreakingSchema, InvalidDocument, InvalidSchema, MdvError, NotFound
+from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import register
-from mdv.mdp.schemas import Schemas, classes_named, put_schema, read_schema_document
+from mdv.mdp.schemas import Schemas, classes_named, read_schema_document
 
 if TYPE_CHECKING:
     from conftest import Mdp
@@ -142,7 +143,7 @@ def test_harmless_growth_is_accepted_without_looking_at_what_is_stored(
 
     before, after = HARMLESS[what]
     mdp.put_schema(before)
-    monkeypatch.setattr("mdv.mdp.schemas.stored_values", scan)
+    monkeypatch.setattr("mdv.mdp.put_schema.stored_values", scan)
     assert mdp.put_schema(after).version == 2
 
 
@@ -225,7 +226,7 @@ def test_a_registration_waits_for_the_schema_before_it_and_obeys_it(mdp: Mdp, en
     other = type(mdp)(engine)
     schema = read_schema_document((mdp.PREFIXES + ":p rdfs:range xsd:integer .").encode(), "text/turtle")
     with engine.begin() as connection:
-        put_schema(connection, schema, other.schemas)
+        put_schema(connection, schema, other.schemas, other.vocabulary, other.rules)
         thread, answers = in_the_background(lambda: mdp.register_batch([item])[0])
         thread.join(0.3)
         assert thread.is_alive()

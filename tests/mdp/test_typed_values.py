@@ -5,7 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from mdv.mdp.schemas import Schemas, put_schema, read_schema_document
+from mdv.mdp.put_schema import put_schema
+from mdv.mdp.schemas import Schemas, read_schema_document
 
 if TYPE_CHECKING:
     from conftest import Mdp
@@ -124,5 +125,5 @@ def test_a_schema_can_change_twice_in_one_transaction(mdp: Mdp) -> None:
     with mdp.engine.begin() as connection:
         for more in (":p rdfs:range xsd:integer .", ":p rdfs:range xsd:integer . :q rdfs:range xsd:integer ."):
             document = read_schema_document((mdp.PREFIXES + OPEN + more).encode(), "text/turtle")
-            put_schema(connection, document, Schemas())
+            put_schema(connection, document, Schemas(), mdp.vocabulary, mdp.rules)
     assert [row[1] for row in typed(mdp) + typed(mdp, "q")] == [5, 6]

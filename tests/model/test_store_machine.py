@@ -26,8 +26,9 @@ from mdv.db.read import document_statements, list_resources, read_document, reso
 from mdv.db.statements import statements as named_statements
 from mdv.db.store import Visible
 from mdv.errors import BreakingSchema, InvalidDocument, MdvError, NotFound
+from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Outcome, Prepared, register
-from mdv.mdp.schemas import classes_named, in_force, put_schema
+from mdv.mdp.schemas import classes_named, in_force
 from mdv.model import RDF_TYPE, RDFS_RESOURCE, XSD, Document, Statement, Term
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class StoreMachine(RuleBasedStateMachine):
         same = self.oracle.schema_version > 0 and tuple(self.oracle.rules.statements()) == document.statements
         try:
             with self.mdp.engine.begin() as connection:
-                outcome = put_schema(connection, document, self.mdp.schemas)
+                outcome = put_schema(connection, document, self.mdp.schemas, self.mdp.vocabulary, self.mdp.rules)
         except BreakingSchema as error:
             assert {flaw.message.split(": ")[0] for flaw in error.flaws} == broken != set()
         else:
@@ -472,7 +473,7 @@ def _mutate(name: str, old: str, new: str) -> Callable[[pytest.MonkeyPatch], Non
 
 
 def _forget_to_retype(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mdv.mdp.schemas.retype_values", lambda connection, rows: None)
+    monkeypatch.setattr("mdv.mdp.put_schema.retype_values", lambda connection, rows: None)
 
 
 def _log_moved(monkeypatch: pytest.MonkeyPatch) -> None:

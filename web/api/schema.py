@@ -7,7 +7,8 @@ from typing import Any
 
 from flask import Response, request
 
-from mdv.mdp.schemas import put_schema, read_schema_document
+from mdv.mdp.put_schema import put_schema
+from mdv.mdp.schemas import read_schema_document
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import TURTLE, syntax_of_media_type
 from web.auth import reader, whole_admin
@@ -29,13 +30,17 @@ calls = Calls("schema", "What documents may say")
     body=rdf_body({"text/turtle": SCHEMA}),
 )
 def put() -> dict[str, Any]:
-    """Answers when the change is done. A change that would break a stored document is refused, naming it."""
+    """Answers when the change is done. What would break a stored document or a rule is refused, naming it."""
     whole_admin()
     media_type = request.headers.get("Content-Type")
     syntax_of_media_type(media_type)
     document = in_thread(read_schema_document, read_body(services().config.body_seconds), media_type)
     with services().engine.begin() as connection:
-        return asdict(put_schema(connection, document, services().schemas, etags("If-Match")))
+        return asdict(
+            put_schema(
+                connection, document, services().schemas, services().vocabulary, services().rules, etags("If-Match")
+            )
+        )
 
 
 @calls.call("GET", "/schema", "The schema, as RDF", {200: rdf("The schema")} | problems(406))

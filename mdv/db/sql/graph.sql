@@ -81,6 +81,9 @@ select name, id, text from rules where owner = %(owner)s and name = any (%(names
 -- name: find_rules
 select id, owner, name, text from rules where id = any (%(ids)s) order by id;
 
+-- name: all_rules
+select id, owner, name, text from rules order by id;
+
 -- name: find_searching
 -- The rules that search these.
 select s.searched_id, r.id, r.owner, r.name, r.text
@@ -157,6 +160,10 @@ select set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', '
 select resource_id from result_objects where matched
 union
 select resource_id from result_ranges;
+
+-- name: find_referring
+select distinct resource_id from filter_data
+where resource_id = any (%(resources)s::bigint[]) and target_id = any (%(targets)s::bigint[]);
 
 -- name: find_numbers
 select uri, id from resources where uri = any (array(select jsonb_array_elements_text(%(uris)s::jsonb)));

@@ -1,0 +1,131 @@
+"""What the benchmark of the paper asks of the database: stores to measure on, what the last run found, and the plainer
+ways of finding it that ours is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, text
+
+from mdv.db.copy import text_field
+from mdv.db.engine import driver, make_engine
+from mdv.db.floor import tidy
+from mdv.db.migrate import migrate
+from mdv.db.statements import statements
+
+
+class Databases:
+    """Databases on one server, each migrated and empty at first."""
+
+    def __init__(self, url: str) -> None:
+        self._url = sqlalchemy.make_url(url)
+        self._made = 0
+        engine = self._engine(str(self._url.database))
+        migrate(engine)
+        engine.dispose()
+
+    @contextmanager
+    def new(self) -> Iterator[Engine]:
+        """A database that is gone afterwards."""
+        self._made += 1
+        name = f"bench_{self._made}"
+        self._administer(f"create database {name} template {self._url.database}")
+        engine = self._engine(name)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+            self._administer(f"drop database {name} with (force)")
+
+    def _engine(self, name: str) -> Engine:
+        return make_engine(self._url.set(database=name).render_as_string(hide_password=False))
+
+    def _administer(self, statement: str) -> None:
+        engine = self._engine("postgres")
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text(statement))
+        engine.dispose()
+
+
+def forget_documents(engine: Engine, last_kept: int) -> None:
+    """Empty the store of all documents, and of the resources after `last_kept`; rules and their classes stay."""
+    with engine.begin() as connection:
+        connection.execute(text("truncate documents, document_versions, filter_data, filter_data_history, bench_floor"))
+        connection.execute(text("delete from resources where id > :last"), {"last": last_kept})
+    tidy(engine)
+
+
+def changes_of(connection: Connection, uri: str) -> list[tuple[int, bool]]:
+    """What the last run changed for one resource: end rule, and whether it matches now."""
+    session = driver(connection)
+    found: list[tuple[int, bool]] = []
+    for sql in statements("results").values():
+        one = f"select rule_id, matched from ({sql.rstrip(';')}) as c (rule_id, uri, matched) where uri = %(uri)s"
+        found += session.execute(one, {"uri": uri}).fetchall()
+    return found
+
+
+def count_ranged(connection: Connection) -> int:
+    """The resources for which the last run found ranges."""
+    return int(connection.execute(text("select count(distinct resource_id) from result_ranges")).scalar_one())
+
+
+def strpos_on_all(connection: Connection, values: Sequence[str]) -> int:
+    """How many constants of `contains` are in the values, by looking for every constant in every value."""
+    asked = text(
+        "select count(*) from unnest(cast(:values as text[])) as v (value)"
+        " join filter_rules_con r on strpos(v.value, r.value) > 0"
+    )
+    return int(connection.execute(asked, {"values": list(values)}).scalar_one())
+
+
+_PROVIDER = """
+    join filter_data c on c.property_id = %(type)s and c.target_id = %(CycleProvider)s and c.position = %(position)s"""
+_BY_MEMORY = f"""
+    select c.resource_id from filter_data m
+    join filter_data i on i.target_id = m.resource_id and i.property_id = %(serverInformation)s
+    {_PROVIDER} and c.resource_id = i.resource_id"""
+_OF_MEMORY = " where m.property_id = %(memory)s and m.number = %(constant)s and m.position = %(position)s"
+
+OWN_QUERIES = {
+    "OID": f"select c.resource_id from resources r {_PROVIDER} and c.resource_id = r.id where r.uri = %(constant)s",
+    "PATH": _BY_MEMORY + _OF_MEMORY,
+    "JOIN": f"""{_BY_MEMORY}
+    join filter_data p on p.resource_id = m.resource_id and p.property_id = %(cpu)s and p.number = 600
+    join filter_data h on h.resource_id = c.resource_id and h.property_id = %(serverHost)s
+        and strpos(h.value, 'uni-passau.de') > 0 {_OF_MEMORY}""",
+}
+"""By type of rule, the query that one rule asks of the documents of the last transaction."""
+
+
+def ask_each(
+    connection: Connection, rule_type: str, constants: Sequence[int | str], numbers: Mapping[str, int]
+) -> list[list[int]]:
+    """The resources that rules of a type match, each rule by a query of its own."""
+    session, sql = driver(connection), OWN_QUERIES[rule_type]
+    return [
+        [number for (number,) in session.execute(sql, {**numbers, "constant": constant}, prepare=True).fetchall()]
+        for constant in constants
+    ]
+
+
+def number_of(connection: Connection, uri: str) -> int:
+    """The number of a resource."""
+    return int(connection.execute(text("select id from resources where uri = :uri"), {"uri": uri}).scalar_one())
+
+
+def count_rules(connection: Connection) -> int:
+    return int(connection.execute(text("select count(*) from rules")).scalar_one())
+
+
+def make_rule_floor(connection: Connection) -> None:
+    connection.execute(text("create table bench_rules (id bigint primary key, text text not null)"))
+
+
+def copy_rule_floor(connection: Connection, first: int, texts: Sequence[str]) -> None:
+    """The least that keeping rules can cost: their texts by COPY."""
+    rows = "".join(f"{number}\t{text_field(rule)}\n" for number, rule in enumerate(texts, first))
+    with driver(connection).cursor() as cursor, cursor.copy("copy bench_rules (id, text) from stdin") as copy:
+        copy.write(rows.encode())

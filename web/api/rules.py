@@ -1,0 +1,39 @@
+"""/rules: what a rule means, before it is anybody's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mdv.mdp.explain import explain as explain_rule
+from web.auth import reader
+from web.bodies import json_body, json_request
+from web.calls import Calls
+from web.models import RuleExplained, RuleQuestion
+from web.openapi import problems
+from web.services import services
+
+calls = Calls("rules", "What a rule means, before it is anybody's")
+
+EXAMPLE = {
+    "rule": "search CycleProvider c register c\n"
+    "where c.serverHost contains 'uni-passau.de' and c.serverInformation.memory > 64"
+}
+
+
+@calls.call(
+    "POST",
+    "/rules/explain",
+    "Explain a rule",
+    {200: RuleExplained} | problems(408, 413, 415, 422),
+    body=json_request(RuleQuestion, EXAMPLE),
+    reads=True,
+)
+def explain() -> dict[str, Any]:
+    """Its normal form, the atomic rules and groups that it is made of, which of them exist already, how many resources
+    match now, and what a change may cost at worst. Nothing is changed."""
+    reader()
+    question = json_body(RuleQuestion)
+    with services().engine.connect() as connection:
+        # All of it from one moment.
+        still = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        return explain_rule(still, question.rule, services().schemas, services().rules, with_sql=question.sql).as_dict()
