@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf", "format": "iri"}
 
@@ -50,6 +50,16 @@ class ResourceQuery(Page):
         description="instances of this class, subclasses included",
         json_schema_extra={"example": "CycleProvider"},
     )
+
+
+class QueryQuestion(Strict):
+    query: str = Field(description="the text of the query, up to 8 KB")
+    limit: StrictInt | None = Field(None, ge=1, le=10_000, description="rows, or resources (at most 1,000) of a page")
+    after: str | None = Field(None, description="of resources: the `next` of the page before", max_length=8192)
+
+
+class TraceQuery(Strict):
+    document: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
 
 
 class Registration(BaseModel):
@@ -98,6 +108,24 @@ class SchemaChange(BaseModel):
     changed: bool
     classes: int
     properties: int
+
+
+class FoundByRule(BaseModel):
+    resource: str
+    rule: int = Field(description="the number of an atomic rule")
+
+
+class TracedRow(FoundByRule):
+    text: str = Field(description="of the rule")
+
+
+class FilterTrace(BaseModel):
+    """The iterations of the filter, and the results of end rules."""
+
+    document: str
+    iterations: list[list[TracedRow]]
+    results: list[FoundByRule]
+    truncated: bool
 
 
 class RuleQuestion(Strict):

@@ -28,11 +28,12 @@ class Floor:
         """The seconds that COPY and commit of the batch's statements take."""
         rows = b"".join(self._encode(item) for item in batch)
         with self._engine.connect() as connection:
+            # The driver's own transaction: SQLAlchemy knows nothing of it, and would not commit it.
             session = driver(connection)
             began = time.perf_counter()
             with session.cursor() as cursor, cursor.copy(COPY_FLOOR) as copy:
                 copy.write(rows)
-            connection.commit()
+            session.commit()
             return time.perf_counter() - began
 
     def _encode(self, item: Prepared) -> bytes:

@@ -44,7 +44,7 @@ class Bench:
         self.floor = Floor(self.engine)
 
     def schema(self) -> SchemaInForce:
-        with self.engine.connect() as connection:
+        with self.engine.begin() as connection:
             return self.schemas.now(connection)
 
     def prepared(self, count: int) -> list[Prepared]:

@@ -40,6 +40,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write_json(path: Path, command: str, results: list[Result]) -> None:
-    body = {"machine": machine(), "command": command, "results": [result.as_dict() for result in results]}
+def write_json(path: Path, command: str, results: list[Result], **more: Any) -> None:
+    body = {"machine": machine(), "command": command, "results": [result.as_dict() for result in results], **more}
     path.write_text(json.dumps(body, indent=1) + "\n", "utf-8")

@@ -13,8 +13,10 @@ from mdv.cli.bench import bench
 from mdv.cli.documents import delete, documents
 from mdv.cli.export import export
 from mdv.cli.failures import exit_code_of
+from mdv.cli.filter import filter_
 from mdv.cli.frame import Noun, data_option
 from mdv.cli.job import job
+from mdv.cli.query import query
 from mdv.cli.register import register
 from mdv.cli.resources import resources
 from mdv.cli.rule import rule
@@ -42,9 +44,11 @@ for command in (
     documents,
     delete,
     resources,
+    query,
     atoms,
     export,
     rule,
+    filter_,
     job,
     token,
     serve,

@@ -38,19 +38,24 @@ def shorten(rows: Iterator[Item], document: str) -> Iterator[Item]:
     >>> list(next(shorten(iter([row]), "http://a/doc.rdf")).values())
     ['doc.rdf#host', 'CycleProvider', 'serverInformation', 'doc.rdf#info']
     """
-    own = document.rstrip("/")
-    name = re.split("[/:]", own)[-1] or own
-
-    def reference(uri: str) -> str:
-        return name + uri[len(document) :] if uri == document or uri.startswith(document + "#") else uri
-
     for row in rows:
         yield {
-            "uri_reference": reference(row["uri_reference"]),
+            "uri_reference": reference_of(row["uri_reference"], document),
             "class": local_name(row["class"]),
             "property": local_name(row["property"]),
-            "value": reference(row["value"]),
+            "value": reference_of(row["value"], document),
         }
+
+
+def reference_of(uri: str, document: str) -> str:
+    """A name within `document` by the document's last part; another one as it is.
+
+    >>> reference_of("http://a/doc.rdf#host", "http://a/doc.rdf"), reference_of("http://a/x", "http://a/doc.rdf")
+    ('doc.rdf#host', 'http://a/x')
+    """
+    own = document.rstrip("/")
+    name = re.split("[/:]", own)[-1] or own
+    return name + uri[len(document) :] if uri == document or uri.startswith(document + "#") else uri
 
 
 def local_name(uri: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import sqlalchemy
+from psycopg.pq import PipelineStatus
 from sqlalchemy import Connection, Engine, text
 
 from mdv.db.copy import text_field
@@ -40,13 +41,22 @@ class Databases:
             self._administer(f"drop database {name} with (force)")
 
     def _engine(self, name: str) -> Engine:
-        return make_engine(self._url.set(database=name).render_as_string(hide_password=False))
+        # The connection that was used last is used next: it has prepared the statements.
+        return make_engine(self._url.set(database=name).render_as_string(hide_password=False), pool_use_lifo=True)
 
     def _administer(self, statement: str) -> None:
         engine = self._engine("postgres")
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text(statement))
         engine.dispose()
+
+
+def await_answers(connection: Connection) -> None:
+    """Wait until all that was sent in a pipeline has been done."""
+    session = driver(connection)
+    if session.pgconn.pipeline_status != PipelineStatus.OFF:
+        with session.pipeline() as pipeline:
+            pipeline.sync()
 
 
 def forget_documents(engine: Engine, last_kept: int) -> None:
@@ -57,13 +67,15 @@ def forget_documents(engine: Engine, last_kept: int) -> None:
     tidy(engine)
 
 
+_CHANGES_OF = "select rule_id, matched from ({changes}) as c (rule_id, uri, matched) where uri = %(uri)s"
+
+
 def changes_of(connection: Connection, uri: str) -> list[tuple[int, bool]]:
     """What the last run changed for one resource: end rule, and whether it matches now."""
     session = driver(connection)
     found: list[tuple[int, bool]] = []
     for sql in statements("results").values():
-        one = f"select rule_id, matched from ({sql.rstrip(';')}) as c (rule_id, uri, matched) where uri = %(uri)s"
-        found += session.execute(one, {"uri": uri}).fetchall()
+        found += session.execute(_CHANGES_OF.format(changes=sql.rstrip(";")), {"uri": uri}).fetchall()
     return found
 
 
@@ -81,21 +93,26 @@ def strpos_on_all(connection: Connection, values: Sequence[str]) -> int:
     return int(connection.execute(asked, {"values": list(values)}).scalar_one())
 
 
-_PROVIDER = """
-    join filter_data c on c.property_id = %(type)s and c.target_id = %(CycleProvider)s and c.position = %(position)s"""
-_BY_MEMORY = f"""
-    select c.resource_id from filter_data m
-    join filter_data i on i.target_id = m.resource_id and i.property_id = %(serverInformation)s
-    {_PROVIDER} and c.resource_id = i.resource_id"""
-_OF_MEMORY = " where m.property_id = %(memory)s and m.number = %(constant)s and m.position = %(position)s"
-
 OWN_QUERIES = {
-    "OID": f"select c.resource_id from resources r {_PROVIDER} and c.resource_id = r.id where r.uri = %(constant)s",
-    "PATH": _BY_MEMORY + _OF_MEMORY,
-    "JOIN": f"""{_BY_MEMORY}
-    join filter_data p on p.resource_id = m.resource_id and p.property_id = %(cpu)s and p.number = 600
-    join filter_data h on h.resource_id = c.resource_id and h.property_id = %(serverHost)s
-        and strpos(h.value, 'uni-passau.de') > 0 {_OF_MEMORY}""",
+    "OID": """
+        select c.resource_id from resources r
+        join filter_data c on c.resource_id = r.id and c.property_id = %(type)s and c.target_id = %(CycleProvider)s
+        where r.uri = %(constant)s and c.position = %(position)s""",
+    "PATH": """
+        select c.resource_id from filter_data m
+        join filter_data i on i.target_id = m.resource_id and i.property_id = %(serverInformation)s
+        join filter_data c on c.resource_id = i.resource_id and c.property_id = %(type)s
+            and c.target_id = %(CycleProvider)s
+        where m.property_id = %(memory)s and m.number = %(constant)s and m.position = %(position)s""",
+    "JOIN": """
+        select c.resource_id from filter_data m
+        join filter_data p on p.resource_id = m.resource_id and p.property_id = %(cpu)s and p.number = 600
+        join filter_data i on i.target_id = m.resource_id and i.property_id = %(serverInformation)s
+        join filter_data h on h.resource_id = i.resource_id and h.property_id = %(serverHost)s
+            and strpos(h.value, 'uni-passau.de') > 0
+        join filter_data c on c.resource_id = i.resource_id and c.property_id = %(type)s
+            and c.target_id = %(CycleProvider)s
+        where m.property_id = %(memory)s and m.number = %(constant)s and m.position = %(position)s""",
 }
 """By type of rule, the query that one rule asks of the documents of the last transaction."""
 
@@ -125,7 +142,9 @@ def make_rule_floor(connection: Connection) -> None:
 
 
 def copy_rule_floor(connection: Connection, first: int, texts: Sequence[str]) -> None:
-    """The least that keeping rules can cost: their texts by COPY."""
+    """The least that keeping rules can cost: their texts by COPY, and commit."""
+    session = driver(connection)
     rows = "".join(f"{number}\t{text_field(rule)}\n" for number, rule in enumerate(texts, first))
-    with driver(connection).cursor() as cursor, cursor.copy("copy bench_rules (id, text) from stdin") as copy:
+    with session.cursor() as cursor, cursor.copy("copy bench_rules (id, text) from stdin") as copy:
         copy.write(rows.encode())
+    session.commit()

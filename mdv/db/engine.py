@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import psycopg
@@ -17,6 +18,11 @@ def make_engine(url: str, **options: Any) -> Engine:
         raise SystemNotFound("No database is named: set MDV_DATABASE_URL, or start a whole system with `mdv up`.")
     name = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
     return sqlalchemy.create_engine(name, pool_pre_ping=True, **options)
+
+
+def in_one_message(connection: Connection, wanted: bool) -> AbstractContextManager[object]:
+    """What is sent within it goes to the database at once, without waiting for answers in between, if `wanted`."""
+    return driver(connection).pipeline() if wanted else nullcontext()
 
 
 def driver(connection: Connection) -> psycopg.Connection[Any]:

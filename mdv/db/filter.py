@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,17 +66,15 @@ def keep_ranges(changes: Select[Any]) -> Compiled:
     return compiled(result_ranges.insert().from_select([column.name for column in result_ranges.c], changes))
 
 
-def run(connection: Connection, steps: Sequence[tuple[Compiled, dict[str, Any]]]) -> list[int]:
-    """Run the statements of a filter run in one go; the resources that came to match something."""
+def run(connection: Connection, steps: Sequence[tuple[Compiled, dict[str, Any]]]) -> Callable[[], set[int]]:
+    """Run the statements of a filter run; the resources that came to match something, to be asked for when all that
+    was sent has been answered."""
     session, sql = driver(connection), statements("graph")
-    with session.pipeline():
-        session.execute(sql["clear_results"], prepare=True)
-        session.execute(sql["clear_ranges"], prepare=True)
-        session.execute(sql["pin_filter"], prepare=True)
-        for statement, values in steps:
-            session.execute(statement.sql, statement.fixed | values, prepare=True)
-        matched = session.execute(sql["matched_resources"], prepare=True)
-    return [number for (number,) in matched.fetchall()]
+    session.execute(sql["begin_filter"], prepare=True)
+    for statement, values in steps:
+        session.execute(statement.sql, statement.fixed | values, prepare=True)
+    matched = session.execute(sql["matched_resources"], prepare=True)
+    return lambda: {number for (number,) in matched.fetchall()}
 
 
 def find_referring(connection: Connection, some: Collection[int], targets: Collection[int]) -> set[int]:

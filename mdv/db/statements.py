@@ -14,7 +14,7 @@ def statements(file: str) -> dict[str, str]:
     """The statements of db/sql/`file`.sql by name, in their order.
 
     >>> list(statements("register"))[-1]
-    'advance'
+    'keep_documents'
     """
     text = (Path(__file__).parent / "sql" / f"{file}.sql").read_text("utf-8")
     parts = _NAME.split(text)[1:]

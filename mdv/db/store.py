@@ -22,7 +22,6 @@ from mdv.db.engine import driver
 from mdv.db.state import State
 from mdv.db.statements import statements
 from mdv.model import Statement
-from mdv.rdf.digest import statement_hash
 
 TypedValue = tuple[Decimal | None, Decimal | None, bool | None]
 """A value as a number, an instant, a truth: whichever the schema makes of it."""
@@ -47,6 +46,7 @@ class Replacement:
     stored: StoredDocument | None
     content: bytes
     statements: tuple[Statement, ...]
+    hashes: tuple[int, ...]
     typed: tuple[TypedValue, ...]
     prefixes: Mapping[str, str]
 
@@ -119,69 +119,94 @@ class Change(NamedTuple):
     """By document, the resources that it speaks of."""
 
 
-def find_documents(connection: Connection, uris: Collection[str]) -> dict[str, StoredDocument]:
-    """The documents of these names that are, or once were, registered. Begins a run: plans are pinned from here on."""
+class Opened(NamedTuple):
+    """What a run finds when its turn has come: where the MDP stands, the documents of these names that are, or once
+    were, registered, and the numbers of URIs."""
+
+    state: State
+    documents: dict[str, StoredDocument]
+    numbers: dict[str, int]
+
+
+def open_run(connection: Connection, documents: Collection[str], resources: Collection[str]) -> Opened:
+    """Wait for the turn of this transaction, and ask what it needs to know. Plans are pinned from here on."""
     session, sql = driver(connection), statements("register")
     with session.pipeline():
+        state = session.execute(sql["lock_state"], prepare=True)
         session.execute(sql["pin_plans"], prepare=True)
-        rows = session.execute(sql["find_documents"], {"uris": _as_json(uris)}, prepare=True)
-    found = (StoredDocument(*row) for row in rows.fetchall())
-    return {document.uri: document for document in found}
+        found = session.execute(sql["find_documents"], {"uris": _as_json(documents)}, prepare=True)
+        numbers = session.execute(sql["find_resources"], {"uris": _as_json(resources)}, prepare=True)
+    there = (StoredDocument(*row) for row in found.fetchall())
+    return Opened(State(*state.fetchall()[0]), {document.uri: document for document in there}, dict(numbers.fetchall()))
 
 
-def replace_documents(
-    connection: Connection, batch: Sequence[Replacement], state: State, property_ids: Mapping[str, int]
-) -> tuple[dict[str, Counts], Change]:
-    """Replace the documents of `batch` in the transaction after `state`; the caller holds the lock.
+SMALL = 200
+"""Up to so many new statements go to the database with the other statements of the run, in one message; more go by
+COPY, which needs a message of its own but costs far less a row."""
 
-    Every document of the batch differs from its stored version, and is in the batch once.
+
+class Run:
+    """One run: replaces what the documents of `batch` say, in the transaction after `state`.
+
+    Every document of the batch differs from its stored version, and is in the batch once. The difference is made at
+    once; `write` writes it. If the run `is_small`, its statements can be sent in a pipeline.
     """
-    return _Run(driver(connection), batch, state, property_ids).replace()
-
-
-class _Run:
-    """One run, step by step."""
 
     def __init__(
-        self, session: psycopg.Connection[Any], batch: Sequence[Replacement], state: State, ids: Mapping[str, int]
+        self, connection: Connection, batch: Sequence[Replacement], opened: Opened, property_ids: Mapping[str, int]
     ) -> None:
-        self._session = session
-        self._batch = batch
-        self._position = state.position + 1
-        self._known_resources = state.last_resource
-        self._last_resource = state.last_resource
-        self._last_document = state.last_document
-        self._property_ids = ids
+        self._session = driver(connection)
         self._sql = statements("register")
+        self._batch = batch
+        self._position = opened.state.position + 1
+        self._known_resources = opened.state.last_resource
+        self._last_resource = opened.state.last_resource
+        self._last_document = opened.state.last_document
+        self._property_ids = property_ids
+        stored = self._read_stored()
+        resources = opened.numbers
+        self._fresh = self._number_new(resources)
+        self._differences = [self._difference(item, resources, stored) for item in batch]
+        self._visible = self._visible_changes(self._differences)
+        self._counts = self._count(self._differences, self._visible)
+        self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= SMALL
 
-    def replace(self) -> tuple[dict[str, Counts], Change]:
-        resources, stored = self._ask()
-        fresh = self._number_new(resources)
-        differences = [self._difference(item, resources, stored) for item in self._batch]
-        visible = self._visible_changes(differences)
-        counts = self._count(differences, visible)
-        copy_rows(self._session, "resources (id, uri)", fresh)
-        copy_lines(self._session, _FILTER_DATA, self._inserted_lines(differences, visible))
-        copy_rows(self._session, _HISTORY, self._removed_rows(differences, visible))
-        self._keep_documents(differences, counts)
-        by_uri = {difference.item.uri: counted for difference, counted in zip(differences, counts, strict=True)}
-        described = {difference.item.uri: difference.described for difference in differences}
-        return by_uri, Change(
-            self._position, self._known_resources, visible.gains.keys(), visible.losses.keys(), described
-        )
+    @property
+    def counts(self) -> dict[str, Counts]:
+        """What becomes of each document."""
+        return {d.item.uri: counted for d, counted in zip(self._differences, self._counts, strict=True)}
 
-    def _ask(self) -> tuple[dict[str, int], dict[int, dict[Encoded, StoredRow]]]:
-        """The numbers of the batch's URIs, and what its documents said until now."""
-        uris = {s.subject for item in self._batch for s in item.statements}
-        uris.update(s.object.value for item in self._batch for s in item.statements if s.object.type == "uri")
-        there = [item.stored.id for item in self._batch if item.stored is not None and item.stored.present]
-        with self._session.pipeline():
-            numbers = self._execute("find_resources", uris=_as_json(uris))
-            rows = self._execute("find_statements", documents=there) if there else None
+    @property
+    def change(self) -> Change:
+        gains, losses, _ = self._visible
+        described = {difference.item.uri: difference.described for difference in self._differences}
+        return Change(self._position, self._known_resources, gains.keys(), losses.keys(), described)
+
+    def write(self) -> None:
+        removed = list(self._removed_rows())
+        if self.is_small:
+            self._insert("resources", ("id", "uri"), self._fresh)
+            self._insert("statements", _FILTER_DATA, self._inserted_rows())
+            self._insert("history", _HISTORY, removed)
+        else:
+            copy_rows(self._session, "resources (id, uri)", self._fresh)
+            copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._inserted_lines())
+            copy_rows(self._session, f"filter_data_history ({', '.join(_HISTORY)})", removed)
+        self._keep_documents()
+
+    def _insert(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        items = [dict(zip(columns, row, strict=True)) for row in rows]
+        if items:
+            self._execute(f"insert_{name}", rows=json.dumps(items, ensure_ascii=False, default=str))
+
+    def _read_stored(self) -> dict[int, dict[Encoded, StoredRow]]:
+        """What the documents said until now."""
         stored: dict[int, dict[Encoded, StoredRow]] = defaultdict(dict)
-        for row, document, *encoded, position, shows, number, instant, truth in rows or ():
+        there = [item.stored.id for item in self._batch if item.stored is not None and item.stored.present]
+        rows = self._execute("find_statements", documents=there) if there else ()
+        for row, document, *encoded, position, shows, number, instant, truth in rows:
             stored[document][Encoded(*encoded)] = StoredRow(row, position, shows, (number, instant, truth))
-        return dict(numbers.fetchall()), stored
+        return stored
 
     def _number_new(self, resources: dict[str, int]) -> list[tuple[int, str]]:
         """Give numbers to the URIs that have none, in the order in which the documents name them."""
@@ -205,14 +230,12 @@ class _Run:
             difference = Difference(item.stored.id, item.stored.version + 1, item)
         before = dict(stored.get(difference.document, {}))
         ids = self._property_ids
-        for statement, typed in zip(item.statements, item.typed, strict=True):
+        for statement, digest, typed in zip(item.statements, item.hashes, item.typed, strict=True):
             subject, name, (kind, value, lang, datatype) = statement
             resource = resources[subject]
             difference.described.add(resource)
             target, text = (resources[value], None) if kind == "uri" else (None, value)
-            key = Encoded(
-                resource, ids[name], target, text, lang, ids[datatype] if datatype else None, statement_hash(statement)
-            )
+            key = Encoded(resource, ids[name], target, text, lang, ids[datatype] if datatype else None, digest)
             if before.pop(key, None) is None:
                 difference.added[key] = typed
         difference.removed = before
@@ -228,6 +251,8 @@ class _Run:
         asked = [key for changes in (gains, losses) for key in changes if key.resource <= self._known_resources]
         rows = [stored.row for d in differences for stored in d.removed.values()]
         touched = {key.resource for key in asked}
+        if not rows and not asked:
+            return Visible(gains, losses, set())
         with self._session.pipeline():
             if rows:
                 self._execute("remove_statements", rows=rows)
@@ -258,10 +283,10 @@ class _Run:
             )
         return counts
 
-    def _inserted_lines(self, differences: Iterable[Difference], visible: Visible) -> Iterable[str]:
+    def _inserted_lines(self) -> Iterable[str]:
         # Written out, since these are by far the most rows of all.
-        position, gains = self._position, visible.gains
-        for difference in differences:
+        position, gains = self._position, self._visible.gains
+        for difference in self._differences:
             document = difference.document
             for key, (number, instant, truth) in difference.added.items():
                 resource, name, target, value, lang, datatype, digest = key
@@ -273,13 +298,19 @@ class _Run:
                     f"\t{any_field(truth)}\n"
                 )
 
-    def _removed_rows(self, differences: Iterable[Difference], visible: Visible) -> Iterable[tuple[object, ...]]:
-        for difference in differences:
+    def _inserted_rows(self) -> Iterable[tuple[object, ...]]:
+        for difference in self._differences:
+            for key, typed in difference.added.items():
+                shows = self._visible.gains.get(key) is difference
+                yield (difference.document, *key, self._position, shows, *typed)
+
+    def _removed_rows(self) -> Iterable[tuple[object, ...]]:
+        for difference in self._differences:
             for key, stored in difference.removed.items():
-                hides = visible.losses.get(key) is difference
+                hides = self._visible.losses.get(key) is difference
                 yield (difference.document, *key, stored.position, stored.shows, *stored.typed, self._position, hides)
 
-    def _keep_documents(self, differences: Sequence[Difference], counts: Sequence[Counts]) -> None:
+    def _keep_documents(self) -> None:
         items = [
             {
                 "id": difference.document,
@@ -293,15 +324,15 @@ class _Run:
                 "deleted": counted.deleted,
                 "unchanged": counted.unchanged,
             }
-            for difference, counted in zip(differences, counts, strict=True)
+            for difference, counted in zip(self._differences, self._counts, strict=True)
         ]
-        position = self._position
-        with self._session.pipeline():
-            self._execute("keep_documents", position=position, documents=json.dumps(items, ensure_ascii=False))
-            self._execute("insert_transaction", position=position)
-            self._execute(
-                "advance", position=position, last_resource=self._last_resource, last_document=self._last_document
-            )
+        self._execute(
+            "keep_documents",
+            position=self._position,
+            documents=json.dumps(items, ensure_ascii=False),
+            last_resource=self._last_resource,
+            last_document=self._last_document,
+        )
 
     def _execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
         return self._session.execute(self._sql[name], values, prepare=True)
@@ -322,14 +353,9 @@ def described_before_and_after(differences: Iterable[Difference], visible: Visib
     return was, is_now
 
 
-_FILTER_DATA = (
-    "filter_data (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows,"
-    " number, instant, truth)"
-)
-_HISTORY = (
-    "filter_data_history (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position,"
-    " shows, number, instant, truth, until_position, hides)"
-)
+_KEY = ("document_id", "resource_id", "property_id", "target_id", "value", "lang", "datatype_id", "hash")
+_FILTER_DATA = (*_KEY, "position", "shows", "number", "instant", "truth")
+_HISTORY = (*_FILTER_DATA, "until_position", "hides")
 
 
 def _columns(keys: Sequence[Encoded]) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ first pass and the other two can be asked in one statement for each group, and t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from itertools import chain
 from typing import Any
 
@@ -22,17 +22,20 @@ from mdv.db.store import Change
 from mdv.mdp.groups import CompiledGroup, Groups
 
 
-def filter_changes(connection: Connection, groups: Groups, change: Change) -> set[int]:
-    """Run the filter on a change that has been stored; the resources that came to match some rule.
+def filter_changes(connection: Connection, groups: Groups, change: Change) -> Callable[[], set[int]]:
+    """Run the filter on a change that has been stored; the resources that came to match some rule, to be asked for
+    when the database has answered.
 
     What it found stands in `result_objects` and `result_ranges` until the next run.
     """
+    if not groups.groups:
+        return set
     concerned = groups.concerned(chain(change.gains, change.losses))
     steps = [
         (groups.groups[index].statement, parameters(groups.groups[index], sets, change.position, change.known))
         for index, sets in concerned.items()
     ]
-    return set(db.run(connection, steps))
+    return db.run(connection, steps)
 
 
 def count_matched(connection: Connection, matched: Set[int], change: Change) -> dict[str, int]:

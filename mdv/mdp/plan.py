@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from mdv.db.graph import digest_of
 from mdv.rdf.schema import Schema
+from mdv.rdf.values import DIGIT_LIMIT
 from mdv.rules.atomic import Join, Triggering, decompose, group_text, text_of
 from mdv.rules.normal import Comparison, Conjunction, Constant, NormalRule
 from mdv.rules.pattern import Pattern, pattern
@@ -122,6 +123,10 @@ def constant_of(plan: TriggeringPlan, constants: Sequence[Constant]) -> Constant
     return plan.rule.constant if plan.slot is None else constants[plan.slot]
 
 
+_EXACT = Context(prec=2 * DIGIT_LIMIT)
+"""Python's own would round to 28 digits, and let two numbers pass for one."""
+
+
 def key_of(constant: Constant) -> str:
     """What two constants have in common that are the same: 92 and 92.0.
 
@@ -129,7 +134,7 @@ def key_of(constant: Constant) -> str:
     True
     """
     value = constant.value
-    return str(value.normalize()) if isinstance(value, Decimal) else str(value)
+    return str(value.normalize(_EXACT)) if isinstance(value, Decimal) else str(value)
 
 
 def triggering_digest(plan: TriggeringPlan, constant: Constant | None) -> str:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection
 
-from mdv.db.state import State, lock_state
-from mdv.db.store import Counts, Replacement, StoredDocument, find_documents, replace_documents
+from mdv.db.engine import in_one_message
+from mdv.db.state import State
+from mdv.db.store import Counts, Replacement, Run, StoredDocument, TypedValue, open_run
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
 from mdv.mdp.filter import count_matched, filter_changes
@@ -23,7 +25,7 @@ from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
 from mdv.model import Document, Statement, is_blank
 from mdv.rdf.blank import name_blank_nodes
-from mdv.rdf.digest import content_hash
+from mdv.rdf.digest import content_hash, statement_hash
 from mdv.rdf.gate import MAX_BYTES, gate
 from mdv.rdf.locate import locate
 from mdv.rdf.parse import parse
@@ -48,6 +50,11 @@ class Prepared:
     document: Document | None
     schema_version: int
     conditions: Conditions = field(default_factory=Conditions)
+    content: bytes = b""
+    hashes: tuple[int, ...] = ()
+    typed: tuple[TypedValue, ...] = ()
+    uris: frozenset[str] = frozenset()
+    """Every URI that it names as a subject or an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,22 @@ def prepare(
         raise InvalidDocument(error.detail, locate(error.flaws, gated), **error.extra) from None
     conditions = conditions or Conditions()
     _refuse_foreign(document, conditions.resource_prefixes)
-    return Prepared(uri, document, schema.version, conditions)
+    return prepared(document, schema, conditions)
+
+
+def prepared(document: Document, schema: SchemaInForce, conditions: Conditions | None = None) -> Prepared:
+    """A valid document, with all that can be computed of it while others are being registered."""
+    statements = document.statements
+    return Prepared(
+        document.uri,
+        document,
+        schema.version,
+        conditions or Conditions(),
+        content_hash(statements),
+        tuple(map(statement_hash, statements)),
+        _typed(statements, schema),
+        frozenset(chain((s.subject for s in statements), (s.object.value for s in statements if s.object.is_uri))),
+    )
 
 
 def register(
@@ -100,8 +122,9 @@ def register(
     A document that cannot be registered after all is answered with its error and leaves the others alone. Identical
     documents change nothing and take no position.
     """
-    state = lock_state(connection)
-    stored = find_documents(connection, [item.uri for item in batch])
+    uris = {uri for item in batch for uri in item.uris}
+    opened = open_run(connection, [item.uri for item in batch], uris)
+    state, stored, _ = opened
     schema = schemas.at(connection, state.schema_version)
     answers: list[Outcome | MdvError | None] = []
     replacements: list[Replacement] = []
@@ -112,24 +135,26 @@ def register(
         except MdvError as error:
             answers.append(error)
             continue
-        content = content_hash(item.document.statements) if item.document else b""
-        if present is not None and present.present and present.content == content:
+        if present is not None and present.present and present.content == item.content:
             answers.append(_unchanged(item, present, state))
         else:
             answers.append(None)
-            replacements.append(_replacement(item, present, content, schema))
+            replacements.append(_replacement(item, present, schema))
     if not replacements:
         return [answer for answer in answers if answer is not None]
     position = state.position + 1
     ids = vocabulary.ids(_vocabulary(replacements))
     groups = rules.groups(connection, state, schema, vocabulary)
-    counts, change = replace_documents(connection, replacements, state, ids)
-    matched = filter_changes(connection, groups, change) if groups.groups else set()
-    matched_by = count_matched(connection, matched, change)
+    run = Run(connection, replacements, opened, ids)
+    with in_one_message(connection, run.is_small):
+        run.write()
+        found = filter_changes(connection, groups, run.change)
+    matched = count_matched(connection, found(), run.change)
+    counts = run.counts
     return [
         answer
         if answer is not None
-        else _outcome(item, stored.get(item.uri), position, counts[item.uri], matched_by[item.uri])
+        else _outcome(item, stored.get(item.uri), position, counts[item.uri], matched[item.uri])
         for item, answer in zip(batch, answers, strict=True)
     ]
 
@@ -155,11 +180,15 @@ def _unchanged(item: Prepared, stored: StoredDocument, state: State) -> Outcome:
     return Outcome(item.uri, stored.version, state.position, unchanged=len(subjects))
 
 
-def _replacement(item: Prepared, stored: StoredDocument | None, content: bytes, schema: SchemaInForce) -> Replacement:
+def _replacement(item: Prepared, stored: StoredDocument | None, schema: SchemaInForce) -> Replacement:
     statements = item.document.statements if item.document else ()
-    typed = tuple(schema.typing.typed_values(s.property, s.object) for s in statements)
+    typed = item.typed if item.schema_version == schema.version else _typed(statements, schema)
     prefixes = item.document.prefixes if item.document else {}
-    return Replacement(item.uri, stored, content, statements, typed, prefixes)
+    return Replacement(item.uri, stored, item.content, statements, item.hashes, typed, prefixes)
+
+
+def _typed(statements: Iterable[Statement], schema: SchemaInForce) -> tuple[TypedValue, ...]:
+    return tuple(schema.typing.typed_values(s.property, s.object) for s in statements)
 
 
 def _vocabulary(replacements: Iterable[Replacement]) -> set[str]:

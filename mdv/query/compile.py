@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    CompoundSelect,
     FromClause,
     Integer,
     Numeric,
@@ -386,12 +387,17 @@ def filter_group(now: State, before: State, either: State, tables: RuleTables, g
     roots = affected(now, either, group.pattern)
     after = evaluated(now, tables, group, roots).cte("after")
     ago = evaluated(before, tables, group, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte("ago")
-    gained = select(after).except_(select(ago)).subquery("gained")
-    lost = select(ago).except_(select(after)).subquery("lost")
+    gained = without(after, ago).subquery("gained")
+    lost = without(ago, after).subquery("lost")
     return union_all(  # type: ignore[return-value]
         select(gained.c.rule_id, gained.c.resource_id, true().label("matched")),
         select(lost.c.rule_id, lost.c.resource_id, false().label("matched")),
     )
+
+
+def without(some: FromClause, others: FromClause) -> CompoundSelect[Any]:
+    """Candidates that still match are not lost, and matches that were there are not new (3.5, second pass)."""
+    return select(some).except_(select(others))
 
 
 def filter_range(now: State, before: State, either: State, group: Group) -> Select[Any]:

@@ -13,7 +13,8 @@ import pytest
 
 from mdv.db.read import document_statements, list_documents, read_document, resource_documents, resource_statements
 from mdv.errors import Forbidden, InvalidDocument, NotFound, PreconditionFailed
-from mdv.mdp.register import Outcome, Prepared, within
+from mdv.mdp.register import Outcome, Prepared, prepared, within
+from mdv.mdp.schemas import in_force
 from mdv.model import Document, Statement, Term
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def books(count: int, version: int = 1, first: int = 0, size: int = 5) -> list[P
         said = [Statement(f"{uri}#{i}", "http://v/p", Term.literal(f"{version} {i}")) for i in range(size)]
         said += [Statement(f"{uri}#{i}", "http://v/next", Term.uri(f"http://books/{n + 1}#{i}")) for i in range(size)]
         said.append(Statement("http://agents/1", "http://v/name", Term.literal("Austen")))
-        batch.append(Prepared(uri, Document(uri, tuple(sorted(said))), 1))
+        batch.append(prepared(Document(uri, tuple(sorted(said))), in_force(1, [], {})))
     return batch
 
 

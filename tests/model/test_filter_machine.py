@@ -38,8 +38,12 @@ from rule_worlds import (
     variants,
 )
 from rules_oracle import World
+from sqlalchemy import false, select, true
 
+import mdv.query.compile as compile_
 from mdv.db.engine import make_engine
+from mdv.db.filter import statements_now
+from mdv.db.tables import filter_data, resources
 from mdv.embedded import Postgres
 from mdv.errors import InvalidRule, MdvError
 from mdv.model import Statement
@@ -451,7 +455,54 @@ def test_order_and_batches_change_no_result(
 # -- mutants: each is a mistake that the machine must notice
 
 
-MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = []
+def _forget_losses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mdv.mdp.filter.chain", lambda gains, losses: gains)
+
+
+def _skip_the_old_state(patch: pytest.MonkeyPatch) -> None:
+    """3.5 without its first pass: what matches now is new, and nothing is ever lost."""
+    nothing = select(filter_data).where(false())
+    patch.setattr("mdv.mdp.groups.statements_before", lambda: nothing.subquery())
+
+
+def _skip_the_new_state(patch: pytest.MonkeyPatch) -> None:
+    """3.5 without its second pass: every candidate is taken for lost, though it may still match."""
+    patch.setattr(compile_, "without", lambda some, others: select(some))
+
+
+def _forget_referrers(patch: pytest.MonkeyPatch) -> None:
+    """What changed is looked at, and not what refers to it."""
+    nothing = select(resources.c.id).where(false())
+    patch.setattr(compile_, "_upward", lambda *rest: nothing)
+
+
+def _forget_what_the_value_was(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mdv.mdp.groups.statements_either", statements_now)
+
+
+def _believe_partners(patch: pytest.MonkeyPatch) -> None:
+    """A partner is found by one predicate, and the others are not asked."""
+    patch.setattr(compile_.Conditions, "tie", lambda self, tie: true())
+
+
+def _believe_branches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compile_.Conditions, "branch", lambda self, child: true())
+
+
+def _forget_subproperties(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mdv.mdp.groups._below", lambda iri, declared, closure: (iri,))
+
+
+MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    ("losses change nothing", _forget_losses),
+    ("the old state is not looked at", _skip_the_old_state),
+    ("candidates are not looked at again", _skip_the_new_state),
+    ("referrers of what changed are forgotten", _forget_referrers),
+    ("the value that was leads nowhere", _forget_what_the_value_was),
+    ("further predicates between two variables are not asked", _believe_partners),
+    ("partners are not verified", _believe_branches),
+    ("what is below a class or property does not count", _forget_subproperties),
+]
 """A mistake in words, and how it is made."""
 
 

@@ -27,7 +27,7 @@ from mdv.db.statements import statements as named_statements
 from mdv.db.store import Visible
 from mdv.errors import BreakingSchema, InvalidDocument, MdvError, NotFound
 from mdv.mdp.put_schema import put_schema
-from mdv.mdp.register import Outcome, Prepared, register
+from mdv.mdp.register import Outcome, Prepared, prepared, register
 from mdv.mdp.schemas import classes_named, in_force
 from mdv.model import RDF_TYPE, RDFS_RESOURCE, XSD, Document, Statement, Term
 
@@ -275,8 +275,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     def prepared(self, batch: Store) -> list[Prepared]:
         """With no schema version, so that each is validated when its turn comes."""
+        anything = in_force(0, [], {})
         return [
-            Prepared(uri, Document(uri, tuple(ordered(said)), {"v": V}) if said else None, -1)
+            replace(prepared(Document(uri, tuple(ordered(said)), {"v": V}), anything), schema_version=-1)
+            if said
+            else Prepared(uri, None, -1)
             for uri, said in batch.items()
         ]
 

@@ -139,6 +139,16 @@ delete from result_objects;
 -- name: clear_ranges
 delete from result_ranges;
 
+-- name: begin_filter
+-- Forget the results of the run before. Joins go as they are written, by index, resource after resource: few rows lead
+-- to few rows, whatever the planner saw of the tables when they were small.
+with objects as (delete from result_objects), ranges as (delete from result_ranges)
+select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('enable_material', 'off', true), set_config('enable_memoize', 'off', true),
+       set_config('join_collapse_limit', '1', true), set_config('from_collapse_limit', '1', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true);
+
 -- name: pin_filter
 -- Joins go as they are written, by index, resource after resource: few rows lead to few rows, whatever the planner saw
 -- of the tables when they were small.

@@ -6,6 +6,10 @@
 -- The big tables are reached through their indexes, whatever the planner saw of them when they were small.
 select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true);
 
+-- name: lock_state
+select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version
+from mdp_state for update;
+
 -- name: find_documents
 select id, uri, version, present, content
 from documents where uri = any (array(select jsonb_array_elements_text(%(uris)s::jsonb)));
@@ -43,8 +47,26 @@ select k.resource_id
 from unnest(%(resources)s::bigint[]) as k (resource_id)
 cross join lateral (select from filter_data f where f.resource_id = k.resource_id limit 1) other;
 
+-- name: insert_resources
+insert into resources (id, uri)
+select id, uri from jsonb_populate_recordset(null::resources, %(rows)s::jsonb);
+
+-- name: insert_statements
+insert into filter_data (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position,
+                         shows, number, instant, truth)
+select document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows, number,
+       instant, truth
+from jsonb_populate_recordset(null::filter_data, %(rows)s::jsonb);
+
+-- name: insert_history
+insert into filter_data_history (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash,
+                                 position, shows, number, instant, truth, until_position, hides)
+select document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows, number,
+       instant, truth, until_position, hides
+from jsonb_populate_recordset(null::filter_data_history, %(rows)s::jsonb);
+
 -- name: keep_documents
--- The documents as they are from now on, and what became of each.
+-- The documents as they are from now on, and what became of each; and the step that the MDP takes with them.
 with item as (
     select * from jsonb_to_recordset(%(documents)s::jsonb) as d (
         id bigint, uri text, version int, present boolean, content text, prefixes jsonb,
@@ -55,13 +77,12 @@ with item as (
     on conflict (id) do update
     set version = excluded.version, present = excluded.present, content = excluded.content,
         prefixes = excluded.prefixes, position = excluded.position
+), version as (
+    insert into document_versions
+        (document_id, version, position, present, prefixes, inserted, updated, deleted, unchanged)
+    select id, version, %(position)s, present, prefixes, inserted, updated, deleted, unchanged from item
+), one as (
+    insert into transactions (position, cause) values (%(position)s, 'documents')
 )
-insert into document_versions (document_id, version, position, present, prefixes, inserted, updated, deleted, unchanged)
-select id, version, %(position)s, present, prefixes, inserted, updated, deleted, unchanged from item;
-
--- name: insert_transaction
-insert into transactions (position, cause) values (%(position)s, 'documents');
-
--- name: advance
 update mdp_state
 set position = %(position)s, last_resource = %(last_resource)s, last_document = %(last_document)s;
