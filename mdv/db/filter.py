@@ -138,5 +138,5 @@ def evaluate(connection: Connection, statement: Compiled, values: dict[str, Any]
 
 def read_changes(connection: Connection) -> list[tuple[int, str, bool]]:
     """What the last run changed: end rule, resource, and whether it matches now; ranges put as rules."""
-    session, sql = driver(connection), statements("results")
-    return [tuple(row) for name in sql for row in session.execute(sql[name]).fetchall()]
+    session = driver(connection)
+    return [tuple(row) for sql in statements("results").values() for row in session.execute(sql).fetchall()]

@@ -63,6 +63,7 @@ class StoredGroup:
     pattern: dict[str, Any]
     driver: int | None
     members: int
+    chosen_with: int
 
 
 class Graph:
@@ -92,6 +93,14 @@ class Graph:
 
     def read_groups(self) -> list[StoredGroup]:
         return [StoredGroup(*row) for row in self.execute("read_groups").fetchall()]
+
+    def members(self, group_id: int) -> int:
+        row = self.execute("count_members_of", group=group_id).fetchone()
+        return int(row[0]) if row is not None else 0
+
+    def groups_to_revise(self, resources: int) -> list[int]:
+        """The whole groups whose driver should be chosen again, with so many resources stored."""
+        return [number for (number,) in self.execute("groups_to_revise", resources=resources).fetchall()]
 
     def read_predicates(self) -> dict[tuple[str, str | None, Operator, Sort], int]:
         rows = self.execute("read_predicates").fetchall()

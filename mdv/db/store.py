@@ -185,9 +185,9 @@ class Run:
     def write(self) -> None:
         removed = list(self._removed_rows())
         if self.is_small:
-            self._insert("resources", ("id", "uri"), self._fresh)
-            self._insert("statements", _FILTER_DATA, self._inserted_rows())
-            self._insert("history", _HISTORY, removed)
+            self._insert("insert_resources", ("id", "uri"), self._fresh)
+            self._insert("insert_statements", _FILTER_DATA, self._inserted_rows())
+            self._insert("insert_history", _HISTORY, removed)
         else:
             copy_rows(self._session, "resources (id, uri)", self._fresh)
             copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._inserted_lines())
@@ -197,7 +197,7 @@ class Run:
     def _insert(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         items = [dict(zip(columns, row, strict=True)) for row in rows]
         if items:
-            self._execute(f"insert_{name}", rows=json.dumps(items, ensure_ascii=False, default=str))
+            self._execute(name, rows=json.dumps(items, ensure_ascii=False, default=str))
 
     def _read_stored(self) -> dict[int, dict[Encoded, StoredRow]]:
         """What the documents said until now."""

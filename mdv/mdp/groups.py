@@ -8,16 +8,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, literal_column
 
-from mdv.db.filter import Compiled, keep_ranges, keep_results, statements_before, statements_either, statements_now
+from mdv.db.filter import (
+    Compiled,
+    compiled,
+    evaluate,
+    keep_ranges,
+    keep_results,
+    statements_before,
+    statements_either,
+    statements_now,
+)
 from mdv.db.graph import FILTER_RULES, Graph
 from mdv.db.state import State as MdpState
 from mdv.db.store import Encoded
 from mdv.db.tables import end_rules, resources
 from mdv.db.vocabulary import Vocabulary
 from mdv.model import RDF_TYPE, RDFS_RESOURCE
-from mdv.query.compile import Group, Names, RuleTables, State, filter_group, filter_range, needs_proof
+from mdv.query.compile import Group, Names, RuleTables, State, filter_group, filter_range, matches, needs_proof
 from mdv.rdf.schema import Schema
 from mdv.rules.pattern import Pattern, Tie
 
@@ -46,18 +55,20 @@ class CompiledGroup:
 class Groups:
     """All whole groups at one version of the graph and of the schema."""
 
-    def __init__(self, version: tuple[int, int], names: Names, groups: Sequence[CompiledGroup]) -> None:
+    def __init__(self, version: tuple[int, int], names: Names, groups: Sequence[CompiledGroup], revise_at: int) -> None:
         self.version = version
+        self.revise_at = revise_at
+        """With so many resources, some driver should be chosen again."""
         self.names = names
         self.groups = groups
-        self.by_id = {compiled.group.group_id: compiled for compiled in groups}
+        self.by_id = {group.group.group_id: group for group in groups}
         self._subjects: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._targets: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._classes: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._anything: list[tuple[int, int]] = []
         self._types = frozenset(names.types)
-        for index, compiled in enumerate(groups):
-            self._watch(index, compiled.group.pattern)
+        for index, group in enumerate(groups):
+            self._watch(index, group.group.pattern)
 
     def _watch(self, index: int, pattern: Pattern) -> None:
         """Note which statements can change what a group's rules match, and at which node."""
@@ -140,7 +151,9 @@ def read_groups(
         now = CompiledGroup(Group(group.group_id, pattern, group.driver, its_predicates), names)
         before = still.get(group.group_id)
         groups.append(before if before is not None and before.group == now.group else now)
-    return Groups((state.graph_version, state.schema_version), names, groups)
+    several = [group for group in stored if group.members > 1 and len(patterns[group.group_id].leaves) > 1]
+    revise_at = min((2 * group.chosen_with + 1000 for group in several), default=2**62)
+    return Groups((state.graph_version, state.schema_version), names, groups, revise_at)
 
 
 def states(names: Names) -> tuple[State, State, State]:
@@ -188,3 +201,12 @@ def read_names(
 
 def _below(iri: str, declared: Any, closure: str) -> tuple[str, ...]:
     return getattr(declared, closure) if declared is not None else (iri,)
+
+
+def instances(connection: Connection, names: Names, classes: tuple[str, ...], most: int | None = None) -> list[int]:
+    """The resources of some classes, or the youngest of them."""
+    now, _, _ = states(names)
+    found = matches(now, Pattern((classes,), (None,), (), ()), [], None)
+    if most is not None:
+        found = found.order_by(found.selected_columns.resource_id.desc()).limit(literal_column(str(most)))
+    return [number for (number,) in evaluate(connection, compiled(found), {})]

@@ -16,10 +16,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from mdv.db.engine import in_one_message
+from mdv.db.graph import Graph
 from mdv.db.state import State
 from mdv.db.store import Counts, Replacement, Run, StoredDocument, TypedValue, open_run
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
+from mdv.mdp.drivers import revise_drivers
 from mdv.mdp.filter import count_matched, filter_changes
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
@@ -150,6 +152,8 @@ def register(
         run.write()
         found = filter_changes(connection, groups, run.change)
     matched = count_matched(connection, found(), run.change)
+    if state.last_resource >= groups.revise_at:
+        revise_drivers(connection, state, groups, Graph(connection).groups_to_revise(state.last_resource))
     counts = run.counts
     return [
         answer

@@ -22,8 +22,9 @@ from mdv.db.state import State, lock_state, read_state
 from mdv.db.tables import resources
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Conflict, InvalidRule, NotFound
+from mdv.mdp.drivers import revise_drivers
 from mdv.mdp.filter import parameters
-from mdv.mdp.groups import TABLES, CompiledGroup, Groups, read_groups, read_names, states
+from mdv.mdp.groups import TABLES, CompiledGroup, Groups, instances, read_groups, read_names, states
 from mdv.mdp.merge import Merge, Merged, Planned, choose_driver
 from mdv.mdp.plan import ConjunctionPlan, constant_of, plan
 from mdv.mdp.schemas import SchemaInForce, Schemas
@@ -146,6 +147,8 @@ def add_rules(
     merged = merge.merge(planned)
     state = _advance(graph, state, merged, last_rule=state.last_rule + len(drafts), position=position)
     find_first_results(connection, merged, state, schema, vocabulary, rules)
+    revise_drivers(connection, state, rules.groups(connection, state, schema, vocabulary, fresh=True),
+                   graph.groups_to_revise(state.last_resource))  # fmt: skip
     return [AddedRule(number, merged.ends[number], position) for number, _ in numbered]
 
 
@@ -240,7 +243,7 @@ def _evaluate_one(
 def _evaluate_all(connection: Connection, groups: Groups, group_id: int, first_rule: int, state: State) -> None:
     """A great many rules of a group: by all resources that they could register, as if all of those had changed."""
     compiled = groups.by_id[group_id]
-    roots = _instances(connection, groups, compiled.group.pattern)
+    roots = instances(connection, groups.names, compiled.group.pattern.nodes[0])
     nothing: list[list[int]] = [[] for _ in range(compiled.nodes - 1)]
     # Nothing is known from before: a rule that is new had no results.
     values = parameters(compiled, [roots, *nothing], state.position, 0, first_rule)
@@ -253,7 +256,7 @@ def full_results(connection: Connection, groups: Groups, some: Iterable[Compiled
     now, _, _ = states(groups.names)
     for compiled in some:
         group = compiled.group
-        roots = _instances(connection, groups, group.pattern)
+        roots = instances(connection, groups.names, group.pattern.nodes[0])
         if group.pattern.is_range:
             rows = db.evaluate(connection, db.compiled(all_reached(now, group.pattern)), {"roots": roots})
             results.reached[group.group_id] = {number: (low, high) for number, low, high in rows}
@@ -300,13 +303,6 @@ def best_leaf(pattern: Pattern) -> int | None:
     if not pattern.leaves:
         return None
     return choose_driver(pattern.leaves, [2] * len(pattern.leaves), 2)
-
-
-def _instances(connection: Connection, groups: Groups, pattern: Pattern) -> list[int]:
-    """All resources that rules of a pattern could register."""
-    now, _, _ = states(groups.names)
-    extent = Pattern(pattern.nodes[:1], (None,), (), ())
-    return [number for (number,) in db.evaluate(connection, db.compiled(matches(now, extent, [], None)), {})]
 
 
 def _bound(pattern: Pattern) -> list[BindParameter[Any]]:

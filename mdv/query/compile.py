@@ -504,7 +504,7 @@ def evaluated(
         leaf = pattern.leaves[group.driver]
         path = pattern.path(leaf.node)
         source = _along(path, conditions, roots)
-        source, driver = _find_rules(state, tables, group, source, conditions.at(leaf.node))
+        source, driver = find_rules(state, tables, group, group.driver, source, conditions.at(leaf.node))
         rule = probe(rule, rule.c.driver_id == driver.c.rule_id, mine)
         source = source.join(rule, true())
         constants[group.driver] = _constant(driver, leaf)
@@ -523,6 +523,15 @@ def evaluated(
         .where(*where, *only)
         .distinct()
     )
+
+
+def fan_out(state: State, tables: RuleTables, atomic_rules: Table, group: Group, index: int, most: int) -> Select[Any]:
+    """Select how many rules a leaf would lead to, for the resources of `:sample` together, counting up to `most`."""
+    sample = _given("sample")
+    source, found = find_rules(state, tables, group, index, sample, sample.c.id)
+    used = probe(atomic_rules, atomic_rules.c.rule_id == found.c.rule_id)
+    uses = select(used.c.uses).select_from(source.join(used, true())).limit(literal_column(str(most))).subquery("used")
+    return select(func.coalesce(func.sum(uses.c.uses), 0))
 
 
 def reached(state: State, pattern: Pattern, roots: FromClause, *only: Condition) -> Select[Any]:
@@ -565,14 +574,13 @@ def _constant(table: FromClause, leaf: Leaf) -> Expression:
     return table.c.value if leaf.sort in (Sort.TEXT, Sort.REFERENCE) else table.c.number
 
 
-def _find_rules(
-    state: State, tables: RuleTables, group: Group, source: FromClause, node: Expression
+def find_rules(
+    state: State, tables: RuleTables, group: Group, index: int, source: FromClause, node: Expression
 ) -> tuple[FromClause, FromClause]:
-    """From a resource to the triggering rules that one of its values satisfies."""
-    assert group.driver is not None
-    leaf = group.pattern.leaves[group.driver]
+    """From a resource to the triggering rules of a leaf that one of its values satisfies."""
+    leaf = group.pattern.leaves[index]
     rules = tables.by_operator[leaf.operator].alias("driver")
-    mine = rules.c.predicate_id == literal_number(group.predicates[group.driver])
+    mine = rules.c.predicate_id == literal_number(group.predicates[index])
     uri = state.resources.alias("driver_uri")
     if leaf.property is None:
         named = probe(uri, uri.c.id == node)

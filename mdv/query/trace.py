@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import BigInteger, FromClause, Numeric, Select, Text, bindparam, func, not_, or_, select, true
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from mdv.query.compile import Conditions, Expression, Group, RuleTables, State, _find_rules
+from mdv.query.compile import Conditions, Expression, Group, RuleTables, State, find_rules
 from mdv.rules.normal import Sort
 from mdv.rules.pattern import Leaf, Pattern
 
@@ -20,7 +20,7 @@ def triggered(state: State, tables: RuleTables, leaf: Leaf, predicate: int, most
     """Select the triggering rules with this predicate that some value of the roots satisfies: rule and resource."""
     alone = Pattern(((leaf.class_iri,),), (None,), (leaf._replace(node=0),), ())
     roots = _roots()
-    source, found = _find_rules(state, tables, Group(0, alone, 0, (predicate,)), roots, roots.c.id)
+    source, found = find_rules(state, tables, Group(0, alone, 0, (predicate,)), 0, roots, roots.c.id)
     rows = select(found.c.rule_id, roots.c.id).select_from(source).distinct()
     return rows.order_by(found.c.rule_id, roots.c.id).limit(most)
 

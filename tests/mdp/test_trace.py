@@ -82,9 +82,7 @@ def test_only_what_is_registered_can_be_traced(paper: Mdp) -> None:
             run(paper, uri)
 
 
-def test_of_a_great_many_rules_those_are_looked_at_that_may_match(
-    paper: Mdp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_great_many_rules_those_are_looked_at_that_may_match(paper: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MAX_ROWS", 20)
     join = ("search CycleProvider c register c where c.serverHost contains 'uni-passau.de'"
             " and c.serverInformation.cpu = 600 and c.serverInformation.memory = {}")  # fmt: skip

@@ -37,7 +37,7 @@ on conflict (class, (coalesce(property, '')), operator, sort) do update set clas
 returning predicate_id;
 
 -- name: read_groups
-select group_id, pattern, driver, members from rule_groups where whole order by group_id;
+select group_id, pattern, driver, members, chosen_with from rule_groups where whole order by group_id;
 
 -- name: read_predicates
 select predicate_id, class, property, operator, sort from rule_predicates;
@@ -51,16 +51,24 @@ where group_id = %(group)s;
 update end_rules set driver_id = leaves[%(driver)s + 1]
 where group_id = %(group)s and driver_id is distinct from leaves[%(driver)s + 1];
 
+-- name: set_graph_version
+update mdp_state set graph_version = %(graph_version)s;
+
 -- name: count_constants
 -- How many different constants the rules of a group have at each of their leaves.
 select leaf - 1, count(distinct rule) from end_rules, unnest(leaves) with ordinality as l (rule, leaf)
 where group_id = %(group)s group by leaf;
 
 -- name: groups_to_revise
--- Whole groups whose rules, or the resources around them, have become twice as many since their driver was chosen.
+-- Whole groups with several constants whose rules, or the resources, have become twice as many since their driver was
+-- chosen.
 select group_id from rule_groups
 where whole and jsonb_array_length(pattern -> 'leaves') > 1
-  and (members >= 2 * chosen_at + 8 or %(resources)s >= 2 * chosen_with + 1000);
+  and (members >= 2 * chosen_at + 8 or (members > 1 and %(resources)s >= 2 * chosen_with + 1000))
+order by group_id;
+
+-- name: count_members_of
+select members from rule_groups where group_id = %(group)s;
 
 -- name: insert_searches
 insert into rule_searches (rule_id, searched_id)

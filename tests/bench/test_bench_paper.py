@@ -1,0 +1,153 @@
+"""`mdv bench paper`, tiny: the shape of its figures, and that it does not measure a filter that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mdv.mdp.register as registering
+from mdv.bench.goals import goals, growth
+from mdv.bench.paper import KINDS, Paper, run_paper
+from mdv.bench.report import Result
+from mdv.bench.rulebase import TYPES, comp
+from mdv.cli import cli
+from mdv.cli.failures import exit_code_of
+from mdv.db.bench import Databases
+from mdv.embedded import start_postgres
+
+TINY = ("--rules", "100,200", "--batches", "1,10", "--rounds", "1", "--bulk", "150", "--matched", "10,1")
+
+
+def bench_paper(*arguments: object) -> int:
+    line = ["bench", "paper", *map(str, arguments)]
+    return exit_code_of(lambda: cli.main(line, prog_name="mdv", standalone_mode=False))
+
+
+def test_the_figures_have_the_shape_of_the_contract(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["mdv", "bench", "paper", *TINY])
+    assert bench_paper(*TINY, "--json", tmp_path / "figures.json") == 0, capsys.readouterr().err
+    figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
+    assert figures["machine"]["cores"] >= 1
+    assert figures["command"] == "mdv bench paper " + " ".join(TINY)
+    for result in figures["results"]:
+        assert {"name", "rules", "batch", "ours_us", "floor_us", "ratio", "peers"} <= result.keys()
+        assert result["ours_us"] > 0 and result["floor_us"] > 0
+        assert result["ratio"] == pytest.approx(result["ours_us"] / result["floor_us"], abs=0.001)
+        assert all(us > 0 for us in result["peers"].values())
+    measured = {(result["name"], result["rules"], result["batch"]) for result in figures["results"]}
+    assert len(measured) == len(figures["results"])
+    names = ("OID", "PATH", "JOIN", "COMP 10 %", "COMP 1 %", "contains", "ne")
+    parts = [f"{name}: {part}" for name in names for part in ("filter alone", "store and filter", "text to commit")]
+    parts += ["PATH: update", "JOIN: update"]
+    assert measured >= {(part, rules, batch) for part in parts for rules in (100, 200) for batch in (1, 10)}
+    assert measured >= {(f"{name}: rules in bulk", 0, 150) for name in ("OID", "JOIN")}
+    assert measured >= {(f"{name}: rules one by one", 150, 1) for name in ("OID", "JOIN")}
+    assert {(grown["from_rules"], grown["to_rules"], grown["batch"]) for grown in figures["growth"]} == {(100, 200, 10)}
+    assert all(isinstance(goal["met"], bool) for goal in figures["goals"])
+    shown = capsys.readouterr().out
+    assert "OID: filter alone\t100\t1\t" in shown
+    assert "rules in bulk, a second: OID\t≥ 20,000\t≥ 50,000\t" in shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--types oid,nonsense", "--rules 0", "--rules many", "--batches 1,,2", "--matched 101", "--rules 100 --rounds 0",
+     "--rules 10 --batches 11"],
+)  # fmt: skip
+def test_a_line_that_cannot_be_meant_is_refused_before_anything_starts(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench_paper(*line.split()) == 2
+    assert "Error:" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    with start_postgres(tmp_path_factory.mktemp("bench") / "pg", {"fsync": "off"}) as server:
+        yield Databases(server.url)
+
+
+def measure(databases: Databases, *kinds: str) -> list[Result]:
+    paper = Paper(rules=(20,), batches=(3,), kinds=kinds, rounds=1, bulk=30)
+    return list(run_paper(databases, paper, lambda _: None))
+
+
+def idle(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that finds nothing."""
+    return lambda connection, groups, change: run(connection, groups, change._replace(gains=(), losses=()))
+
+
+def forgetful(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that misses the last document."""
+
+    def wrong(connection: Any, groups: Any, change: Any) -> Any:
+        last = sorted({key.resource for key in change.gains})[-2:]
+        gains = [key for key in change.gains if key.resource not in last]
+        losses = [key for key in change.losses if key.resource not in last]
+        return run(connection, groups, change._replace(gains=gains, losses=losses))
+
+    return wrong
+
+
+@pytest.mark.parametrize("broken", [idle, forgetful])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "rules"])
+def test_a_broken_filter_is_not_measured(
+    kind: str, broken: Callable[..., Any], databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registering, "filter_changes", broken(registering.filter_changes))
+    with pytest.raises(AssertionError, match="20 rules: "):
+        measure(databases, kind)
+
+
+def test_first_results_that_are_missing_are_noticed(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.mdp.rules.find_first_results", lambda *_: None)
+    with pytest.raises(AssertionError, match="first results"):
+        measure(databases, "rules")
+
+
+def test_the_clock_is_taken_off_the_filter(databases: Databases) -> None:
+    run = registering.filter_changes
+    measure(databases, "oid")
+    assert registering.filter_changes is run
+
+
+def test_documents_of_a_type_are_matched_as_it_says() -> None:
+    for rule_type in (*TYPES.values(), comp(10)):
+        for turn in (0, 7, 19, 23):
+            _, body = rule_type.document(turn, 20)
+            numbers = [number for number in range(20) if evaluate(rule_type.name, number, body.decode())]
+            if not rule_type.recurs:
+                assert numbers == sorted(rule_type.matching(turn, 20))
+
+
+def evaluate(name: str, number: int, text: str) -> bool:
+    """What a rule says of a document, on its text."""
+    synth = int(text.split("<synthValue>")[1].split("<")[0])
+    if name.startswith("COMP"):
+        return synth > number
+    if name == "ne":
+        return synth != number
+    return f"host{number}.uni" in text if name == "contains" else f'memory="{number}"' in text
+
+
+def test_a_goal_says_where_it_was_measured_and_whether_it_was_met() -> None:
+    figures = [
+        Result("OID: store and filter", rules, batch, us, 10.0)
+        for rules, us in ((10_000, 20.0), (100_000, 40.0))
+        for batch in (1, 1000)
+    ]
+    (grown,) = growth(figures)
+    assert (grown.batch, grown.from_rules, grown.to_rules, grown.ratio) == (1000, 10_000, 100_000, 2.0)
+    found = {goal.what: goal for goal in goals(figures)}
+    stored = found["store and filter / floor: OID"]
+    assert (stored.measured, stored.at, stored.met) == (4.0, "100,000 rules, batches of 1,000", False)
+    assert found["growth of that from 10,000 to 1,000,000 rules: OID"].as_row()[3:] == (
+        "2.00", "10,000 to 100,000 rules, batches of 1,000", "no",
+    )  # fmt: skip
+    assert found["filter alone / floor: OID"].met is None
