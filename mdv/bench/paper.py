@@ -38,7 +38,7 @@ BULK, SINGLE = "rules in bulk", "rules one by one"
 
 WARM_UP = 2
 """Rounds that warm caches and plans."""
-SINGLES_A_ROUND = 50
+SINGLES_A_ROUND = 20
 MATCHED_IN_BULK = 100
 
 

@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, literal_column
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Connection,
+    Numeric,
+    Text,
+    bindparam,
+    literal_column,
+    select,
+    true,
+)
 
 from mdv.db.filter import (
     Compiled,
@@ -28,6 +38,7 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.model import RDF_TYPE, RDFS_RESOURCE
 from mdv.query.compile import Group, Names, RuleTables, State, filter_group, filter_range, matches, needs_proof
 from mdv.rdf.schema import Schema
+from mdv.rules.normal import Constant, Sort
 from mdv.rules.pattern import Pattern, Tie
 
 TABLES = RuleTables(end_rules, FILTER_RULES)
@@ -50,6 +61,14 @@ class CompiledGroup:
         if self.group.pattern.is_range:
             return keep_ranges(filter_range(now, before, either, self.group))
         return keep_results(filter_group(now, before, either, TABLES, self.group))
+
+    @cached_property
+    def first_results(self) -> Compiled:
+        """The statement that keeps all that one rule of the group (`:end`) matches, given its constants."""
+        now, _, _ = states(self.names)
+        pattern = self.group.pattern
+        found = matches(now, pattern, constant_parameters(pattern), self.group.driver).subquery("found")
+        return keep_results(select(bindparam("end", type_=BigInteger), found.c.resource_id, true()))
 
 
 class Groups:
@@ -154,6 +173,22 @@ def read_groups(
     several = [group for group in stored if group.members > 1 and len(patterns[group.group_id].leaves) > 1]
     revise_at = min((2 * group.chosen_with + 1000 for group in several), default=2**62)
     return Groups((state.graph_version, state.schema_version), names, groups, revise_at)
+
+
+def constant_parameters(pattern: Pattern) -> list[BindParameter[Any]]:
+    """The constants of a pattern as parameters: `constant0`, `constant1` …"""
+    return [
+        bindparam(f"constant{number}", type_=Text() if leaf.sort in (Sort.TEXT, Sort.REFERENCE) else Numeric())
+        for number, leaf in enumerate(pattern.leaves)
+    ]
+
+
+def constant_values(constants: Iterable[Constant]) -> dict[str, Any]:
+    """The values of those parameters. A truth is compared as 1 or 0."""
+    return {
+        f"constant{number}": int(constant.value) if isinstance(constant.value, bool) else constant.value
+        for number, constant in enumerate(constants)
+    }
 
 
 def states(names: Names) -> tuple[State, State, State]:

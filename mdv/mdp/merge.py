@@ -58,7 +58,7 @@ class Merge:
         self._graph = graph
         self._old = self._last = last_atomic_rule
         self._news = News(rules, searches=searches)
-        self._fresh: dict[int, tuple[object, ...]] = {}
+        self._fresh: dict[int, tuple[object, str, str, str]] = {}
         self._groups: dict[tuple[bool, str], tuple[int, int | None]] = {}
         self._predicates: dict[str, int] = {}
         self._joins: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -114,7 +114,7 @@ class Merge:
         self._last += 1
         number, rule = self._last, plan.rule
         text = plan.text if constant is None else plan.text + constant.shown
-        self._fresh[number] = (None, digest, rule.class_iri, text)
+        self._fresh[number] = (NULL, digest, text_field(rule.class_iri), text)
         if constant is None or rule.operator is None or rule.sort is None:
             self._news.plain.append(line(number, rule.class_iri))
             return number
@@ -165,7 +165,8 @@ class Merge:
     def _add_join(self, plan: JoinPlan, group: int, inputs: tuple[int, ...]) -> int:
         self._last += 1
         number = self._last
-        self._fresh[number] = (group, digest_of("join", group, inputs), plan.rule.class_iri, plan.text % inputs)
+        digest = digest_of("join", group, inputs)
+        self._fresh[number] = (group, digest, text_field(plan.rule.class_iri), plan.text % inputs)
         for param, source in enumerate(inputs, 1):
             self._news.dependencies.append(f"{source}\t{number}\t{param}\t{group}\n")
             self._news.uses[source] += 1
@@ -210,7 +211,7 @@ class Merge:
     def _write(self) -> None:
         uses = self._news.uses
         self._news.atomic = [
-            line(number, uses.pop(number, 0), group, digest, class_iri, text)
+            f"{number}\t{uses.pop(number, 0)}\t{group}\t{digest}\t{class_iri}\t{text_field(text)}\n"
             for number, (group, digest, class_iri, text) in self._fresh.items()
         ]
         self._graph.write(self._news)

@@ -8,30 +8,42 @@ Rules are added, changed and removed in the same one order as documents, so that
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from secrets import randbits
-from typing import Any
 
-from sqlalchemy import BigInteger, BindParameter, Connection, Numeric, Text, bindparam, select, true
+from sqlalchemy import Connection, select
 
 from mdv.db import filter as db
-from mdv.db.graph import Graph, StoredRule, line
+from mdv.db.copy import any_field, text_field
+from mdv.db.graph import Graph, StoredRule
 from mdv.db.state import State, lock_state, read_state
 from mdv.db.tables import resources
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Conflict, InvalidRule, NotFound
 from mdv.mdp.drivers import revise_drivers
 from mdv.mdp.filter import parameters
-from mdv.mdp.groups import TABLES, CompiledGroup, Groups, instances, read_groups, read_names, states
+from mdv.mdp.groups import (
+    TABLES,
+    CompiledGroup,
+    Groups,
+    constant_parameters,
+    constant_values,
+    instances,
+    read_groups,
+    read_names,
+    states,
+)
 from mdv.mdp.merge import Merge, Merged, Planned, choose_driver
 from mdv.mdp.plan import ConjunctionPlan, constant_of, plan
 from mdv.mdp.schemas import SchemaInForce, Schemas
 from mdv.query.compile import all_matches, all_reached, matches
 from mdv.rdf.schema import Schema
 from mdv.rules.ast import ParsedRule
-from mdv.rules.normal import Comparison, Constant, NormalRule, Sort
+from mdv.rules.normal import Comparison, Constant, NormalRule
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
 from mdv.rules.pattern import Pattern
@@ -142,9 +154,12 @@ def add_rules(
         planned.append(Planned(number, its_plan, constants))
         searches += [{"rule_id": number, "searched_id": library.id(name)} for name in normal.searches]
     position = state.position + 1
-    lines = [line(number, draft.owner, draft.name, draft.text, position) for number, draft in numbered]
-    merge = Merge(graph, state.last_atomic_rule, lines, searches)
-    merged = merge.merge(planned)
+    lines = [
+        f"{number}\t{draft.owner}\t{any_field(draft.name)}\t{text_field(draft.text)}\t{position}\n"
+        for number, draft in numbered
+    ]
+    with without_collecting():
+        merged = Merge(graph, state.last_atomic_rule, lines, searches).merge(planned)
     state = _advance(graph, state, merged, last_rule=state.last_rule + len(drafts), position=position)
     find_first_results(connection, merged, state, schema, vocabulary, rules)
     revise_drivers(connection, state, rules.groups(connection, state, schema, vocabulary, fresh=True),
@@ -222,22 +237,13 @@ def find_first_results(
     graph = Graph(connection)
     for members in by_plan.values():
         its_plan = members[0][1]
-        group_id, driver, _ = graph.put_group(True, its_plan.text, its_plan.digest, its_plan.pattern.as_json())
+        group_id, _, _ = graph.put_group(True, its_plan.text, its_plan.digest, its_plan.pattern.as_json())
         compiled = groups.by_id[group_id]
         if len(members) <= FEW:
             for end, _, constants in members:
-                _evaluate_one(connection, groups, compiled.group.pattern, driver, end, constants)
+                db.evaluate_into(connection, compiled.first_results, {**constant_values(constants), "end": end})
         else:
             _evaluate_all(connection, groups, group_id, min(end for end, _, _ in members), state)
-
-
-def _evaluate_one(
-    connection: Connection, groups: Groups, pattern: Pattern, driver: int | None, end: int, constants: list[Constant]
-) -> None:
-    now, _, _ = states(groups.names)
-    found = matches(now, pattern, _bound(pattern), driver).subquery("found")
-    rows = select(bindparam("end", type_=BigInteger), found.c.resource_id, true())
-    db.evaluate_into(connection, db.keep_results(rows), {**_values(constants), "end": end})
 
 
 def _evaluate_all(connection: Connection, groups: Groups, group_id: int, first_rule: int, state: State) -> None:
@@ -291,11 +297,25 @@ def evaluate_plan(
     found: set[str] = set()
     for part in its_plan:
         mine = [constant_of(part.triggering[place], constants) for place in part.leaves]
-        numbers = matches(now, part.pattern, _bound(part.pattern), best_leaf(part.pattern)).subquery("found")
+        numbers = matches(now, part.pattern, constant_parameters(part.pattern), best_leaf(part.pattern)).subquery(
+            "found"
+        )
         uris = select(resources.c.uri).join(numbers, numbers.c.resource_id == resources.c.id)
-        rows = db.evaluate(connection, db.compiled(uris), _values([c for c in mine if c is not None]))
+        rows = db.evaluate(connection, db.compiled(uris), constant_values([c for c in mine if c is not None]))
         found.update(uri for (uri,) in rows)
     return found
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """A hundred thousand rules make millions of small objects that all stay: looking for garbage among them is vain."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def best_leaf(pattern: Pattern) -> int | None:
@@ -303,22 +323,6 @@ def best_leaf(pattern: Pattern) -> int | None:
     if not pattern.leaves:
         return None
     return choose_driver(pattern.leaves, [2] * len(pattern.leaves), 2)
-
-
-def _bound(pattern: Pattern) -> list[BindParameter[Any]]:
-    """The constants of a pattern as parameters."""
-    return [
-        bindparam(f"constant{number}", type_=Text() if leaf.sort in (Sort.TEXT, Sort.REFERENCE) else Numeric())
-        for number, leaf in enumerate(pattern.leaves)
-    ]
-
-
-def _values(constants: Iterable[Constant]) -> dict[str, Any]:
-    """The values of those parameters. A truth is compared as 1 or 0."""
-    return {
-        f"constant{number}": int(constant.value) if isinstance(constant.value, bool) else constant.value
-        for number, constant in enumerate(constants)
-    }
 
 
 def _constants(rule: NormalRule) -> tuple[Constant, ...]:

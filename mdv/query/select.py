@@ -32,10 +32,10 @@ from sqlalchemy import (
     union_all,
 )
 
-from mdv.query.compile import Condition, Conditions, Expression, State, matches, needs_proof, typed
+from mdv.query.compile import Condition, Conditions, Expression, State, needs_proof, typed
 from mdv.rules.ast import Operator
 from mdv.rules.normal import Comparison, Conjunction, Constant, Sort
-from mdv.rules.pattern import pattern, pattern_with_nodes
+from mdv.rules.pattern import pattern_with_nodes
 from mdv.rules.returns import Hop, NormalQuery, QueryPart, Returned
 
 _TYPED = (Sort.NUMBER, Sort.INSTANT, Sort.TRUTH)
@@ -74,15 +74,14 @@ def select_resources(state: State, conjunctions: Sequence[Conjunction], after: s
     """Select number and URI of the resources that a rule of these conjunctions registers, in the order of URIs."""
     parts = []
     for conjunction in conjunctions:
-        found, constants = pattern(conjunction)
-        ranks = [_rank(leaf.operator) for leaf in found.leaves]
-        best = ranks.index(min(ranks)) if ranks else None
-        parts.append(matches(state, found, _literals(constants), best))
-    numbers = (union(*parts) if len(parts) > 1 else parts[0]).subquery("found")
+        part = QueryPart(conjunction, {})
+        alone = NormalQuery((conjunction.register,), (part,), (), (), None)
+        parts.append(_Part(state, alone, part).select())
+    numbers = union(*parts).subquery("found") if len(parts) > 1 else parts[0].distinct().subquery("found")
     named = state.resources.alias("named")
     return (
         select(named.c.id, named.c.uri)
-        .select_from(numbers.join(named, named.c.id == numbers.c.resource_id))
+        .select_from(numbers.join(named, named.c.id == numbers.c.v0))
         .where(named.c.uri > after)
         .order_by(named.c.uri)
         .limit(most)

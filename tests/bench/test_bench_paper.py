@@ -19,7 +19,8 @@ from mdv.cli.failures import exit_code_of
 from mdv.db.bench import Databases
 from mdv.embedded import start_postgres
 
-TINY = ("--rules", "100,200", "--batches", "1,10", "--rounds", "1", "--bulk", "150", "--matched", "10,1")
+UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+TINY = ("--rules", "100,200", "--batches", "1,10", "--rounds", "1", "--bulk", "150", "--matched", "5")
 
 
 def bench_paper(*arguments: object) -> int:
@@ -31,6 +32,7 @@ def test_the_figures_have_the_shape_of_the_contract(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["mdv", "bench", "paper", *TINY])
+    monkeypatch.setattr("mdv.embedded.start_postgres", lambda folder: start_postgres(folder, UNSAFE_AND_FAST))
     assert bench_paper(*TINY, "--json", tmp_path / "figures.json") == 0, capsys.readouterr().err
     figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
     assert figures["machine"]["cores"] >= 1
@@ -42,14 +44,15 @@ def test_the_figures_have_the_shape_of_the_contract(
         assert all(us > 0 for us in result["peers"].values())
     measured = {(result["name"], result["rules"], result["batch"]) for result in figures["results"]}
     assert len(measured) == len(figures["results"])
-    names = ("OID", "PATH", "JOIN", "COMP 10 %", "COMP 1 %", "contains", "ne")
+    names = ("OID", "PATH", "JOIN", "COMP 5 %", "contains", "ne")
     parts = [f"{name}: {part}" for name in names for part in ("filter alone", "store and filter", "text to commit")]
     parts += ["PATH: update", "JOIN: update"]
     assert measured >= {(part, rules, batch) for part in parts for rules in (100, 200) for batch in (1, 10)}
     assert measured >= {(f"{name}: rules in bulk", 0, 150) for name in ("OID", "JOIN")}
     assert measured >= {(f"{name}: rules one by one", 150, 1) for name in ("OID", "JOIN")}
     assert {(grown["from_rules"], grown["to_rules"], grown["batch"]) for grown in figures["growth"]} == {(100, 200, 10)}
-    assert all(isinstance(goal["met"], bool) for goal in figures["goals"])
+    unmeasured = [goal["what"] for goal in figures["goals"] if goal["met"] is None]
+    assert unmeasured == ["growth from 10,000 to 100,000 rules: COMP 10 %"]
     shown = capsys.readouterr().out
     assert "OID: filter alone\t100\t1\t" in shown
     assert "rules in bulk, a second: OID\t≥ 20,000\t≥ 50,000\t" in shown
@@ -69,7 +72,7 @@ def test_a_line_that_cannot_be_meant_is_refused_before_anything_starts(
 
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    with start_postgres(tmp_path_factory.mktemp("bench") / "pg", {"fsync": "off"}) as server:
+    with start_postgres(tmp_path_factory.mktemp("bench") / "pg", UNSAFE_AND_FAST) as server:
         yield Databases(server.url)
 
 
