@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
 from sqlalchemy import Connection, FromClause, Insert, Select, bindparam, select, union_all
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
@@ -13,6 +15,7 @@ from mdv.db.copy import copy_rows
 from mdv.db.engine import driver
 from mdv.db.statements import statements
 from mdv.db.tables import filter_data, filter_data_history, result_objects, result_ranges
+from mdv.errors import TooCostly
 
 _DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
@@ -113,6 +116,18 @@ def keep_difference(connection: Connection, before: Results, after: Results) -> 
                     (group, resource, 0, *((None,) * 4 if is_text else ends), *(ends if is_text else (None,) * 4))
                 )
     copy_rows(session, f"result_ranges ({', '.join(column.name for column in result_ranges.c)})", rows)
+
+
+@contextmanager
+def time_limit(connection: Connection, seconds: int, what: str) -> Iterator[None]:
+    """No statement within may take longer; `what` is said of one that does, and the transaction is over."""
+    session, sql = driver(connection), statements("graph")
+    session.execute(sql["limit_time"], {"most": f"{seconds}s"}, prepare=True)
+    try:
+        yield
+    except psycopg.errors.QueryCanceled:
+        raise TooCostly(what) from None
+    session.execute(sql["limit_time"], {"most": "0"}, prepare=True)
 
 
 def clear(connection: Connection) -> None:

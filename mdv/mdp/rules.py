@@ -53,6 +53,15 @@ FEW = 20
 """New rules of one group are evaluated one by one up to so many, and by all resources of the group's class beyond."""
 
 
+MOST_SECONDS = 30
+"""A rule that cannot be evaluated in this time on what is stored is refused: it would hold up every registration."""
+
+_TOO_COSTLY = (
+    f"The first results took longer than {MOST_SECONDS} s, and nothing was added. Compare something with a constant,"
+    " join the variables by = or by references, or search a smaller class; `mdv rule explain` tells what a rule costs."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RuleDraft:
     """A rule to be added: whose, under which name if any, and what it says."""
@@ -230,7 +239,11 @@ def find_first_results(
 ) -> None:
     """Evaluate the end rules that are new on what is stored."""
     db.clear(connection)
-    groups = rules.groups(connection, state, schema, vocabulary, fresh=True)
+    with db.time_limit(connection, MOST_SECONDS, _TOO_COSTLY):
+        _find_first_results(connection, merged, state, rules.groups(connection, state, schema, vocabulary, fresh=True))
+
+
+def _find_first_results(connection: Connection, merged: Merged, state: State, groups: Groups) -> None:
     by_plan: dict[str, list[tuple[int, ConjunctionPlan, list[Constant]]]] = defaultdict(list)
     for end, (its_plan, constants) in merged.new_ends.items():
         by_plan[its_plan.digest].append((end, its_plan, constants))

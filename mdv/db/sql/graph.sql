@@ -173,6 +173,9 @@ select set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', '
        set_config('join_collapse_limit', '8', true), set_config('from_collapse_limit', '8', true),
        set_config('plan_cache_mode', 'auto', true);
 
+-- name: limit_time
+select set_config('statement_timeout', %(most)s, true);
+
 -- name: matched_resources
 -- The resources that came to match something.
 select resource_id from result_objects where matched
