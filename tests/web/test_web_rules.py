@@ -71,7 +71,8 @@ def test_whoever_may_read_may_ask(server: Server, small: Server, make_token: Cal
 @pytest.mark.parametrize(
     ("rule", "word"),
     [("", "expected 'search'"), ("search CycleProvidr c register c", "CycleProvider"), ("search \0", "NUL"),
-     ("\ud800", "surrogate"), ("search CycleProvider c register c where c.serverHost = 5", "serverHost"), ("x" * 9000, "8,192 bytes")],
+     ("\ud800", "surrogate"), ("search CycleProvider c register c where c.serverHost = 5", "serverHost"),
+     ("x" * 9000, "8,192 bytes")],
 )  # fmt: skip
 def test_what_is_no_rule_is_refused_with_its_place(api: Api, rule: str, word: str) -> None:
     answer = send(api, json.dumps({"rule": rule}).encode())
