@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from mdv.cli.frame import Noun, data_folder, data_option, json_option
+from mdv.cli.database import database
+from mdv.cli.frame import Noun, data_option, json_option
 from mdv.cli.output import Item, on_terminal, say, write_json, write_table
 from mdv.errors import NotFound
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from mdv.db.tokens import Token
 
 
@@ -44,7 +41,7 @@ def create(name: str, role: str, documents: tuple[str, ...], resources: tuple[st
             raise click.UsageError(f"{prefix!r} is not the beginning of a URI, such as http://example.org/.")
     if role == "viewer" and (documents or resources):
         raise click.UsageError("A viewer writes nothing, so there is nothing to limit: leave the prefixes out.")
-    with _database() as connection:
+    with database() as connection:
         secret, made = create_token(connection, name, role, documents or None, resources or None)
     if as_json:
         write_json({"token": secret} | _shown(made))
@@ -62,7 +59,7 @@ def list_(as_json: bool) -> None:
     """List the tokens, also those revoked; never their secrets."""
     from mdv.db.tokens import list_tokens
 
-    with _database() as connection:
+    with database() as connection:
         items = [_shown(found) for found in list_tokens(connection)]
     if as_json:
         write_json({"items": items, "more": False})
@@ -79,7 +76,7 @@ def revoke(number: int) -> None:
     """Close the token ID for good."""
     from mdv.db.tokens import revoke_token
 
-    with _database() as connection:
+    with database() as connection:
         if not revoke_token(connection, number):
             raise NotFound(f"There is no open token {number}: `mdv token list` shows them.")
     say(f"Token {number} is revoked.")
@@ -91,25 +88,3 @@ _COLUMNS = ("id", "name", "role", "document_prefixes", "resource_prefixes", "cre
 def _shown(found: Token) -> Item:
     moments = {"created_at": found.created_at.isoformat()}
     return asdict(found) | moments | {"revoked_at": found.revoked_at.isoformat() if found.revoked_at else None}
-
-
-@contextmanager
-def _database() -> Iterator[Connection]:
-    """A transaction on the database of the system that the caller means."""
-    from sqlalchemy.exc import OperationalError
-
-    from mdv.db.engine import make_engine
-    from mdv.errors import Unavailable
-    from mdv.system import find_database
-
-    system = find_database(data_folder())
-    engine = make_engine(system.database_url, connect_args={"connect_timeout": 10})
-    try:
-        with engine.begin() as connection:
-            yield connection
-    except OperationalError as error:
-        if system.pid is not None:
-            raise system.not_running from error
-        raise Unavailable("The database that MDV_DATABASE_URL names does not answer.") from error
-    finally:
-        engine.dispose()

@@ -96,22 +96,22 @@ def strpos_on_all(connection: Connection, values: Sequence[str]) -> int:
 OWN_QUERIES = {
     "OID": """
         select c.resource_id from resources r
-        join filter_data c on c.resource_id = r.id and c.property_id = %(type)s and c.target_id = %(CycleProvider)s
+        join filter_data c on c.resource_id = r.id and c.property_id = %(type)s and c.target_id + 0 = %(CycleProvider)s
         where r.uri = %(constant)s and c.position = %(position)s""",
     "PATH": """
         select c.resource_id from filter_data m
         join filter_data i on i.target_id = m.resource_id and i.property_id = %(serverInformation)s
         join filter_data c on c.resource_id = i.resource_id and c.property_id = %(type)s
-            and c.target_id = %(CycleProvider)s
+            and c.target_id + 0 = %(CycleProvider)s
         where m.property_id = %(memory)s and m.number = %(constant)s and m.position = %(position)s""",
     "JOIN": """
         select c.resource_id from filter_data m
-        join filter_data p on p.resource_id = m.resource_id and p.property_id = %(cpu)s and p.number = 600
+        join filter_data p on p.resource_id = m.resource_id and p.property_id + 0 = %(cpu)s and p.number = 600
         join filter_data i on i.target_id = m.resource_id and i.property_id = %(serverInformation)s
-        join filter_data h on h.resource_id = i.resource_id and h.property_id = %(serverHost)s
+        join filter_data h on h.resource_id = i.resource_id and h.property_id + 0 = %(serverHost)s
             and strpos(h.value, 'uni-passau.de') > 0
         join filter_data c on c.resource_id = i.resource_id and c.property_id = %(type)s
-            and c.target_id = %(CycleProvider)s
+            and c.target_id + 0 = %(CycleProvider)s
         where m.property_id = %(memory)s and m.number = %(constant)s and m.position = %(position)s""",
 }
 """By type of rule, the query that one rule asks of the documents of the last transaction."""
@@ -126,7 +126,7 @@ def ask_each(
     connection: Connection, rule_type: str, constants: Sequence[int | str], numbers: Mapping[str, int]
 ) -> list[list[int]]:
     """The resources that rules of a type match, each rule by a query of its own, planned once and as well as can be:
-    from the constant, by index."""
+    from the constant, by index (`+ 0` keeps from indexes that lead to a great many)."""
     session, sql = driver(connection), OWN_QUERIES[rule_type]
     session.execute(_PIN)
     return [

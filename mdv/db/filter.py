@@ -118,6 +118,13 @@ def keep_difference(connection: Connection, before: Results, after: Results) -> 
     copy_rows(session, f"result_ranges ({', '.join(column.name for column in result_ranges.c)})", rows)
 
 
+def count_results(connection: Connection, ends: Sequence[int]) -> int:
+    """How many resources came to match one of these end rules in the last run."""
+    rows = driver(connection).execute(statements("graph")["count_results"], {"ends": list(ends)})
+    ((found,),) = rows.fetchall()
+    return int(found)
+
+
 @contextmanager
 def time_limit(connection: Connection, seconds: int, what: str) -> Iterator[None]:
     """No statement within may take longer; `what` is said of one that does, and the transaction is over."""

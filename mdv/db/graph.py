@@ -116,6 +116,10 @@ class Graph:
     def rules(self, ids: Collection[int]) -> list[StoredRule]:
         return [StoredRule(*row) for row in self.execute("find_rules", ids=list(ids)).fetchall()]
 
+    def rules_of(self, owner: int) -> list[StoredRule]:
+        """The rules of an owner, in the order of their numbers."""
+        return [StoredRule(*row) for row in self.execute("find_rules_of", owner=owner).fetchall()]
+
     def all_rules(self) -> Iterator[StoredRule]:
         """Every rule, in the order of their numbers."""
         with self._session.cursor("all_rules") as cursor:

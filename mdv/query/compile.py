@@ -32,6 +32,7 @@ from sqlalchemy import (
     func,
     literal_column,
     null,
+    or_,
     select,
     true,
     union,
@@ -96,14 +97,19 @@ class State:
         assert leaf.property is not None
         if leaf.sort is Sort.TEXT:
             if leaf.operator is Operator.EQ and leaf.property in self.names.literal_only:
-                # The index knows how texts begin.
-                return and_(beginning(atom.c.value, 64) == beginning(constant, 64), atom.c.value == constant)
+                return self.is_text(atom, constant)
+            if leaf.operator is Operator.EQ:
+                return or_(self.is_text(atom, constant), atom.c.target_id == self.number(constant))
             return compare(self.text(atom, leaf.property), leaf.operator, constant)
         if leaf.sort is Sort.REFERENCE:
             if leaf.operator is Operator.EQ:
                 return atom.c.target_id == self.number(constant)
             return and_(atom.c.target_id.is_not(None), compare(self.uri(atom.c.target_id), leaf.operator, constant))
         return compare(typed(atom, leaf.sort), leaf.operator, constant)
+
+    def is_text(self, atom: FromClause, constant: Expression) -> Condition:
+        """Whether a value is that literal; the index knows how texts begin."""
+        return and_(beginning(atom.c.value, 64) == beginning(constant, 64), atom.c.value == constant)
 
     def of_classes(self, node: Expression, classes: Sequence[str], known: bool) -> list[Condition]:
         """That a resource is an instance of all these classes; `known`: something else says that it exists."""
@@ -280,7 +286,7 @@ class Conditions:
             compare(self._state.text(one, tie.left_property), tie.operator, self._state.text(other, tie.right_property))
         ]
 
-    def step(self, child: int) -> list[FromClause]:
+    def step(self, child: int, look_up: Callable[..., FromClause] = probe) -> list[FromClause]:
         """From a bound parent to a child, which is bound by it: what to join, each looked up for what is before it."""
         branch = self._pattern.branches[child]
         assert branch is not None
@@ -291,10 +297,10 @@ class Conditions:
             edge = state.atoms()
             mine = state.has(edge, tie.left_property)
             if tie.left == branch.parent:
-                edge = probe(edge, edge.c.resource_id == parent, mine, edge.c.target_id.is_not(None))
+                edge = look_up(edge, edge.c.resource_id == parent, mine, edge.c.target_id.is_not(None))
                 self.bind(child, edge.c.target_id)
             else:
-                edge = probe(edge, edge.c.target_id == parent, mine)
+                edge = look_up(edge, edge.c.target_id == parent, mine)
                 self.bind(child, edge.c.resource_id)
             return [edge]
         if tie is not None and tie.left_property is not None and tie.right_property is not None:
@@ -303,13 +309,13 @@ class Conditions:
                 (tie.left_property, tie.right_property) if outward else (tie.right_property, tie.left_property)
             )
             near, far = state.atoms(), state.atoms()
-            near = probe(near, near.c.resource_id == parent, state.has(near, near_property))
+            near = look_up(near, near.c.resource_id == parent, state.has(near, near_property))
             one, other = (near, far) if outward else (far, near)
-            far = probe(far, state.has(far, far_property), *self.equal(one, other, tie))
+            far = look_up(far, state.has(far, far_property), *self.equal(one, other, tie))
             self.bind(child, far.c.resource_id)
             return [near, far]
         table, conditions = self.extent(child)
-        found = probe(table, *conditions, *([self.tie(tie)] if tie is not None else []))
+        found = look_up(table, *conditions, *([self.tie(tie)] if tie is not None else []))
         self.bind(child, found.c.id if "id" in found.c else found.c.resource_id)
         return [found]
 
@@ -341,13 +347,18 @@ def matches(state: State, pattern: Pattern, constants: Sequence[Expression], dri
     conditions = Conditions(state, pattern, constants)
     table, where = conditions.extent(0)
     sources: list[FromClause] = [table]
+
+    def freely(found: FromClause, *how: Condition) -> FromClause:
+        where.extend(how)
+        return found
+
     path: Sequence[int] = (0,)
     skipped = None
     if driver is not None and pattern.leaves[driver].property is not None:
         leaf = pattern.leaves[driver]
         path, skipped = pattern.path(leaf.node), driver
         for node in path[1:]:
-            sources += conditions.step(node)
+            sources += conditions.step(node, freely)
         atom = state.atoms()
         sources.append(atom)
         where += [

@@ -64,7 +64,8 @@ def select_rows(state: State, vocabulary: Table, query: NormalQuery, most: int) 
         source = source.outerjoin(datatype, datatype.c.id == rows.c[f"r{n}_datatype"])
         text, lang = rows.c[f"r{n}_value"], rows.c[f"r{n}_lang"]
         shown += [uri.c.uri, text, lang, datatype.c.uri]
-        order += [func.coalesce(uri.c.uri, text).nulls_last(), lang.nulls_first(), datatype.c.uri.nulls_first()]
+        order += [func.coalesce(uri.c.uri, text).nulls_last(), uri.c.uri.is_(None)]
+        order += [lang.nulls_first(), datatype.c.uri.nulls_first()]
     order += [rows.c[column.name] for column in numbers]
     labelled = [column.label(f"c{n}") for n, column in enumerate(shown)]
     return select(*labelled).select_from(source).order_by(*order).limit(most)

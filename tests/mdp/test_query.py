@@ -213,8 +213,10 @@ def test_rows_have_no_pages_and_a_page_has_a_size(books: Mdp) -> None:
 def test_a_query_that_takes_too_long_is_given_up(books: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "MAX_SECONDS", 1)
     books.run("insert into resources select 1000 + n, 'http://many/' || n from generate_series(1, 3000) n")
-    books.run("insert into filter_data select 1, 1000 + n, f.target_id, n, f.position, f.property_id, null, true"
-              " from generate_series(1, 3000) n, (select * from filter_data where target_id is not null limit 1) f")  # fmt: skip
+    books.run(
+        "insert into filter_data select 1, 1000 + n, f.target_id, n, f.position, f.property_id, null, true"
+        " from generate_series(1, 3000) n, (select * from filter_data where target_id is not null limit 1) f"
+    )
     every = ", ".join(f"rdfs:Resource {name}" for name in "abcd")
     with pytest.raises(TooCostly, match="took longer"):
         ask(books, f"search {every} return a")

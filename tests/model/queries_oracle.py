@@ -143,5 +143,5 @@ class Answer:
 
 def _term_key(term: Term | None) -> tuple[Any, ...]:
     if term is None:
-        return (1, "", "", "")
-    return 0, term.value, term.lang or "", term.datatype or ""
+        return (1, "", False, "", "")
+    return 0, term.value, not term.is_uri, term.lang or "", term.datatype or ""
