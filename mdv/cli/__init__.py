@@ -19,7 +19,7 @@ from mdv.cli.job import job
 from mdv.cli.query import query
 from mdv.cli.register import register
 from mdv.cli.resources import resources
-from mdv.cli.rule import rule
+from mdv.cli.rulebase import rule
 from mdv.cli.schema import schema
 from mdv.cli.serve import migrate, serve, worker
 from mdv.cli.token import token

@@ -1,4 +1,4 @@
-"""The demo: the paper's schema and documents, loaded into a new system, once."""
+"""The demo: the paper's schema, documents and rule, loaded into a new system, once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 BASE = "http://mdv.example/"
 SCHEMA = "schema.ttl"
 DOCUMENTS = ("doc.rdf", "orion.ttl", "atlas.ttl")
+RULE = "paper.rule"
 LOADED = "demo.loaded"
 
 
@@ -32,10 +33,27 @@ def load_demo(folder: Path, system: System, mdp: Client, tell: Callable[[str], N
                 mdp.put_schema(body, media_type)
             else:
                 mdp.register(BASE + name, body, media_type)
+        _add_rule(system)
         (folder / LOADED).touch()
-        tell(f"The demo is loaded: the paper's schema and {len(DOCUMENTS)} documents below {BASE}.")
+        tell(f"The demo is loaded: the paper's schema, {len(DOCUMENTS)} documents below {BASE}, and its rule.")
     except MdvError as error:
         tell(f"The demo was not loaded: {error.detail}")
+
+
+def _add_rule(system: System) -> None:
+    """The rule of the paper's section 3.3.1, as one of the provider's own."""
+    from mdv.db.engine import make_engine
+    from mdv.db.vocabulary import Vocabulary
+    from mdv.mdp.rules import RuleDraft, Rules, add_rules
+    from mdv.mdp.schemas import Schemas
+
+    text = files("mdv").joinpath("demo", RULE).read_text("utf-8")
+    engine = make_engine(system.database_url)
+    try:
+        with engine.begin() as connection:
+            add_rules(connection, [RuleDraft(0, "paper", text)], Schemas(), Vocabulary(engine), Rules())
+    finally:
+        engine.dispose()
 
 
 def _is_new(system: System) -> bool:

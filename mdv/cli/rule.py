@@ -16,7 +16,7 @@ from mdv.errors import BadRequest
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
-def _rule_options(function: AnyFunction) -> AnyFunction:
+def rule_options(function: AnyFunction) -> AnyFunction:
     """FILE (- is standard input) or --text: the rule."""
     file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
     for option in (
@@ -27,7 +27,7 @@ def _rule_options(function: AnyFunction) -> AnyFunction:
     return function
 
 
-def _text_of(file: Path | None, text: str | None) -> str:
+def text_of(file: Path | None, text: str | None) -> str:
     if (file is None) == (text is None):
         raise click.UsageError("Give the rule as FILE (- is standard input) or with --text RULE.")
     if file is None:
@@ -49,11 +49,12 @@ def rule() -> None:
 
 
 @rule.command("check", example="mdv rule check my.rule")
-@_rule_options
+@rule_options
 @data_option
 def check(file: Path | None, text: str | None) -> None:
     """Check a rule by the schema in force, and show its normal form. FILE - is standard input."""
-    answer = connect().explain(_text_of(file, text))
+    given = text_of(file, text)
+    answer = connect().explain(given)
     click.echo("ok")
     _write(answer["normal"])
 
@@ -61,7 +62,7 @@ def check(file: Path | None, text: str | None) -> None:
 @rule.command(
     "explain", example='mdv rule explain --text "search CycleProvider c register c where c.serverPort = 5874"'
 )
-@_rule_options
+@rule_options
 @click.option("--sql", is_flag=True, help="Show the SQL, too.")
 @json_option
 @data_option
@@ -72,7 +73,8 @@ def explain(file: Path | None, text: str | None, sql: bool, as_json: bool) -> No
     """
     from mdv.mdp.explanation import render
 
-    answer = connect().explain(_text_of(file, text), sql=sql)
+    given = text_of(file, text)
+    answer = connect().explain(given, sql=sql)
     if as_json:
         write_json(answer)
     else:

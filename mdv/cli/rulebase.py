@@ -12,6 +12,8 @@ from mdv.cli.frame import data_option, json_option
 from mdv.cli.output import on_terminal, say, write_json, write_table
 from mdv.cli.rule import rule, rule_options, text_of
 
+__all__ = ["rule"]
+
 OWN = 0
 """The owner of rules that belong to no local repository."""
 
@@ -22,7 +24,7 @@ OWN = 0
 @json_option
 @data_option
 def add(file: Path | None, text: str | None, name: str | None, as_json: bool) -> None:
-    """Add a rule of the provider's own to the filter, and tell how many resources match it. FILE - is standard input."""
+    """Add a rule of the provider's own to the filter, and tell what it matches. FILE - is standard input."""
     from mdv.db.filter import count_results
     from mdv.db.vocabulary import Vocabulary
     from mdv.mdp.rules import RuleDraft, Rules, add_rules

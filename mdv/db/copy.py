@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -45,3 +46,27 @@ def copy_lines(session: Any, target: str, lines: Iterable[str]) -> None:
     if block:
         with session.cursor() as cursor, cursor.copy(f"copy {target} from stdin") as copy:
             copy.write(block.encode())
+
+
+def insert_lines(session: Any, target: str, lines: Iterable[str]) -> None:
+    """What `copy_lines` does, as a statement like any other, that can be sent with others: for a few lines."""
+    rows = [line.rstrip("\n").split("\t") for line in lines]
+    if rows:
+        values = ", ".join(f"({', '.join(['%s'] * len(row))})" for row in rows)
+        fields = [None if field == NULL else _unescape(field) for row in rows for field in row]
+        session.execute(f"insert into {target} values {values}", fields, prepare=True)  # noqa: S608
+
+
+def _unescape(field: str) -> str:
+    r"""A field as it was before `text_field`.
+
+    >>> _unescape(text_field("a\tb\\n"))
+    'a\tb\\n'
+    """
+    if "\\" not in field:
+        return field
+    return _ESCAPED.sub(lambda found: _MEANT[found.group()], field)
+
+
+_MEANT = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}
+_ESCAPED = re.compile(r"\\[\\tnr]")

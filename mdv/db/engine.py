@@ -21,8 +21,17 @@ def make_engine(url: str, **options: Any) -> Engine:
 
 
 def in_one_message(connection: Connection, wanted: bool) -> AbstractContextManager[object]:
-    """What is sent within it goes to the database at once, without waiting for answers in between, if `wanted`."""
-    return driver(connection).pipeline() if wanted else nullcontext()
+    """What is sent within it goes to the database at once, without waiting for answers in between, if `wanted`.
+
+    Within another such message it is a part of that.
+    """
+    return together(driver(connection)) if wanted else nullcontext()
+
+
+def together(session: psycopg.Connection[Any]) -> AbstractContextManager[object]:
+    """The same for a psycopg connection."""
+    is_open = session.pgconn.pipeline_status != psycopg.pq.PipelineStatus.OFF
+    return nullcontext() if is_open else session.pipeline()
 
 
 def driver(connection: Connection) -> psycopg.Connection[Any]:

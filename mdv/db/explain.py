@@ -52,6 +52,8 @@ class KnownNames(Vocabulary):
 
 def find_atomic_rules(connection: Connection, digests: Collection[str]) -> dict[str, StoredAtomicRule]:
     """Those of these atomic rules that there are."""
+    if not digests:
+        return {}
     a = atomic_rules.c
     query = select(a.digest, a.rule_id, a.uses, a.text).where(a.digest.in_(map(UUID, digests)))
     return {digest.hex: StoredAtomicRule(*rest) for digest, *rest in connection.execute(query)}

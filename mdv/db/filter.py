@@ -12,7 +12,7 @@ from sqlalchemy import Connection, FromClause, Insert, Select, bindparam, select
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from mdv.db.copy import copy_rows
-from mdv.db.engine import driver
+from mdv.db.engine import driver, together
 from mdv.db.statements import statements
 from mdv.db.tables import filter_data, filter_data_history, result_objects, result_ranges
 from mdv.errors import TooCostly
@@ -126,21 +126,23 @@ def count_results(connection: Connection, ends: Sequence[int]) -> int:
 
 
 @contextmanager
-def time_limit(connection: Connection, seconds: int, what: str) -> Iterator[None]:
-    """No statement within may take longer; `what` is said of one that does, and the transaction is over."""
-    session, sql = driver(connection), statements("graph")
-    session.execute(sql["limit_time"], {"most": f"{seconds}s"}, prepare=True)
+def refusing_slow(what: str) -> Iterator[None]:
+    """What is said when a statement within takes longer than `limit_time` lets it; the transaction is over then."""
     try:
         yield
     except psycopg.errors.QueryCanceled:
         raise TooCostly(what) from None
-    session.execute(sql["limit_time"], {"most": "0"}, prepare=True)
+
+
+def limit_time(connection: Connection, seconds: int) -> None:
+    """From now on no statement of this transaction may take longer; 0: any may."""
+    driver(connection).execute(statements("graph")["limit_time"], {"most": f"{seconds}s"}, prepare=True)
 
 
 def clear(connection: Connection) -> None:
     """Forget what the last run found."""
     session, sql = driver(connection), statements("graph")
-    with session.pipeline():
+    with together(session):
         session.execute(sql["clear_results"], prepare=True)
         session.execute(sql["clear_ranges"], prepare=True)
 
@@ -148,9 +150,8 @@ def clear(connection: Connection) -> None:
 def evaluate_into(connection: Connection, statement: Compiled, values: dict[str, Any], pinned: bool = False) -> None:
     """Run one statement that keeps results, beside what was kept already."""
     session, sql = driver(connection), statements("graph")
-    with session.pipeline():
-        session.execute(sql["pin_filter" if pinned else "unpin_filter"], prepare=True)
-        session.execute(statement.sql, statement.fixed | values, prepare=True)
+    session.execute(sql["pin_filter" if pinned else "unpin_filter"], prepare=True)
+    session.execute(statement.sql, statement.fixed | values, prepare=True)
 
 
 def evaluate(connection: Connection, statement: Compiled, values: dict[str, Any]) -> list[Any]:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import md5
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
-from mdv.db.copy import NULL, any_field, copy_lines
-from mdv.db.engine import driver
+from mdv.db.copy import any_field, copy_lines, insert_lines
+from mdv.db.engine import driver, together
 from mdv.db.statements import statements
 from mdv.db.tables import (
     filter_rules_con,
@@ -31,6 +32,9 @@ from mdv.db.tables import (
 )
 from mdv.rules.ast import Operator
 from mdv.rules.normal import Sort
+
+SMALL = 200
+"""Up to so many rows are sent with other statements, in one message; more go by COPY."""
 
 FILTER_RULES = {
     Operator.EQ: filter_rules_eq,
@@ -66,6 +70,22 @@ class StoredGroup:
     chosen_with: int
 
 
+class GroupKey(NamedTuple):
+    """What tells one group from another."""
+
+    whole: bool
+    digest: str
+
+
+class PredicateKey(NamedTuple):
+    """What triggering rules have in common but the constant."""
+
+    class_iri: str
+    property: str | None
+    operator: Operator
+    sort: Sort
+
+
 class Graph:
     """The graph's tables, for one transaction."""
 
@@ -76,18 +96,43 @@ class Graph:
     def execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
         return self._session.execute(self._sql[name], values, prepare=True)
 
-    # Groups and predicates: few, so one at a time.
+    def look_around(
+        self, groups: Collection[GroupKey], predicates: Collection[PredicateKey], digests: Collection[str]
+    ) -> tuple[dict[GroupKey, tuple[int, int | None]], dict[PredicateKey, int], dict[str, int], set[int]]:
+        """Of these groups (with their drivers), predicates and atomic rules those that are there already; and which of
+        these atomic rules are the end of some rule."""
+        asked = json.dumps([key.digest for key in groups])
+        classes = json.dumps(sorted({key.class_iri for key in predicates}))
+        with self._session.pipeline():
+            found_groups = self.execute("find_groups", digests=asked) if groups else None
+            found_predicates = self.execute("find_predicates", classes=classes) if predicates else None
+            found = self.execute("find_atomic_rules", digests=json.dumps(list(digests)))
+        known, ends = {}, set()
+        for digest, number, is_end in found.fetchall():
+            known[digest.hex] = number
+            if is_end:
+                ends.add(number)
+        return (
+            {GroupKey(whole, digest.hex): (number, its) for whole, digest, number, its in found_groups or ()},
+            {PredicateKey(c, p, Operator(o), Sort(s)): number for c, p, o, s, number in found_predicates or ()},
+            known,
+            ends,
+        )
 
-    def put_group(self, whole: bool, text: str, digest: str, pattern: dict[str, Any]) -> tuple[int, int | None, bool]:
-        """The number and the driver of a group, and whether it had to be made."""
-        row = self.execute("put_group", whole=whole, text=text, digest=digest, pattern=Jsonb(pattern)).fetchone()
-        assert row is not None
-        return row[0], row[1], row[2]
-
-    def put_predicate(self, class_iri: str, property_iri: str | None, operator: Operator, sort: Sort) -> int:
+    def add_group(self, key: GroupKey, text: str, pattern: dict[str, Any]) -> int:
+        """A new group's number."""
         row = self.execute(
-            "put_predicate", **{"class": class_iri}, property=property_iri, operator=operator.value, sort=sort.value
+            "add_group", whole=key.whole, text=text, digest=key.digest, pattern=Jsonb(pattern)
         ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def add_predicate(self, key: PredicateKey) -> int:
+        """A new predicate's number."""
+        row = self.execute(
+            "add_predicate", **{"class": key.class_iri}, property=key.property, operator=key.operator.value,
+            sort=key.sort.value,
+        ).fetchone()  # fmt: skip
         assert row is not None
         return int(row[0])
 
@@ -98,9 +143,11 @@ class Graph:
         row = self.execute("count_members_of", group=group_id).fetchone()
         return int(row[0]) if row is not None else 0
 
-    def groups_to_revise(self, resources: int) -> list[int]:
-        """The whole groups whose driver should be chosen again, with so many resources stored."""
-        return [number for (number,) in self.execute("groups_to_revise", resources=resources).fetchall()]
+    def groups_to_revise(self, resources: int) -> Callable[[], list[int]]:
+        """The whole groups whose driver should be chosen again, with so many resources stored; to be asked for when
+        the database has answered."""
+        rows = self.execute("groups_to_revise", resources=resources)
+        return lambda: [number for (number,) in rows.fetchall()]
 
     def read_predicates(self) -> dict[tuple[str, str | None, Operator, Sort], int]:
         rows = self.execute("read_predicates").fetchall()
@@ -137,19 +184,6 @@ class Graph:
         for rule, end in self.execute("find_rule_ends", ids=list(ids)).fetchall():
             found[rule].append(end)
         return {rule: tuple(ends) for rule, ends in found.items()}
-
-    # Many at once.
-
-    def find_atomic_rules(self, digests: Collection[str]) -> dict[str, int]:
-        if not digests:
-            return {}
-        rows = self.execute("find_atomic_rules", digests=json.dumps(list(digests))).fetchall()
-        return {digest.hex: number for digest, number in rows}
-
-    def find_ends(self, rules: Collection[int]) -> set[int]:
-        if not rules:
-            return set()
-        return {number for (number,) in self.execute("find_ends", rules=json.dumps(list(rules))).fetchall()}
 
     def detach(self, ids: Sequence[int]) -> list[int]:
         """Let rules end nowhere any more; where they did, which is not taken away yet."""
@@ -198,21 +232,27 @@ class News:
     searches: list[dict[str, int]] = field(default_factory=list)
 
     def write(self, graph: Graph, session: psycopg.Connection[Any]) -> None:
-        copy_lines(session, "rules (id, owner, name, text, position)", self.rules)
-        copy_lines(session, "atomic_rules (rule_id, uses, group_id, digest, class, text)", self.atomic)
-        copy_lines(session, "rule_dependencies (source, target, param, group_id)", self.dependencies)
-        copy_lines(session, "rule_ends (rule_id, end_id)", self.rule_ends)
-        copy_lines(session, "end_rules (rule_id, driver_id, group_id, leaves)", self.ends)
-        copy_lines(session, "filter_rules (rule_id, class)", self.plain)
+        blocks = [
+            ("rules", "id, owner, name, text, position", self.rules),
+            ("atomic_rules", "rule_id, uses, group_id, digest, class, text", self.atomic),
+            ("rule_dependencies", "source, target, param, group_id", self.dependencies),
+            ("rule_ends", "rule_id, end_id", self.rule_ends),
+            ("end_rules", "rule_id, driver_id, group_id, leaves", self.ends),
+            ("filter_rules", "rule_id, class", self.plain),
+        ]
         for operator, lines in self.constants.items():
             gram = ", gram" if operator is Operator.CONTAINS else ""
-            copy_lines(session, f"{FILTER_RULES[operator].name} (rule_id, predicate_id, number, value{gram})", lines)
-        if self.uses:
-            graph.execute("count_uses", uses=_counted("rule_id", self.uses))
-        if self.members:
-            graph.execute("count_members", members=_counted("group_id", self.members))
-        if self.searches:
-            graph.execute("insert_searches", searches=json.dumps(self.searches))
+            blocks.append((FILTER_RULES[operator].name, f"rule_id, predicate_id, number, value{gram}", lines))
+        put = insert_lines if sum(len(lines) for _, _, lines in blocks) <= SMALL else copy_lines
+        with together(session) if put is insert_lines else nullcontext():
+            for table, columns, lines in blocks:
+                put(session, f"{table} ({columns})", lines)
+            if self.uses:
+                graph.execute("count_uses", uses=_counted("rule_id", self.uses))
+            if self.members:
+                graph.execute("count_members", members=_counted("group_id", self.members))
+            if self.searches:
+                graph.execute("insert_searches", searches=json.dumps(self.searches))
 
 
 def line(*fields: object) -> str:
@@ -235,6 +275,3 @@ def digest_of(*parts: object) -> str:
 
 def _counted(name: str, counts: Mapping[int, int]) -> str:
     return json.dumps([{name: number, "more": more} for number, more in counts.items() if more])
-
-
-__all__ = ["FILTER_RULES", "NULL", "Graph", "News", "StoredGroup", "StoredRule", "array_field", "digest_of", "line"]

@@ -42,6 +42,14 @@ def read_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
     return connection.exec_driver_sql(made.sql, made.fixed).all()
 
 
+def read_one_by_one(connection: Connection, statement: Select[Any]) -> Iterator[Any]:
+    """The rows of a statement, a few of them in memory at a time."""
+    made = compiled(statement)
+    options = {"stream_results": True, "max_row_buffer": 100}
+    with connection.exec_driver_sql(made.sql, made.fixed, execution_options=options) as rows:
+        yield from rows
+
+
 def classes_of(connection: Connection, numbers: Sequence[int]) -> dict[int, list[str]]:
     """The direct classes of these resources."""
     found = _classes(connection, numbers)

@@ -7,6 +7,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select
 
+from mdv.db.engine import driver, together
+from mdv.db.statements import statements
 from mdv.db.tables import mdp_state
 
 
@@ -43,4 +45,7 @@ def read_state(connection: Connection) -> State:
 
 def lock_state(connection: Connection) -> State:
     """Wait for the turn of this transaction: until it ends, no other one changes what is visible."""
-    return State(*connection.execute(select(*_COLUMNS).with_for_update()).one())
+    session = driver(connection)
+    with together(session):  # BEGIN goes with it
+        row = session.execute(statements("register")["lock_state"], prepare=True)
+    return State(*row.fetchall()[0])

@@ -34,7 +34,7 @@ from mdv.mdp.explanation import (
 )
 from mdv.mdp.groups import CompiledGroup, read_names, states
 from mdv.mdp.merge import choose_driver
-from mdv.mdp.plan import ConjunctionPlan, constant_of, join_digest, triggering_digest, written_in
+from mdv.mdp.plan import ConjunctionPlan, constant_of, digests_of, written_in
 from mdv.mdp.rules import Library, Rules, best_leaf
 from mdv.mdp.schemas import Schemas
 from mdv.query.compile import Group, matches
@@ -50,6 +50,9 @@ COUNT_SECONDS = 5.0
 """How long all counting for one explanation may take."""
 MOST_INSTANCES = 1_000_000
 """More instances of a class than this are not counted."""
+MOST_NODES = 128
+"""A rule with more variables than this, over all conjunctions, is explained without its SQL and not evaluated: the
+statement alone would take long to write."""
 
 
 def explain(
@@ -102,31 +105,13 @@ class _Finder:
         self._wholes = db.find_groups(connection, True, {plan.digest for plan in plans})
         self._letters = _letters()
         self._named: dict[object, str] = {}
-        self._parts = [_Part(plan, [triggering_digest(t, constant_of(t, constants)) for t in plan.triggering])
-                       for plan in plans]  # fmt: skip
+        self._parts = [_Part(plan, digests_of(plan, constants)) for plan in plans]
 
     def parts(self) -> list[ConjunctionPart]:
         known = db.find_atomic_rules(self._connection, set(chain(*(part.digests for part in self._parts))))
         for part in self._parts:
             part.stored = [known.get(digest) for digest in part.digests]
-        for step in range(max(len(part.plan.joins) for part in self._parts)):
-            self._find_joins([part for part in self._parts if len(part.plan.joins) > step], step)
         return [self._told(part) for part in self._parts]
-
-    def _find_joins(self, parts: Sequence[_Part], step: int) -> None:
-        asked = [self._join_digest(part, step) for part in parts]
-        known = db.find_atomic_rules(self._connection, {digest for digest in asked if digest})
-        for part, digest in zip(parts, asked, strict=True):
-            part.stored.append(known.get(digest))
-
-    def _join_digest(self, part: _Part, step: int) -> str:
-        """Empty where the join rule must be new, since its group or one of its inputs is."""
-        join = part.plan.joins[step]
-        group = self._groups.get(join.group_digest)
-        inputs = [stored.id for place in join.rule.inputs if (stored := part.stored[place]) is not None]
-        if group is None or len(inputs) < len(join.rule.inputs):
-            return ""
-        return join_digest(group.id, tuple(inputs))
 
     def _told(self, part: _Part) -> ConjunctionPart:
         plan = part.plan
@@ -211,7 +196,8 @@ class _Evaluation:
         patterns = [plan.pattern for plan in plans]
         self._names = read_names(self._graph, patterns, schema, db.KnownNames(connection), None)
         self._now, _, _ = states(self._names)
-        self._selects = [self._select(plan, constants) for plan in plans]
+        self._too_large = sum(len(pattern.nodes) for pattern in patterns) > MOST_NODES
+        self._selects = [] if self._too_large else [self._select(plan, constants) for plan in plans]
 
     def _select(self, plan: ConjunctionPlan, constants: Sequence[Constant]) -> Select[Any]:
         given = [constant_of(plan.triggering[place], constants) for place in plan.leaves]
@@ -224,6 +210,8 @@ class _Evaluation:
         return matches(self._now, plan.pattern, values, best_leaf(plan.pattern))
 
     def matches(self) -> int | None:
+        if self._too_large:
+            return None
         found = union(*self._selects).subquery("found")
         return self._count(select(found.c.resource_id))
 
@@ -251,7 +239,9 @@ class _Evaluation:
         left = self._deadline - time.monotonic()
         return db.count_within(self._connection, rows, left) if left > 0 else None
 
-    def sql(self, number: int, whole: WholeGroup) -> Sql:
+    def sql(self, number: int, whole: WholeGroup) -> Sql | None:
+        if self._too_large:
+            return None
         pattern = self._plans[number].pattern
         predicates = self._graph.read_predicates()
         its_predicates = [predicates.get(leaf[1:], 0) for leaf in pattern.leaves]

@@ -213,7 +213,11 @@ def _rendered(body: Mapping[str, Any]) -> Iterator[str]:
             yield from sql.splitlines()
             yield ""
     matches = body["matches"]
-    yield "Matches: too many to count in time" if matches is None else f"Matches: {_counted(matches, 'resource')} now"
+    yield (
+        "Matches: not counted, since that would take too long"
+        if matches is None
+        else f"Matches: {_counted(matches, 'resource')} now"
+    )
     scans = body["cost"]["scans"]
     yield from (f"Cost: {scan['text']}" for scan in scans)
     if not scans:

@@ -1,26 +1,28 @@
 """Merge: many rules into the global dependency graph at once (paper, section 3.3.2).
 
-Atomic rules that are there already are used once more; only the others are written. Step by step over all rules of a
-call: triggering rules, then the joins that need no others, then those that need these, to the end rules.
+Atomic rules that are there already are used once more; only the others are written. A digest names each by what it
+says, down to its triggering rules, so that all of them can be looked for before any is written.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
 
 from mdv.db.copy import NULL, text_field
-from mdv.db.graph import Graph, News, array_field, digest_of, line
-from mdv.mdp.plan import ConjunctionPlan, JoinPlan, TriggeringPlan, constant_of, key_of
+from mdv.db.graph import Graph, GroupKey, News, PredicateKey, array_field, line
+from mdv.mdp.plan import ConjunctionPlan, JoinPlan, TriggeringPlan, constant_of, digests_of
 from mdv.rules.ast import Operator
 from mdv.rules.normal import Constant
 from mdv.rules.pattern import Leaf
 
 GRAMS = (6, 4)
 """The lengths of the parts by which constants of `contains` are found; the function mdv_grams knows the same."""
+
+FEW = 50
+"""Up to so many conjunctions are looked for in one go; of more, joins only where their inputs are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,30 @@ class Planned:
 
 @dataclass(slots=True)
 class _Part:
-    """One conjunction of one rule on its way: its atomic rules by place, as far as they are known."""
+    """One conjunction of one rule on its way: the digests and numbers of its atomic rules by place."""
 
+    rule_id: int
     plan: ConjunctionPlan
     constants: tuple[Constant, ...]
+    digests: list[str]
     ids: list[int] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.ids[-1]
+
+    def leaf_constants(self) -> list[Constant]:
+        found = [constant_of(self.plan.triggering[place], self.constants) for place in self.plan.leaves]
+        return [constant for constant in found if constant is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewEnd:
+    """An end rule that was none before."""
+
+    rule_id: int
+    group_id: int
+    constants: list[Constant]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,89 +67,94 @@ class Merged:
     """The end rules of each rule; those of them that are new; whether there are new groups; the last number given."""
 
     ends: dict[int, tuple[int, ...]]
-    new_ends: dict[int, tuple[ConjunctionPlan, list[Constant]]]
+    new_ends: list[NewEnd]
     regrouped: bool
     last_atomic_rule: int
 
 
 class Merge:
-    """One merge."""
+    """One merge: what is to be written is made ready in memory; `write` writes it."""
 
-    def __init__(self, graph: Graph, last_atomic_rule: int, rules: list[str], searches: list[dict[str, int]]) -> None:
+    def __init__(self, graph: Graph, last_atomic_rule: int, items: Sequence[Planned]) -> None:
         self._graph = graph
-        self._old = self._last = last_atomic_rule
-        self._news = News(rules, searches=searches)
+        self._last = last_atomic_rule
+        self._news = News()
         self._fresh: dict[int, tuple[object, str, str, str]] = {}
-        self._groups: dict[tuple[bool, str], tuple[int, int | None]] = {}
-        self._predicates: dict[str, int] = {}
-        self._joins: dict[tuple[int, tuple[int, ...]], int] = {}
-        self._regrouped = False
-
-    def merge(self, items: Sequence[Planned]) -> Merged:
-        parts = [(item, _Part(part, item.constants)) for item in items for part in item.plan]
-        self._place_triggering([part for _, part in parts])
-        for step in range(max((len(part.plan.joins) for _, part in parts), default=0)):
-            self._place_joins([part for _, part in parts if len(part.plan.joins) > step], step)
-        ends: dict[int, list[int]] = defaultdict(list)
-        for item, part in parts:
-            if part.ids[-1] not in ends[item.rule_id]:
-                ends[item.rule_id].append(part.ids[-1])
-        new_ends = self._place_ends([part for _, part in parts])
+        self._contains: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._joins: dict[str, int] = {}
+        parts = [_part(item, part) for item in items for part in item.plan]
+        self._few = len(parts) <= FEW
+        self._look_around(parts)
+        self._place_triggering(parts)
+        self._place_joins(parts)
+        for predicate, constants in self._contains.items():
+            self._add_contains(predicate, constants)
+        new_ends = self._place_ends(parts)
+        ends: dict[int, dict[int, None]] = defaultdict(dict)
+        for part in parts:
+            ends[part.rule_id][part.end] = None
         for rule, its_ends in ends.items():
             for end in its_ends:
                 self._news.rule_ends.append(f"{rule}\t{end}\n")
                 self._news.uses[end] += 1
-        self._write()
-        return Merged({rule: tuple(its) for rule, its in ends.items()}, new_ends, self._regrouped, self._last)
+        self.merged = Merged({rule: tuple(its) for rule, its in ends.items()}, new_ends, self._regrouped, self._last)
+
+    def write(self, rules: Iterable[str] = (), searches: Iterable[dict[str, int]] = ()) -> None:
+        """Write the new atomic rules, and the lines of `rules` with what they search."""
+        uses, news = self._news.uses, self._news
+        news.rules, news.searches = list(rules), list(searches)
+        news.atomic = [
+            f"{number}\t{uses.pop(number, 0)}\t{group}\t{digest}\t{class_iri}\t{text_field(text)}\n"
+            for number, (group, digest, class_iri, text) in self._fresh.items()
+        ]
+        self._graph.write(news)
+
+    def _look_around(self, parts: Sequence[_Part]) -> None:
+        """Find what is there already: groups, predicates and atomic rules."""
+        plans = {id(part.plan): part.plan for part in parts}.values()
+        groups = {GroupKey(False, join.group_digest): (join.group_text, join.group_body)
+                  for plan in plans for join in plan.joins}  # fmt: skip
+        groups |= {GroupKey(True, plan.digest): (plan.text, plan.pattern.as_json()) for plan in plans}
+        predicates = {
+            predicate for plan in plans for one in plan.triggering if (predicate := _predicate(one)) is not None
+        }
+        digests = {
+            digest for part in parts for digest in part.digests[: None if self._few else len(part.plan.triggering)]
+        }
+        found = self._graph.look_around(groups, predicates, digests)
+        self._groups, self._predicates, self._known, self._ends = found
+        self._regrouped = any(key.whole and key not in self._groups for key in groups)
+        for key, (text, body) in groups.items():
+            if key not in self._groups:
+                self._groups[key] = (self._graph.add_group(key, text, body), None)
+        for predicate in predicates - self._predicates.keys():
+            self._predicates[predicate] = self._graph.add_predicate(predicate)
 
     def _place_triggering(self, parts: Sequence[_Part]) -> None:
-        places: dict[tuple[str, str], int] = {}
-        wanted: dict[str, tuple[TriggeringPlan, Constant | None]] = {}
-        keys: list[list[tuple[str, str]]] = []
-        digests: dict[tuple[str, str], str] = {}
+        places: dict[str, int] = dict(self._known)
         for part in parts:
-            mine = []
-            for plan in part.plan.triggering:
-                constant = constant_of(plan, part.constants)
-                key = (plan.digest, "" if constant is None else key_of(constant))
-                if key not in digests:
-                    digests[key] = digest_of(*key)
-                    wanted[digests[key]] = (plan, constant)
-                mine.append(key)
-            keys.append(mine)
-        known = self._graph.find_atomic_rules(wanted)
-        texts: dict[str, list[tuple[int, str]]] = defaultdict(list)
-        for key, digest in digests.items():
-            number = known.get(digest)
-            if number is None:
-                number = self._add_triggering(*wanted[digest], digest, texts)
-            places[key] = number
-        for plan_digest, constants in texts.items():
-            self._add_contains(self._predicates[plan_digest], constants)
-        for part, mine in zip(parts, keys, strict=True):
-            part.ids = [places[key] for key in mine]
+            for plan, digest in zip(part.plan.triggering, part.digests, strict=False):
+                number = places.get(digest)
+                if number is None:
+                    number = places[digest] = self._add_triggering(plan, constant_of(plan, part.constants), digest)
+                part.ids.append(number)
 
-    def _add_triggering(
-        self, plan: TriggeringPlan, constant: Constant | None, digest: str, texts: dict[str, list[tuple[int, str]]]
-    ) -> int:
+    def _add_triggering(self, plan: TriggeringPlan, constant: Constant | None, digest: str) -> int:
         self._last += 1
         number, rule = self._last, plan.rule
         text = plan.text if constant is None else plan.text + constant.shown
         self._fresh[number] = (NULL, digest, text_field(rule.class_iri), text)
-        if constant is None or rule.operator is None or rule.sort is None:
+        key = _predicate(plan)
+        if constant is None or key is None or rule.operator is None:
             self._news.plain.append(line(number, rule.class_iri))
             return number
-        predicate = self._predicates.get(plan.digest)
-        if predicate is None:
-            predicate = self._graph.put_predicate(rule.class_iri, rule.property, rule.operator, rule.sort)
-            self._predicates[plan.digest] = predicate
-        value = constant.value
+        predicate, value = self._predicates[key], constant.value
         if rule.operator is Operator.CONTAINS:
-            texts[plan.digest].append((number, str(value)))
+            self._contains[predicate].append((number, str(value)))
         elif isinstance(value, str):
             self._news.constants[rule.operator].append(f"{number}\t{predicate}\t{NULL}\t{text_field(value)}\n")
         else:
-            exact = str(int(value)) if isinstance(value, bool) else _exact(value)
+            exact = format(value, "f") if isinstance(value, Decimal) else int(value)
             self._news.constants[rule.operator].append(f"{number}\t{predicate}\t{exact}\t{NULL}\n")
         return number
 
@@ -141,31 +167,35 @@ class Merge:
                 f"{number}\t{predicate}\t{NULL}\t{text_field(text)}\t{text_field(gram)}\n"
             )
 
-    def _place_joins(self, parts: Sequence[_Part], step: int) -> None:
-        places = self._joins
-        keys: list[tuple[int, tuple[int, ...]]] = []
-        asked: dict[str, tuple[int, tuple[int, ...]]] = {}
-        for part in parts:
-            plan = part.plan.joins[step]
-            group, _ = self._group(False, plan.group_text, plan.group_digest, plan.group_body)
-            key = (group, tuple([part.ids[place] for place in plan.rule.inputs]))
-            keys.append(key)
-            # With an input that is new, a join rule must be new, too.
-            if key not in places and max(key[1]) <= self._old:
-                places[key] = 0
-                asked[digest_of("join", *key)] = key
-        for digest, number in self._graph.find_atomic_rules(asked).items():
-            places[asked[digest]] = number
-        for part, key in zip(parts, keys, strict=True):
-            number = places.get(key, 0)
-            if not number:
-                number = places[key] = self._add_join(part.plan.joins[step], *key)
-            part.ids.append(number)
+    def _place_joins(self, parts: Sequence[_Part]) -> None:
+        for step in range(max((len(part.plan.joins) for part in parts), default=0)):
+            some = [part for part in parts if len(part.plan.joins) > step]
+            if not self._few:
+                self._look_for_joins(some, step)
+            for part in some:
+                plan, digest = part.plan.joins[step], part.digests[len(part.plan.triggering) + step]
+                number = self._known.get(digest) or self._joins.get(digest)
+                if number is None:
+                    inputs = tuple([part.ids[place] for place in plan.rule.inputs])
+                    number = self._joins[digest] = self._add_join(plan, digest, inputs)
+                part.ids.append(number)
 
-    def _add_join(self, plan: JoinPlan, group: int, inputs: tuple[int, ...]) -> int:
+    def _look_for_joins(self, parts: Sequence[_Part], step: int) -> None:
+        """Of a great many: with an input that is new, a join rule must be new, too."""
+        digests = {
+            part.digests[len(part.plan.triggering) + step]
+            for part in parts
+            if not any(part.ids[place] in self._fresh for place in part.plan.joins[step].rule.inputs)
+        }
+        if digests:
+            _, _, known, ends = self._graph.look_around({}, set(), digests)
+            self._known |= known
+            self._ends |= ends
+
+    def _add_join(self, plan: JoinPlan, digest: str, inputs: tuple[int, ...]) -> int:
         self._last += 1
         number = self._last
-        digest = digest_of("join", group, inputs)
+        group, _ = self._groups[GroupKey(False, plan.group_digest)]
         self._fresh[number] = (group, digest, text_field(plan.rule.class_iri), plan.text % inputs)
         for param, source in enumerate(inputs, 1):
             self._news.dependencies.append(f"{source}\t{number}\t{param}\t{group}\n")
@@ -173,48 +203,40 @@ class Merge:
         self._news.members[group] += 1
         return number
 
-    def _place_ends(self, parts: Sequence[_Part]) -> dict[int, tuple[ConjunctionPlan, list[Constant]]]:
-        known = self._graph.find_ends({part.ids[-1] for part in parts if part.ids[-1] <= self._old})
+    def _place_ends(self, parts: Sequence[_Part]) -> list[NewEnd]:
         fresh: dict[int, _Part] = {}
         for part in parts:
-            if part.ids[-1] not in known:
-                fresh.setdefault(part.ids[-1], part)
-        by_plan: dict[str, list[tuple[int, _Part]]] = defaultdict(list)
-        for end, part in fresh.items():
-            by_plan[part.plan.digest].append((end, part))
-        for members in by_plan.values():
-            self._place_group(members)
-        return {end: (part.plan, _leaf_constants(part)) for end, part in fresh.items()}
+            if part.end not in self._ends:
+                fresh.setdefault(part.end, part)
+        by_plan: dict[str, list[_Part]] = defaultdict(list)
+        for part in fresh.values():
+            by_plan[part.plan.digest].append(part)
+        return [new for members in by_plan.values() for new in self._place_group(members)]
 
-    def _place_group(self, members: Sequence[tuple[int, _Part]]) -> None:
-        plan = members[0][1].plan
-        group, driver = self._group(True, plan.text, plan.digest, plan.pattern.as_json())
-        leaves = {end: [part.ids[place] for place in part.plan.leaves] for end, part in members}
+    def _place_group(self, members: Sequence[_Part]) -> list[NewEnd]:
+        plan = members[0].plan
+        group, driver = self._groups[GroupKey(True, plan.digest)]
+        leaves = [[part.ids[place] for place in part.plan.leaves] for part in members]
         if driver is None and plan.leaves:
-            different = [len(set(column)) for column in zip(*leaves.values(), strict=True)]
+            different = [len(set(column)) for column in zip(*leaves, strict=True)]
             driver = choose_driver(plan.pattern.leaves, different, len(members))
             self._graph.execute("choose_driver", group=group, driver=driver, resources=0)
-            self._groups[True, plan.digest] = (group, driver)
-        for end, its_leaves in leaves.items():
+        for part, its_leaves in zip(members, leaves, strict=True):
             found_by = NULL if driver is None else its_leaves[driver]
-            self._news.ends.append(f"{end}\t{found_by}\t{group}\t{array_field(its_leaves)}\n")
+            self._news.ends.append(f"{part.end}\t{found_by}\t{group}\t{array_field(its_leaves)}\n")
         self._news.members[group] += len(members)
+        return [NewEnd(part.end, group, part.leaf_constants()) for part in members]
 
-    def _group(self, whole: bool, text: str, digest: str, body: dict[str, Any]) -> tuple[int, int | None]:
-        found = self._groups.get((whole, digest))
-        if found is None:
-            number, driver, made = self._graph.put_group(whole, text, digest, body)
-            self._regrouped |= made and whole
-            found = self._groups[whole, digest] = (number, driver)
-        return found
 
-    def _write(self) -> None:
-        uses = self._news.uses
-        self._news.atomic = [
-            f"{number}\t{uses.pop(number, 0)}\t{group}\t{digest}\t{class_iri}\t{text_field(text)}\n"
-            for number, (group, digest, class_iri, text) in self._fresh.items()
-        ]
-        self._graph.write(self._news)
+def _part(item: Planned, plan: ConjunctionPlan) -> _Part:
+    return _Part(item.rule_id, plan, item.constants, digests_of(plan, item.constants))
+
+
+def _predicate(plan: TriggeringPlan) -> PredicateKey | None:
+    rule = plan.rule
+    if rule.operator is None or rule.sort is None:
+        return None
+    return PredicateKey(rule.class_iri, rule.property, rule.operator, rule.sort)
 
 
 def choose_driver(leaves: Sequence[Leaf], different: Sequence[int], rules: int) -> int:
@@ -249,12 +271,3 @@ def grams_of(text: str) -> set[str]:
     """
     size = next((size for size in GRAMS if len(text) >= size), 0)
     return {text[at : at + size] for at in range(len(text) - size + 1)} if size else set()
-
-
-def _leaf_constants(part: _Part) -> list[Constant]:
-    found = [constant_of(part.plan.triggering[place], part.constants) for place in part.plan.leaves]
-    return [constant for constant in found if constant is not None]
-
-
-def _exact(number: Decimal | str) -> str:
-    return format(number, "f") if isinstance(number, Decimal) else str(number)

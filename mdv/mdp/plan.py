@@ -78,7 +78,7 @@ def _plan(conjunction: Conjunction, schema: Schema) -> ConjunctionPlan:
         if isinstance(rule, Join):
             text = text_of(rule, "\1" * len(atomic), short, any_of).replace("%", "%%").replace("\1", "%d")
             full = group_text(rule, str, str)
-            joins.append(JoinPlan(rule, text, group_text(rule, short, any_of), digest_of(full), rule.as_json()))
+            joins.append(JoinPlan(rule, text, group_text(rule, short, any_of), digest_of(full, *(p.sort.value for p in rule.predicates)), rule.as_json()))
     found, constants = pattern(conjunction)
     places = {(rule.class_iri, rule.property, rule.operator, rule.sort, rule.constant): place
               for place, rule in enumerate(triggering)}  # fmt: skip
@@ -137,11 +137,12 @@ def key_of(constant: Constant) -> str:
     return str(value.normalize(_EXACT)) if isinstance(value, Decimal) else str(value)
 
 
-def triggering_digest(plan: TriggeringPlan, constant: Constant | None) -> str:
-    """By what a triggering rule is found in the graph."""
-    return digest_of(plan.digest, "" if constant is None else key_of(constant))
-
-
-def join_digest(group: int, inputs: tuple[int, ...]) -> str:
-    """By what a join rule is found in the graph: its group, and the numbers of its inputs."""
-    return digest_of("join", group, inputs)
+def digests_of(plan: ConjunctionPlan, constants: Sequence[Constant]) -> list[str]:
+    """By what the atomic rules of a conjunction are found in the graph, by place: each named by all that it says."""
+    digests = []
+    for triggering in plan.triggering:
+        constant = constant_of(triggering, constants)
+        digests.append(digest_of(triggering.digest, "" if constant is None else key_of(constant)))
+    for join in plan.joins:
+        digests.append(digest_of(join.group_digest, *[digests[place] for place in join.rule.inputs]))
+    return digests

@@ -136,14 +136,17 @@ def _merge_anew(
 ) -> State:
     """Put rules into the graph as the new schema takes them apart, and let every process read the groups again."""
     detached = graph.detach([stored.id for stored, _ in changed])
-    merged = Merge(graph, state.last_atomic_rule, [], []).merge([planned for _, planned in changed])
+    merge = Merge(graph, state.last_atomic_rule, [planned for _, planned in changed])
+    merge.write()
+    merged = merge.merged
     graph.drop(detached)
     state = replace(state, last_atomic_rule=merged.last_atomic_rule, graph_version=randbits(62))
     graph.execute(
         "advance_rules", position=state.position, last_rule=state.last_rule, last_atomic=state.last_atomic_rule,
         graph_version=state.graph_version,
     )  # fmt: skip
-    find_first_results(connection, merged, state, schema, vocabulary, rules)
+    with db.refusing_slow("The rules took too long to evaluate under the new schema, and nothing was changed."):
+        find_first_results(connection, merged, state, schema, vocabulary, rules)
     return state
 
 

@@ -31,13 +31,14 @@ from mdv.query.select import select_resources, select_rows
 from mdv.rdf.schema import Schema
 from mdv.rules.ast import Operator, ParsedQuery, ParsedRule
 from mdv.rules.normal import Sort
-from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse_query
 from mdv.rules.pattern import Leaf, Pattern, pattern
-from mdv.rules.returns import NormalQuery, Returned, normalise_query
+from mdv.rules.returns import NormalQuery, Returned, normalise_asked, normalise_query
 
 MAX_SECONDS = 10
 DEFAULT_ROWS = 1000
+MAX_CHARACTERS = 32 * 1024 * 1024
+"""Of all rows of an answer together."""
 DEFAULT_RESOURCES, MAX_RESOURCES = 100, 1000
 
 _TOO_COSTLY = (
@@ -91,16 +92,22 @@ def _rows(connection: Connection, query: NormalQuery, schema: Schema, limit: int
     patterns = [pattern(part.conjunction)[0] for part in query.parts]
     paths = [*query.returns, *(ordering.path for ordering in query.order)]
     names = read_names(Graph(connection), [*patterns, _named(paths)], schema, KnownNames(connection), None)
+    columns = tuple(path.shown for path in query.returns)
     most = min(limit or query.limit or DEFAULT_ROWS, query.limit or limit or DEFAULT_ROWS)
-    found = db.read_rows(connection, select_rows(states(names)[0], vocabulary, query, most + 1))
-    rows = [tuple(_terms(row)) for row in found[:most]]
-    return Rows(tuple(path.shown for path in query.returns), rows, len(found) > most)
+    rows: list[tuple[Term | None, ...]] = []
+    room = MAX_CHARACTERS
+    for row in db.read_one_by_one(connection, select_rows(states(names)[0], vocabulary, query, most + 1)):
+        room -= sum(len(text) for text in row if text is not None)
+        if len(rows) == most or (room < 0 and rows):
+            return Rows(columns, rows, True)
+        rows.append(tuple(_terms(row)))
+    return Rows(columns, rows, False)
 
 
 def _resources(
     connection: Connection, rule: ParsedRule, schema: Schema, limit: int, after: str, with_statements: bool
 ) -> Resources:
-    conjunctions = normalise(rule, schema).conjunctions
+    conjunctions = normalise_asked(rule, schema).conjunctions
     patterns = [pattern(conjunction)[0] for conjunction in conjunctions]
     names = read_names(Graph(connection), patterns, schema, KnownNames(connection), None)
     found = db.read_rows(connection, select_resources(states(names)[0], conjunctions, after, limit + 1))

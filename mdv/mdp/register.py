@@ -153,7 +153,7 @@ def register(
         found = filter_changes(connection, groups, run.change)
     matched = count_matched(connection, found(), run.change)
     if state.last_resource >= groups.revise_at:
-        revise_drivers(connection, state, groups, Graph(connection).groups_to_revise(state.last_resource))
+        revise_drivers(connection, state, groups, Graph(connection).groups_to_revise(state.last_resource)())
     counts = run.counts
     return [
         answer

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, select
 
 from mdv.db import filter as db
 from mdv.db.copy import any_field, text_field
+from mdv.db.engine import in_one_message
 from mdv.db.graph import Graph, StoredRule
 from mdv.db.state import State, lock_state, read_state
 from mdv.db.tables import resources
@@ -37,7 +38,7 @@ from mdv.mdp.groups import (
     read_names,
     states,
 )
-from mdv.mdp.merge import Merge, Merged, Planned, choose_driver
+from mdv.mdp.merge import Merge, Merged, NewEnd, Planned, choose_driver
 from mdv.mdp.plan import ConjunctionPlan, constant_of, plan
 from mdv.mdp.schemas import SchemaInForce, Schemas
 from mdv.query.compile import all_matches, all_reached, matches
@@ -168,11 +169,15 @@ def add_rules(
         for number, draft in numbered
     ]
     with without_collecting():
-        merged = Merge(graph, state.last_atomic_rule, lines, searches).merge(planned)
-    state = _advance(graph, state, merged, last_rule=state.last_rule + len(drafts), position=position)
-    find_first_results(connection, merged, state, schema, vocabulary, rules)
-    revise_drivers(connection, state, rules.groups(connection, state, schema, vocabulary, fresh=True),
-                   graph.groups_to_revise(state.last_resource))  # fmt: skip
+        merge = Merge(graph, state.last_atomic_rule, planned)
+        with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, len(drafts) <= FEW):
+            merge.write(lines, searches)
+            state = _advance(graph, state, merge.merged, state.last_rule + len(drafts), position)
+            find_first_results(connection, merge.merged, state, schema, vocabulary, rules)
+            to_revise = graph.groups_to_revise(state.last_resource)
+    merged = merge.merged
+    if some := to_revise():
+        revise_drivers(connection, state, rules.groups(connection, state, schema, vocabulary), some)
     return [AddedRule(number, merged.ends[number], position) for number, _ in numbered]
 
 
@@ -204,10 +209,13 @@ def change_rule(
     graph.execute("change_rule", id=rule_id, text=text, position=position)
     # What the rules were made of goes after what they are made of has come, so that what is in both stays.
     detached = graph.detach([rule.id for rule in following])
-    merged = Merge(graph, state.last_atomic_rule, [], searches).merge(planned)
+    merge = Merge(graph, state.last_atomic_rule, planned)
+    merge.write(searches=searches)
+    merged = merge.merged
     regrouped = graph.drop(detached)
-    state = _advance(graph, state, merged, last_rule=state.last_rule, position=position, regrouped=regrouped)
-    find_first_results(connection, merged, state, schema, vocabulary, rules)
+    state = _advance(graph, state, merged, state.last_rule, position, regrouped)
+    with db.refusing_slow(_TOO_COSTLY):
+        find_first_results(connection, merged, state, schema, vocabulary, rules)
     return AddedRule(rule_id, merged.ends[rule_id], position)
 
 
@@ -228,7 +236,7 @@ def remove_rules(connection: Connection, ids: Collection[int]) -> int:
     regrouped = graph.drop(graph.detach(list(ids)))
     graph.execute("delete_rules", ids=list(ids))
     db.clear(connection)
-    merged = Merged({}, {}, False, state.last_atomic_rule)
+    merged = Merged({}, [], False, state.last_atomic_rule)
     return _advance(
         graph, state, merged, last_rule=state.last_rule, position=state.position + 1, regrouped=regrouped
     ).position
@@ -238,25 +246,22 @@ def find_first_results(
     connection: Connection, merged: Merged, state: State, schema: SchemaInForce, vocabulary: Vocabulary, rules: Rules
 ) -> None:
     """Evaluate the end rules that are new on what is stored."""
+    groups = rules.groups(connection, state, schema, vocabulary, fresh=True)
     db.clear(connection)
-    with db.time_limit(connection, MOST_SECONDS, _TOO_COSTLY):
-        _find_first_results(connection, merged, state, rules.groups(connection, state, schema, vocabulary, fresh=True))
-
-
-def _find_first_results(connection: Connection, merged: Merged, state: State, groups: Groups) -> None:
-    by_plan: dict[str, list[tuple[int, ConjunctionPlan, list[Constant]]]] = defaultdict(list)
-    for end, (its_plan, constants) in merged.new_ends.items():
-        by_plan[its_plan.digest].append((end, its_plan, constants))
-    graph = Graph(connection)
-    for members in by_plan.values():
-        its_plan = members[0][1]
-        group_id, _, _ = graph.put_group(True, its_plan.text, its_plan.digest, its_plan.pattern.as_json())
-        compiled = groups.by_id[group_id]
-        if len(members) <= FEW:
-            for end, _, constants in members:
-                db.evaluate_into(connection, compiled.first_results, {**constant_values(constants), "end": end})
-        else:
-            _evaluate_all(connection, groups, group_id, min(end for end, _, _ in members), state)
+    db.limit_time(connection, MOST_SECONDS)
+    by_group: dict[int, list[NewEnd]] = defaultdict(list)
+    for end in merged.new_ends:
+        by_group[end.group_id].append(end)
+    for group_id, ends in by_group.items():
+        if len(ends) > FEW:
+            _evaluate_all(connection, groups, group_id, min(end.rule_id for end in ends), state)
+            continue
+        statement = groups.by_id[group_id].first_results
+        with in_one_message(connection, True):
+            for end in ends:
+                values = {**constant_values(end.constants), "end": end.rule_id}
+                db.evaluate_into(connection, statement, values)
+    db.limit_time(connection, 0)
 
 
 def _evaluate_all(connection: Connection, groups: Groups, group_id: int, first_rule: int, state: State) -> None:

@@ -8,13 +8,13 @@ row.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mdv.errors import InvalidRule
 from mdv.rdf.schema import Schema
 from mdv.rules.ast import ParsedQuery, ParsedRule, Path, Span
-from mdv.rules.normal import Access, Conjunction, Link, Sort
+from mdv.rules.normal import Access, Conjunction, Link, NormalRule, Sort
 from mdv.rules.normalise import (
     Rules,
     _check_circles,
@@ -30,12 +30,15 @@ from mdv.rules.normalise import (
     _split_paths,
     _typed,
     no_rules,
+    normalise,
 )
 from mdv.rules.parse import flawed
 
 MAX_RETURNS = 32
 MAX_ORDERINGS = 8
 MAX_LIMIT = 10_000
+MAX_STEPS = 500
+"""Variables and steps of all conjunctions together: what a query costs before it finds anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +107,7 @@ def normalise_query(query: ParsedQuery, schema: Schema, rules: Rules = no_rules)
     try:
         return _normalise(query, schema, rules)
     except InvalidRule as error:
-        said = error.detail.replace("The rule has a flaw", "The query has a flaw", 1)
-        raise InvalidRule(said, error.flaws) from None
+        raise _of_query(error) from None
 
 
 def _normalise(query: ParsedQuery, schema: Schema, rules: Rules) -> NormalQuery:
@@ -124,6 +126,9 @@ def _normalise(query: ParsedQuery, schema: Schema, rules: Rules) -> NormalQuery:
         path = _returned(ordering.path, scope)
         column = places.index(path.place()) if path.place() in places else None
         order.append(Ordering(path, column, ordering.descending))
+    steps = sum(len(path.hops) + (path.property is not None) for path in returns)
+    steps += sum(len(o.path.hops) + (o.path.property is not None) for o in order if o.column is None)
+    _refuse_large(query.text, scope.span, parts, steps)
     return NormalQuery(
         tuple(scope.classes),
         tuple(
@@ -135,6 +140,31 @@ def _normalise(query: ParsedQuery, schema: Schema, rules: Rules) -> NormalQuery:
         tuple(order),
         query.limit,
     )  # fmt: skip
+
+
+def normalise_asked(rule: ParsedRule, schema: Schema, rules: Rules = no_rules) -> NormalRule:
+    """What a rule means that is asked as a query."""
+    try:
+        normal = normalise(rule, schema, rules)
+        span = Span(rule.search[0].name.span.start, rule.search[-1].variable.span.end)
+        _refuse_large(rule.text, span, normal.conjunctions, 0)
+        return normal
+    except InvalidRule as error:
+        raise _of_query(error) from None
+
+
+def _of_query(error: InvalidRule) -> InvalidRule:
+    said = error.detail.replace("The rule has a flaw", "The query has a flaw", 1)
+    return InvalidRule(said, error.flaws)
+
+
+def _refuse_large(text: str, span: Span, parts: Sequence[Conjunction], steps: int) -> None:
+    size = sum(len(part.variables) + steps for part in parts)
+    if size > MAX_STEPS:
+        message = (
+            f"the query has {size:,} variables and steps in its {len(parts)} conjunctions; it may have {MAX_STEPS}"
+        )
+        raise flawed(text, span, message, "'or' takes the whole query once more for each of its sides")
 
 
 def _check_limits(query: ParsedQuery) -> None:

@@ -203,11 +203,21 @@ def test_a_count_that_takes_too_long_is_not_known_and_all_else_is(mdp: Mdp, monk
     assert told.matches is None
     assert len(told.conjunctions[0].atomic_rules) == 2
     assert told.as_dict()["cost"]["bounded"] is False
-    assert "too many to count in time" in render(told.as_dict())
+    assert "not counted, since that would take too long" in render(told.as_dict())
     with mdp.engine.connect() as connection:
         before = connection.exec_driver_sql("show statement_timeout").scalar_one()
         explain(connection, "search B b register b", mdp.schemas, mdp.rules)
         assert connection.exec_driver_sql("show statement_timeout").scalar_one() == before
+
+
+def test_a_rule_that_is_too_large_is_taken_apart_and_not_evaluated(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    mdp.put_schema(":B a rdfs:Class . :n rdfs:range xsd:integer . :s rdfs:range :B .")
+    rule = "search B b register b where b.s.n = 1 or b.s.n = 2"
+    assert explained(mdp, rule, with_sql=True).matches == 0
+    monkeypatch.setattr("mdv.mdp.explain.MOST_NODES", 3)
+    told = explained(mdp, rule, with_sql=True)
+    assert told.matches is None and [part.sql for part in told.conjunctions] == [None, None]
+    assert [rule.id for rule in told.conjunctions[1].atomic_rules] == ["D", "B", "E"]
 
 
 def test_the_cost_names_what_one_change_may_look_at(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,8 +190,13 @@ def test_a_rule_gives_the_statements_too_where_they_are_wanted(books: Mdp) -> No
         ("search Book b return b\ud800", "half a surrogate pair", None),
         ("search Book b return b" + " " * 9000, "longer than 8,192 bytes", None),
         ("", "expected 'search'", None),
+        ("search Book b where " + " and ".join([f"(b.pages = {n} or b.pages = 0)" for n in range(6)])
+         + " return " + ", ".join(["b.sequel.sequel.name"] * 3), "variables and steps in its 64 conjunctions", "Book b"),
+        ("search Book b register b where " + " and ".join([f"(b.sequel.sequel.sequel.sequel.sequel.pages = {n}"
+         f" or b.sequel.sequel.sequel.sequel.author.name != '{n}')" for n in range(6)]),
+         "variables and steps in its 64 conjunctions", "Book b"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(books: Mdp, query: str, said: str, marked: str | None) -> None:
     with pytest.raises(InvalidRule) as caught:
         ask(books, query)
@@ -221,6 +226,16 @@ def test_a_query_that_takes_too_long_is_given_up(books: Mdp, monkeypatch: pytest
     with pytest.raises(TooCostly, match="took longer"):
         ask(books, f"search {every} return a")
     assert told(books, "search Agent a return a") == [["jane"], ["mary"]]
+
+
+def test_an_answer_has_room_for_so_much_and_tells_that_there_is_more(
+    books: Mdp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MAX_CHARACTERS", 25)
+    answer = ask(books, "search Book b return b")
+    assert isinstance(answer, Rows) and len(answer.rows) == 2 and answer.truncated
+    monkeypatch.setattr(queries, "MAX_CHARACTERS", 1)
+    assert len(told(books, "search Book b return b")) == 1
 
 
 def test_a_query_changes_nothing(books: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:

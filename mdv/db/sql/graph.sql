@@ -2,25 +2,23 @@
 -- any number of rules at once. Long lists come as JSON, which is written several times faster than an array.
 
 -- name: find_atomic_rules
--- Which of these atomic rules are there already.
-select digest, rule_id from atomic_rules
+-- Which of these atomic rules are there already, and whether some rule ends there.
+select digest, rule_id, exists (select from end_rules e where e.rule_id = a.rule_id) from atomic_rules a
 where digest = any (array(select jsonb_array_elements_text(%(digests)s::jsonb)::uuid));
-
--- name: find_ends
--- Which of these atomic rules are the end of some rule already.
-select rule_id from end_rules where rule_id = any (array(select jsonb_array_elements(%(rules)s::jsonb)::bigint));
 
 -- name: count_uses
 update atomic_rules a set uses = a.uses + u.more
 from jsonb_to_recordset(%(uses)s::jsonb) as u (rule_id bigint, more int)
 where a.rule_id = u.rule_id;
 
--- name: put_group
--- The group of this text, made where it is missing.
+-- name: find_groups
+select whole, digest, group_id, driver from rule_groups
+where digest = any (array(select jsonb_array_elements_text(%(digests)s::jsonb)::uuid));
+
+-- name: add_group
 insert into rule_groups (whole, text, digest, members, pattern)
 values (%(whole)s, %(text)s, %(digest)s, 0, %(pattern)s)
-on conflict (whole, digest) do update set members = rule_groups.members
-returning group_id, driver, xmax = 0 as made;
+returning group_id;
 
 -- name: count_members
 update rule_groups g set members = g.members + m.more
@@ -30,10 +28,13 @@ where g.group_id = m.group_id;
 -- name: drop_empty_groups
 delete from rule_groups where members = 0 returning whole;
 
--- name: put_predicate
+-- name: find_predicates
+select class, property, operator, sort, predicate_id from rule_predicates
+where class = any (array(select jsonb_array_elements_text(%(classes)s::jsonb)));
+
+-- name: add_predicate
 insert into rule_predicates (class, property, operator, sort)
 values (%(class)s, %(property)s, %(operator)s, %(sort)s)
-on conflict (class, (coalesce(property, '')), operator, sort) do update set class = excluded.class
 returning predicate_id;
 
 -- name: read_groups
