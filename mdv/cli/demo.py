@@ -44,14 +44,14 @@ def _add_rule(system: System) -> None:
     """The rule of the paper's section 3.3.1, as one of the provider's own."""
     from mdv.db.engine import make_engine
     from mdv.db.vocabulary import Vocabulary
-    from mdv.mdp.rules import RuleDraft, Rules, add_rules
+    from mdv.mdp.rules import OWN, RuleDraft, Rules, add_rules
     from mdv.mdp.schemas import Schemas
 
     text = files("mdv").joinpath("demo", RULE).read_text("utf-8")
     engine = make_engine(system.database_url)
     try:
         with engine.begin() as connection:
-            add_rules(connection, [RuleDraft(0, "paper", text)], Schemas(), Vocabulary(engine), Rules())
+            add_rules(connection, [RuleDraft(OWN, "paper", text)], Schemas(), Vocabulary(engine), Rules())
     finally:
         engine.dispose()
 

@@ -14,9 +14,6 @@ from mdv.cli.rule import rule, rule_options, text_of
 
 __all__ = ["rule"]
 
-OWN = 0
-"""The owner of rules that belong to no local repository."""
-
 
 @rule.command("add", example="mdv rule add my.rule --name fast")
 @rule_options
@@ -27,7 +24,7 @@ def add(file: Path | None, text: str | None, name: str | None, as_json: bool) ->
     """Add a rule of the provider's own to the filter, and tell what it matches. FILE - is standard input."""
     from mdv.db.filter import count_results
     from mdv.db.vocabulary import Vocabulary
-    from mdv.mdp.rules import RuleDraft, Rules, add_rules
+    from mdv.mdp.rules import OWN, RuleDraft, Rules, add_rules
     from mdv.mdp.schemas import Schemas
 
     draft = RuleDraft(OWN, name, text_of(file, text))
@@ -46,6 +43,7 @@ def add(file: Path | None, text: str | None, name: str | None, as_json: bool) ->
 def list_(as_json: bool) -> None:
     """List the rules of the provider's own."""
     from mdv.db.graph import Graph
+    from mdv.mdp.rules import OWN
 
     with database() as connection:
         found = Graph(connection).rules_of(OWN)
@@ -65,7 +63,7 @@ def end(number: int) -> None:
     """End the rule ID; what only it needed leaves the graph."""
     from mdv.db.graph import Graph
     from mdv.errors import NotFound
-    from mdv.mdp.rules import remove_rules
+    from mdv.mdp.rules import OWN, remove_rules
 
     with database() as connection:
         if number not in {stored.id for stored in Graph(connection).rules_of(OWN)}:

@@ -111,10 +111,9 @@ def keep_difference(connection: Connection, before: Results, after: Results) -> 
         for resource in {*reached, *was}:
             ends = (*was.get(resource, (None, None)), *reached.get(resource, (None, None)))
             if ends[:2] != ends[2:]:
+                nothing = (None,) * 4
                 is_text = any(isinstance(end, str) for end in ends)
-                rows.append(
-                    (group, resource, 0, *((None,) * 4 if is_text else ends), *(ends if is_text else (None,) * 4))
-                )
+                rows.append((group, resource, 0, ends[2] is not None, *(nothing + ends if is_text else ends + nothing)))
     copy_rows(session, f"result_ranges ({', '.join(column.name for column in result_ranges.c)})", rows)
 
 

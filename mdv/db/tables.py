@@ -336,6 +336,7 @@ result_ranges = Table(
     Column("group_id", Integer, nullable=False, comment="a whole group with one constant, compared by order or !="),
     Column("resource_id", BigInteger, nullable=False),
     Column("first_rule", BigInteger, nullable=False, comment="only end rules from this one on"),
+    Column("gains", Boolean, nullable=False, comment="whether some rule came to match"),
     *[Column(f"{end}_{when}", Numeric) for when in ("before", "after") for end in ("low", "high")],
     *[Column(f"{end}_text_{when}", CodePoints) for when in ("before", "after") for end in ("low", "high")],
     prefixes=["UNLOGGED"],

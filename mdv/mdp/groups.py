@@ -59,7 +59,7 @@ class CompiledGroup:
     def statement(self) -> Compiled:
         now, before, either = states(self.names)
         if self.group.pattern.is_range:
-            return keep_ranges(filter_range(now, before, either, self.group))
+            return keep_ranges(filter_range(now, before, either, TABLES, self.group))
         return keep_results(filter_group(now, before, either, TABLES, self.group))
 
     @cached_property

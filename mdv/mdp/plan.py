@@ -77,8 +77,9 @@ def _plan(conjunction: Conjunction, schema: Schema) -> ConjunctionPlan:
     for rule in atomic:
         if isinstance(rule, Join):
             text = text_of(rule, "\1" * len(atomic), short, any_of).replace("%", "%%").replace("\1", "%d")
-            full = group_text(rule, str, str)
-            joins.append(JoinPlan(rule, text, group_text(rule, short, any_of), digest_of(full, *(p.sort.value for p in rule.predicates)), rule.as_json()))
+            # What is compared as what is not in the text: a change of the schema may change it.
+            digest = digest_of(group_text(rule, str, str), *(p.sort.value for p in rule.predicates))
+            joins.append(JoinPlan(rule, text, group_text(rule, short, any_of), digest, rule.as_json()))
     found, constants = pattern(conjunction)
     places = {(rule.class_iri, rule.property, rule.operator, rule.sort, rule.constant): place
               for place, rule in enumerate(triggering)}  # fmt: skip

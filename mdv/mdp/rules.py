@@ -50,6 +50,9 @@ from mdv.rules.parse import parse
 from mdv.rules.pattern import Pattern
 from mdv.rules.template import Template, Templates
 
+OWN = 0
+"""The owner of rules that belong to no local repository, but to the provider itself."""
+
 FEW = 20
 """New rules of one group are evaluated one by one up to so many, and by all resources of the group's class beyond."""
 

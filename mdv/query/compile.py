@@ -411,25 +411,55 @@ def without(some: FromClause, others: FromClause) -> CompoundSelect[Any]:
     return select(some).except_(select(others))
 
 
-def filter_range(now: State, before: State, either: State, group: Group) -> Select[Any]:
-    """Select, for a group whose rules match stretches of constants, how far the values reached and reach.
+def filter_range(now: State, before: State, either: State, tables: RuleTables, group: Group) -> Select[Any]:
+    """Select, for a group whose rules match stretches of constants, how far the values reached and reach, where that
+    made a difference to some rule; and whether some rule came to match.
 
     Parameters as for `filter_group`.
     """
+    (leaf,) = group.pattern.leaves
     roots = affected(now, either, group.pattern)
     after = reached(now, group.pattern, roots).cte("after")
     ago = reached(before, group.pattern, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte("ago")
     joined = roots.outerjoin(ago, ago.c.id == roots.c.id).outerjoin(after, after.c.id == roots.c.id)
     first_rule = cast(bindparam("first_rule", type_=BigInteger), BigInteger)
     ends = [ago.c.low, ago.c.high, after.c.low, after.c.high]
-    is_text = group.pattern.leaves[0].sort in (Sort.TEXT, Sort.REFERENCE)
     nothing = [null()] * 4
+    is_text = leaf.sort in (Sort.TEXT, Sort.REFERENCE)
     numbers, texts = (nothing, ends) if is_text else (ends, nothing)
+    rules = tables.by_operator[leaf.operator].alias("rules")
+    mine = rules.c.predicate_id == literal_number(group.predicates[0])
+    crossed, gains = _crossed(leaf.operator, _constant(rules, leaf), ends, lambda how: there_is([rules], [mine, how]))
     return (
-        select(literal_number(group.group_id), roots.c.id, first_rule, *numbers, *texts)
+        select(literal_number(group.group_id), roots.c.id, first_rule, gains, *numbers, *texts)
         .select_from(joined)
-        .where(ago.c.low.is_distinct_from(after.c.low) | ago.c.high.is_distinct_from(after.c.high))
+        .where(ago.c.low.is_distinct_from(after.c.low) | ago.c.high.is_distinct_from(after.c.high), crossed)
     )
+
+
+def _crossed(
+    operator: Operator, constant: Expression, ends: Sequence[Expression], some: Callable[[Condition], Condition]
+) -> tuple[Condition, Condition]:
+    """Whether some constant lies where it made a difference that the values reach otherwise, and whether some rule came
+    to match by that."""
+    low_before, high_before, low_after, high_after = ends
+    if operator is Operator.NE:
+        came_or_went = low_before.is_(None) | low_after.is_(None)
+        other = (constant != func.coalesce(low_after, low_before)) | (low_after != high_after)
+        freed = and_(low_before == high_before, some(constant == low_before))
+        crossed = or_(and_(came_or_went, some(other | (low_before != high_before))), freed, some(constant == low_after))
+        return crossed, and_(low_after.is_not(None), low_before.is_(None) | freed)
+    upward = operator in (Operator.GT, Operator.GE)
+    was, is_now = (high_before, high_after) if upward else (low_before, low_after)
+    near, far = (func.least, func.greatest) if upward else (func.greatest, func.least)
+    beyond = operator.negated
+    between = and_(
+        # The constant is compared with the value from the other side.
+        compare(far(was, is_now), operator, constant),
+        or_(was.is_(None), is_now.is_(None), compare(near(was, is_now), beyond, constant)),
+    )
+    gains = and_(is_now.is_not(None), or_(was.is_(None), is_now > was if upward else is_now < was))
+    return some(between), gains
 
 
 def all_matches(now: State, tables: RuleTables, group: Group) -> Select[Any]:

@@ -50,8 +50,8 @@ from mdv.rules.normal import (
 from mdv.rules.parse import flawed
 
 MAX_CONJUNCTIONS = 64
-MAX_VARIABLES = 1024
-"""Of one conjunction, with those of the rules that are put in."""
+MAX_VARIABLES = 2048
+"""Over all conjunctions, with those of the rules that are put in: a rule of so many is some seconds of work."""
 MAX_CHAIN = 32
 """Rules that search rules that search rules …"""
 
@@ -568,8 +568,9 @@ def _check_size(conjunctions: list[Conjunction], scope: _Scope) -> None:
         scope.refuse(scope.span, f"{message}; it may have {MAX_CONJUNCTIONS}")
     variables = max(len(part.variables) for part in conjunctions)
     variables += sum(max(len(part.variables) for part in rule.conjunctions) - 1 for rule in inner)
-    if variables > MAX_VARIABLES:
-        scope.refuse(scope.span, f"the rule has {variables:,} variables in all; it may have {MAX_VARIABLES:,}")
+    if variables * parts > MAX_VARIABLES:
+        message = f"the rule has up to {variables:,} variables in each of {parts:,} conjunctions, paths included"
+        scope.refuse(scope.span, f"{message}; there may be {MAX_VARIABLES:,} in all")
 
 
 def _put_in(conjunctions: list[Conjunction], inner: Mapping[str, NormalRule]) -> list[Conjunction]:

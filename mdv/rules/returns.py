@@ -37,8 +37,8 @@ from mdv.rules.parse import flawed
 MAX_RETURNS = 32
 MAX_ORDERINGS = 8
 MAX_LIMIT = 10_000
-MAX_STEPS = 500
-"""Variables and steps of all conjunctions together: what a query costs before it finds anything."""
+MAX_PARTS = 1000
+"""Variables, predicates and returned steps of all conjunctions: what a query costs before it finds anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +159,10 @@ def _of_query(error: InvalidRule) -> InvalidRule:
 
 
 def _refuse_large(text: str, span: Span, parts: Sequence[Conjunction], steps: int) -> None:
-    size = sum(len(part.variables) + steps for part in parts)
-    if size > MAX_STEPS:
-        message = (
-            f"the query has {size:,} variables and steps in its {len(parts)} conjunctions; it may have {MAX_STEPS}"
-        )
+    size = sum(len(part.variables) + len(part.predicates) + steps for part in parts)
+    if size > MAX_PARTS:
+        what = f"variables, predicates and steps in its {len(parts)} conjunctions"
+        message = f"the query has {size:,} {what}; it may have {MAX_PARTS:,}"
         raise flawed(text, span, message, "'or' takes the whole query once more for each of its sides")
 
 

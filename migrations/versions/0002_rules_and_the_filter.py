@@ -237,6 +237,7 @@ def upgrade() -> None:
         ),
         sa.Column("resource_id", sa.BigInteger(), nullable=False),
         sa.Column("first_rule", sa.BigInteger(), nullable=False, comment="only end rules from this one on"),
+        sa.Column("gains", sa.Boolean(), nullable=False, comment="whether some rule came to match"),
         sa.Column("low_before", sa.Numeric(), nullable=True),
         sa.Column("high_before", sa.Numeric(), nullable=True),
         sa.Column("low_after", sa.Numeric(), nullable=True),

@@ -66,9 +66,7 @@ def test_the_number_of_statements_does_not_grow_with_the_rules(mdp: Mdp) -> None
     assert few == many
 
 
-def test_a_rule_that_takes_too_long_is_refused_and_nothing_is_added(
-    mdp: Mdp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rule_that_takes_too_long_is_refused_and_nothing_is_added(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     mdp.put_schema(SCHEMA)
     mdp.put({f"http://d/{n}": document(n) for n in range(300)})
     monkeypatch.setattr(mdv.mdp.rules, "MOST_SECONDS", 1)

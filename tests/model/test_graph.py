@@ -232,6 +232,18 @@ def test_a_rule_with_or_ends_in_each_of_its_parts_once(world: Mdp) -> None:
     assert empty(world)
 
 
+def test_a_join_that_comes_to_compare_numbers_is_another_rule(mdp: Mdp) -> None:
+    mdp.put_schema("<> mdv:world mdv:open . :B a rdfs:Class . :x a rdf:Property . :y a rdf:Property .")
+    mdp.put_one("http://d/1", "<#a> a :B ; :x '5' . <#b> a :B ; :y '05' .")
+    (rule,) = mdp.add_rules(["search B a, B b register a where a.x = b.y"])
+    assert mdp.changes() == []
+    mdp.put_schema("<> mdv:world mdv:open . :B a rdfs:Class . :x rdfs:range xsd:integer . :y rdfs:range xsd:integer .")
+    (end,) = mdp.ends_of(rule.id)
+    assert mdp.changes() == [(end, "http://d/1#a", True)] and mdp.results_of(rule.id) == {"http://d/1#a"}
+    mdp.put_one("http://d/2", "<#a> a :B ; :x '005' .")
+    assert mdp.changes() == [(end, "http://d/2#a", True)]
+
+
 # -- rules over rules
 
 

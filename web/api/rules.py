@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mdv.mdp.explain import explain as explain_rule
+from mdv.mdp.rules import OWN
 from web.auth import reader
 from web.bodies import json_body, json_request
 from web.calls import Calls
@@ -36,4 +37,5 @@ def explain() -> dict[str, Any]:
     with services().engine.connect() as connection:
         # All of it from one moment.
         still = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        return explain_rule(still, question.rule, services().schemas, services().rules, with_sql=question.sql).as_dict()
+        rules, schemas = services().rules, services().schemas
+        return explain_rule(still, question.rule, schemas, rules, OWN, with_sql=question.sql).as_dict()

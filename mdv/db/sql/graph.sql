@@ -188,7 +188,7 @@ select set_config('statement_timeout', %(most)s, true);
 -- The resources that came to match something.
 select resource_id from result_objects where matched
 union
-select resource_id from result_ranges;
+select resource_id from result_ranges where gains;
 
 -- name: find_referring
 select distinct resource_id from filter_data

@@ -1,0 +1,131 @@
+"""Rules and documents are added in one order: whichever comes second sees the first, however they overlap."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mdv.errors import Conflict, InvalidRule, NotFound
+from mdv.mdp.register import register
+from mdv.mdp.rules import RuleDraft, add_rules, remove_rules
+
+if TYPE_CHECKING:
+    from conftest import Mdp
+
+SCHEMA = ":C a rdfs:Class . :n rdfs:range xsd:integer . :next rdfs:range :C ."
+RULE = "search C c register c where c.n = 1"
+DOCUMENT = "<#c> a :C ; :n 1 ."
+
+
+def in_the_background(act: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def test_a_rule_added_while_a_document_is_being_registered_has_it(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    other = type(mdp)(mdp.engine)
+    item = mdp.prepare("http://d/1", DOCUMENT)
+    with mdp.engine.begin() as connection:
+        register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
+        thread = in_the_background(lambda: other.add_rules([RULE]))
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join(10)
+    assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#c", True)]
+
+
+def test_a_document_registered_while_a_rule_is_being_added_is_matched(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    other = type(mdp)(mdp.engine)
+    with mdp.engine.begin() as connection:
+        add_rules(connection, [RuleDraft(1, None, RULE)], mdp.schemas, mdp.vocabulary, mdp.rules)
+        thread = in_the_background(lambda: other.put_one("http://d/1", DOCUMENT))
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join(10)
+    assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#c", True)]
+
+
+def test_what_was_remembered_of_a_rule_that_was_rolled_back_is_forgotten(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    with pytest.raises(ZeroDivisionError), mdp.engine.begin() as connection:
+        add_rules(connection, [RuleDraft(1, None, RULE)], mdp.schemas, mdp.vocabulary, mdp.rules)
+        _ = 1 / 0
+    # Another rule takes the same numbers, in another process.
+    type(mdp)(mdp.engine).add_rules(["search C c register c where c.next.n = 7"])
+    mdp.put_one("http://d/1", DOCUMENT + " <#d> a :C ; :next <#e> . <#e> a :C ; :n 7 .")
+    assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#d", True)]
+
+
+def test_a_dry_run_leaves_no_trace(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    mdp.add_rules([RULE])
+    with mdp.engine.begin() as connection:
+        savepoint = connection.begin_nested()
+        item = mdp.prepare("http://d/1", DOCUMENT)
+        (answer,) = register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
+        savepoint.rollback()
+    assert getattr(answer, "matched", None) == 1
+    assert mdp.put_one("http://d/1", DOCUMENT).matched == 1
+
+
+def test_matched_counts_what_came_to_match(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    mdp.add_rules([RULE, "search C c register c where c.next.n = 5", "search C c register c where c.n > 100"])
+    assert mdp.put_one("http://d/1", "<#a> a :C ; :n 1 . <#b> a :C ; :n 2 ; :next <http://d/2#t> .").matched == 1
+    assert mdp.put_one("http://d/1", "<#a> a :C ; :n 1 . <#b> a :C ; :n 3 ; :next <http://d/2#t> .").matched == 0
+    # What refers to it comes to match through this document.
+    assert mdp.put_one("http://d/2", "<#t> a :C ; :n 5 .").matched == 1
+    answers = mdp.put({"http://d/3": "<#x> a :C ; :n 101 .", "http://d/4": "<#y> a :C ; :n 4 ."})
+    assert [getattr(answer, "matched", None) for answer in answers] == [1, 0]
+
+
+def test_a_rule_that_another_searches_stays_until_that_one_ends(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    mdp.put_one("http://d/1", "<#a> a :C ; :n 1 ; :next <#b> . <#b> a :C ; :n 2 .")
+    (one,) = mdp.add_rules([("ones", RULE)])
+    (two,) = mdp.add_rules([("after", "search ones o, C c register c where o.next = c")])
+    assert mdp.results_of(two.id) == {"http://d/1#b"}
+    with pytest.raises(Conflict, match="after"):
+        mdp.remove_rules([one.id])
+    mdp.change_rule(one.id, "search C c register c where c.n = 99")
+    assert mdp.results_of(two.id) == set()
+    with pytest.raises(InvalidRule, match="itself"):
+        mdp.change_rule(one.id, "search after a register a")
+    with pytest.raises(Conflict, match="already"):
+        mdp.add_rules([("ones", RULE)])
+    assert mdp.add_rules([("ones", RULE)], owner=2)
+    mdp.remove_rules([one.id, two.id])
+    with pytest.raises(NotFound):
+        mdp.remove_rules([two.id])
+
+
+def test_rules_that_come_and_go_at_once_leave_what_is_needed(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    failures: list[BaseException] = []
+
+    def come_and_go(number: int) -> None:
+        own = type(mdp)(mdp.engine)
+        try:
+            for n in range(8):
+                added = own.add_rules([RULE, f"search C c register c where c.n = {n} and c.next.n = 1"])
+                with own.engine.begin() as connection:
+                    remove_rules(connection, [rule.id for rule in added[: 1 + n % 2]])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [in_the_background(lambda number=n: come_and_go(number)) for n in range(3)]  # type: ignore[misc]
+    for thread in threads:
+        thread.join(60)
+    assert not failures
+    uses = """select a.rule_id, a.uses, (select count(*) from rule_dependencies d where d.source = a.rule_id)
+              + (select count(*) from rule_ends e where e.end_id = a.rule_id) from atomic_rules a"""
+    rows = mdp.rows(uses)
+    assert rows
+    assert all(uses == needed > 0 for _, uses, needed in rows)
+    assert mdp.one("select count(*) from rules") == 12
