@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import psycopg
 import sqlalchemy
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from mdv.errors import SystemNotFound
+
+TRUSTED = 1.0
+"""Seconds within which a connection that was just used is not asked whether it is still there: that would cost a busy
+worker a message for each run."""
 
 
 def make_engine(url: str, **options: Any) -> Engine:
@@ -17,7 +24,22 @@ def make_engine(url: str, **options: Any) -> Engine:
     if not url:
         raise SystemNotFound("No database is named: set MDV_DATABASE_URL, or start a whole system with `mdv up`.")
     name = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
-    return sqlalchemy.create_engine(name, pool_pre_ping=True, **options)
+    engine = sqlalchemy.create_engine(name, **options)
+
+    def note(connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info["used"] = time.monotonic()
+
+    def check(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
+        if time.monotonic() - record.info.get("used", float("-inf")) > TRUSTED:
+            try:
+                engine.dialect.do_ping(connection)
+            except psycopg.Error as error:
+                raise DisconnectionError("the connection is gone") from error
+
+    sqlalchemy.event.listen(engine, "checkin", note)
+    sqlalchemy.event.listen(engine, "connect", note)
+    sqlalchemy.event.listen(engine, "checkout", check)
+    return engine
 
 
 def in_one_message(connection: Connection, wanted: bool) -> AbstractContextManager[object]:

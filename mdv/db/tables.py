@@ -12,7 +12,8 @@ Three decisions that everything else leans on:
 * **Positions are commit order.** Every writing transaction locks the one row of `mdp_state` and takes the next
   position.
 
-There are no foreign keys on the statements: they would cost a look-up a row, and only `mdv.db.store` writes them.
+There are no foreign keys on documents and statements: they would cost a look-up a row, and only `mdv.db.store` writes
+them.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ documents = Table(
 document_versions = Table(
     "document_versions",
     metadata,
-    Column("document_id", BigInteger, ForeignKey("documents.id"), primary_key=True),
+    Column("document_id", BigInteger, primary_key=True, autoincrement=False),
     Column("version", Integer, primary_key=True),
     Column("position", BigInteger, nullable=False),
     Column("present", Boolean, nullable=False),

@@ -350,6 +350,7 @@ def upgrade() -> None:
         comment="Rules that search other rules: those cannot vanish under them.",
     )
     op.create_index(op.f("ix_rule_searches_searched_id"), "rule_searches", ["searched_id"], unique=False)
+    op.drop_constraint(op.f("document_versions_document_id_fkey"), "document_versions", type_="foreignkey")
     op.create_index(
         "filter_data_number",
         "filter_data",
@@ -445,6 +446,9 @@ def downgrade() -> None:
     op.drop_column("filter_data_history", "number")
     op.drop_index("filter_data_value", table_name="filter_data", postgresql_where=sa.text("value is not null"))
     op.drop_index("filter_data_number", table_name="filter_data", postgresql_where=sa.text("number is not null"))
+    op.create_foreign_key(
+        op.f("document_versions_document_id_fkey"), "document_versions", "documents", ["document_id"], ["id"]
+    )
     op.drop_index(op.f("ix_rule_searches_searched_id"), table_name="rule_searches")
     op.drop_table("rule_searches")
     op.drop_table("rules")

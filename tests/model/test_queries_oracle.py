@@ -38,13 +38,20 @@ if TYPE_CHECKING:
 EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "60"))
 LASTS = [*NUMBERS, *INSTANTS, *TRUTHS, *TEXTS, *REFERENCES, *REFERENCES, *ANYTHING, "rdf:type?"]
 
+WAYS = ["author", "author", "sequel", "source", "home", "sequel.author", "about?"]
+
 
 @st.composite
-def paths(draw: st.DrawFn, variables: list[str]) -> str:
+def paths(draw: st.DrawFn, variables: list[str], ways: list[str]) -> str:
+    """A variable, a path, or one that goes a way that others of the query go, or just to its end."""
     variable = draw(st.sampled_from(variables))
-    if draw(st.integers(0, 4)) == 0:
+    kind = draw(st.integers(0, 8))
+    if kind == 0:
         return variable
-    head = draw(st.sampled_from(_HEADS))
+    way = draw(st.sampled_from(ways)).split(".")
+    if kind == 1:
+        return ".".join([variable, *way])
+    head = way if kind < 7 else draw(st.sampled_from(_HEADS))
     return ".".join([variable, *head, draw(st.sampled_from(LASTS))])
 
 
@@ -54,8 +61,10 @@ def query_texts(draw: st.DrawFn) -> str:
     search = re.match(r"search (.*) register \w+", rule.text)
     assert search is not None
     variables = [extension.split()[1] for extension in search[1].split(", ")]
-    returned = draw(st.lists(paths(variables), min_size=1, max_size=3))
-    ordered = draw(st.lists(st.one_of(paths(variables), st.sampled_from(returned)), max_size=2))
+    passed = re.findall(r"\b[abc]((?:\.[a-z]+\??)+)\.", rule.text)
+    ways = [way.removeprefix(".") for way in passed] or [draw(st.sampled_from(WAYS))]
+    returned = draw(st.lists(paths(variables, ways), min_size=1, max_size=3))
+    ordered = draw(st.lists(st.one_of(paths(variables, ways), st.sampled_from(returned)), max_size=2))
     order = ", ".join(path + draw(st.sampled_from(["", " asc", " desc"])) for path in ordered)
     text = re.sub(r" register \w+", "", rule.text) + f" return {', '.join(returned)}"
     return text + (f" order by {order}" if order else "")
@@ -72,7 +81,11 @@ def world(mdp: Mdp) -> Mdp:
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )
-@given(content=populations(), more=contents(), texts=st.lists(query_texts(), min_size=2, max_size=6))
+@given(
+    content=populations(),
+    more=st.one_of(populations(), contents()),
+    texts=st.lists(query_texts(), min_size=2, max_size=6),
+)
 def test_a_query_gives_the_rows_of_the_oracle_in_their_order(
     world: Mdp, content: Said, more: Said, texts: list[str]
 ) -> None:

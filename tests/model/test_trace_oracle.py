@@ -74,7 +74,8 @@ def test_for_a_further_document_the_trace_finds_what_the_filter_found_and_nothin
     world.put({OTHER: turtle(more)})
     found = results(world, OTHER)
     assert gained(world) <= found
+    described = {statement.subject for statement in more}
     for rule in ids:
-        true = world.results_of(rule)
-        ends = world.ends_of(rule)
-        assert {resource for end, resource in found if end in ends} <= true
+        true, ends = world.results_of(rule), world.ends_of(rule)
+        mine = {resource for end, resource in found if end in ends}
+        assert true & described <= mine <= true
