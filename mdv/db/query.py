@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, select, text
 from sqlalchemy.exc import OperationalError
 
 from mdv.db.filter import compiled
-from mdv.db.read import _classes, _decode, _encoded
+from mdv.db.read import decode, direct_classes, encoded
 from mdv.db.tables import filter_data
 from mdv.errors import TooCostly
 from mdv.model import RDFS_RESOURCE, Statement
@@ -52,11 +52,11 @@ def read_one_by_one(connection: Connection, statement: Select[Any]) -> Iterator[
 
 def classes_of(connection: Connection, numbers: Sequence[int]) -> dict[int, list[str]]:
     """The direct classes of these resources."""
-    found = _classes(connection, numbers)
+    found = direct_classes(connection, numbers)
     return {number: found.get(number, [RDFS_RESOURCE]) for number in numbers}
 
 
 def statements_of(connection: Connection, numbers: Sequence[int]) -> list[Statement]:
     """What all documents together say of these resources."""
-    rows = select(*_encoded(filter_data.c)).where(filter_data.c.resource_id.in_(numbers)).distinct()
-    return _decode(connection, rows.subquery())
+    rows = select(*encoded(filter_data.c)).where(filter_data.c.resource_id.in_(numbers)).distinct()
+    return decode(connection, rows.subquery())

@@ -66,19 +66,19 @@ def read_document(connection: Connection, uri: str, version: int | None = LATEST
 def document_statements(connection: Connection, document: DocumentInfo) -> list[Statement]:
     """What the document says in that version."""
     now, then = filter_data.c, filter_data_history.c
-    current = select(*_encoded(now)).where(now.document_id == document.id, now.position <= document.position)
-    past = select(*_encoded(then)).where(
+    current = select(*encoded(now)).where(now.document_id == document.id, now.position <= document.position)
+    past = select(*encoded(then)).where(
         then.document_id == document.id, then.position <= document.position, then.until_position > document.position
     )
-    return _decode(connection, union_all(current, past).subquery())
+    return decode(connection, union_all(current, past).subquery())
 
 
 def resource_statements(connection: Connection, uri: str) -> list[Statement]:
     """What all documents together say of a resource."""
     now = filter_data.c
     resource = select(resources.c.id).where(resources.c.uri == uri).scalar_subquery()
-    rows = select(*_encoded(now)).where(now.resource_id == resource).distinct()
-    return _decode(connection, rows.subquery())
+    rows = select(*encoded(now)).where(now.resource_id == resource).distinct()
+    return decode(connection, rows.subquery())
 
 
 def resource_documents(connection: Connection, uri: str) -> list[str]:
@@ -124,7 +124,7 @@ def list_resources(
     else:
         page = _instances(classes, after, limit)
     ids = list(connection.scalars(page))
-    typed = _classes(connection, ids)
+    typed = direct_classes(connection, ids)
     names = connection.execute(select(r.id, r.uri).where(r.id.in_(ids)).order_by(r.id))
     return [(number, uri, typed.get(number, [RDFS_RESOURCE])) for number, uri in names]
 
@@ -146,7 +146,7 @@ def _instances(classes: Sequence[str], after: int, limit: int) -> Select[Any]:
     return select(every.c.resource_id).distinct().order_by(every.c.resource_id).limit(limit)
 
 
-def _classes(connection: Connection, ids: Sequence[int]) -> dict[int, list[str]]:
+def direct_classes(connection: Connection, ids: Sequence[int]) -> dict[int, list[str]]:
     f = filter_data.c
     query = (
         select(f.resource_id, resources.c.uri)
@@ -179,12 +179,12 @@ def list_atoms(
     return rows.mappings().all()
 
 
-def _encoded(columns: Any) -> tuple[ColumnElement[Any], ...]:
+def encoded(columns: Any) -> tuple[ColumnElement[Any], ...]:
     return (columns.resource_id, columns.property_id, columns.target_id, columns.value, columns.lang,
             columns.datatype_id)  # fmt: skip
 
 
-def _decode(connection: Connection, rows: Any) -> list[Statement]:
+def decode(connection: Connection, rows: Any) -> list[Statement]:
     target, subject, name, datatype = (
         resources.alias("target"),
         resources.alias("subject"),

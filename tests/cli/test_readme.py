@@ -19,7 +19,9 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
     """A shell beside a system with the demo, as somebody who follows the README has it."""
     up = new_up(".mdv", demo=True).start()
-    shutil.copytree(SCHEMA.parent, tmp_path / "samples", ignore=shutil.ignore_patterns("schema*", "*.py", "__*"))
+    shutil.copytree(
+        SCHEMA.parent, tmp_path / "samples", ignore=shutil.ignore_patterns("schema*", "*.py", "*.rule", "__*")
+    )
 
     def run(script: str) -> str:
         script = script.replace(".venv/bin/mdv", str(MDV)).replace(":8080", f":{up.port}")
@@ -33,7 +35,7 @@ def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str]) -> None:
-    up_and_test, atoms, own, http, schema = BLOCKS
+    up_and_test, atoms, own, http, schema, trace, rules = BLOCKS
     assert re.findall(r"^make (\w+)", up_and_test, re.MULTILINE) == ["up", "test"]
     shown = re.search(r"Figure 4:\n\n```\n(.*?)```", README, re.DOTALL)
     assert shown is not None
@@ -43,4 +45,11 @@ def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str])
     told = shell(own)
     assert "http://mdv.example/mine.rdf#host" in told and "frigate.uni-passau.de" in told
     assert '"version":1' in shell(http).replace(" ", "")
+    traced = re.search(r"```\n(Initial iteration\n.*?)```", README, re.DOTALL)
+    assert traced is not None
+    shown_rows = [re.split(r"\s{2,}", line) for line in traced[1].splitlines() if not line.startswith("uri_reference")]
+    told_rows = [line.split("\t") for line in shell(trace).splitlines()]
+    assert told_rows[: len(shown_rows)] == shown_rows
+    answers = shell(rules)
+    assert "Dependency tree" in answers and "pirates.uni-passau.de" in answers
     assert "schema" in shell(schema).lower()
