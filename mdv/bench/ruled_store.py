@@ -195,8 +195,15 @@ class RuledStore:
             raise AssertionError(f"{self.rule_type.name}, {self.rules:,} rules: {otherwise}.")
 
 
+CALL = 100_000
+"""Rules of one call, at most: a million of them at once would be gigabytes of memory."""
+
+
 def add(bench: Bench, texts: Sequence[str]) -> list[AddedRule]:
-    """Add rules in one durable transaction."""
-    drafts = [RuleDraft(1, None, text) for text in texts]
-    with bench.engine.begin() as connection:
-        return add_rules(connection, drafts, bench.schemas, bench.vocabulary, bench.rules)
+    """Add rules, each call in one durable transaction."""
+    added: list[AddedRule] = []
+    for first in range(0, len(texts), CALL):
+        drafts = [RuleDraft(1, None, text) for text in texts[first : first + CALL]]
+        with bench.engine.begin() as connection:
+            added += add_rules(connection, drafts, bench.schemas, bench.vocabulary, bench.rules)
+    return added

@@ -57,5 +57,10 @@ def together(session: psycopg.Connection[Any]) -> AbstractContextManager[object]
 
 
 def driver(connection: Connection) -> psycopg.Connection[Any]:
-    """The psycopg connection below: for COPY, pipelines and the named statements."""
+    """The psycopg connection below: for COPY, pipelines and the named statements.
+
+    SQLAlchemy is told that a transaction has begun, so that it will commit or roll back what is done there.
+    """
+    if not connection.in_transaction():
+        connection.begin()
     return cast("psycopg.Connection[Any]", connection.connection.driver_connection)
