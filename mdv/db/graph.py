@@ -199,9 +199,9 @@ class Graph:
                 self._session.execute(f"delete from {name} where rule_id = any (%s)", (gone,))  # noqa: S608
         return any(whole for (whole,) in self.execute("drop_empty_groups").fetchall())
 
-    def write(self, news: News) -> None:
-        """Write new atomic rules with all that belongs to them."""
-        news.write(self, self._session)
+    def write(self, news: News, small: bool) -> None:
+        """Write new atomic rules with all that belongs to them; a few rows as statements like any other."""
+        news.write(self, self._session, small)
 
     def numbers(self, uris: Collection[str]) -> dict[str, int]:
         """The numbers of those of these URIs that have one."""
@@ -231,7 +231,13 @@ class News:
     members: Counter[int] = field(default_factory=Counter)
     searches: list[dict[str, int]] = field(default_factory=list)
 
-    def write(self, graph: Graph, session: psycopg.Connection[Any]) -> None:
+    @property
+    def size(self) -> int:
+        """How many rows there are to write."""
+        lists = (self.rules, self.atomic, self.dependencies, self.rule_ends, self.ends, self.plain)
+        return sum(map(len, (*lists, *self.constants.values())))
+
+    def write(self, graph: Graph, session: psycopg.Connection[Any], small: bool) -> None:
         blocks = [
             ("rules", "id, owner, name, text, position", self.rules),
             ("atomic_rules", "rule_id, uses, group_id, digest, class, text", self.atomic),
@@ -243,8 +249,8 @@ class News:
         for operator, lines in self.constants.items():
             gram = ", gram" if operator is Operator.CONTAINS else ""
             blocks.append((FILTER_RULES[operator].name, f"rule_id, predicate_id, number, value{gram}", lines))
-        put = insert_lines if sum(len(lines) for _, _, lines in blocks) <= SMALL else copy_lines
-        with together(session) if put is insert_lines else nullcontext():
+        put = insert_lines if small else copy_lines
+        with together(session) if small else nullcontext():
             for table, columns, lines in blocks:
                 put(session, f"{table} ({columns})", lines)
             if self.uses:

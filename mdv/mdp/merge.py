@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from mdv.db.copy import NULL, text_field
-from mdv.db.graph import Graph, GroupKey, News, PredicateKey, array_field, line
+from mdv.db.graph import SMALL, Graph, GroupKey, News, PredicateKey, array_field, line
 from mdv.mdp.plan import ConjunctionPlan, JoinPlan, TriggeringPlan, constant_of, digests_of
 from mdv.rules.ast import Operator
 from mdv.rules.normal import Constant
@@ -97,6 +97,8 @@ class Merge:
             for end in its_ends:
                 self._news.rule_ends.append(f"{rule}\t{end}\n")
                 self._news.uses[end] += 1
+        self.is_small = self._news.size + len(self._fresh) + len(items) <= SMALL
+        """Whether what is to be written can be sent with other statements, in one message."""
         self.merged = Merged({rule: tuple(its) for rule, its in ends.items()}, new_ends, self._regrouped, self._last)
 
     def write(self, rules: Iterable[str] = (), searches: Iterable[dict[str, int]] = ()) -> None:
@@ -107,7 +109,7 @@ class Merge:
             f"{number}\t{uses.pop(number, 0)}\t{group}\t{digest}\t{class_iri}\t{text_field(text)}\n"
             for number, (group, digest, class_iri, text) in self._fresh.items()
         ]
-        self._graph.write(news)
+        self._graph.write(news, self.is_small)
 
     def _look_around(self, parts: Sequence[_Part]) -> None:
         """Find what is there already: groups, predicates and atomic rules."""

@@ -173,7 +173,7 @@ def add_rules(
     ]
     with without_collecting():
         merge = Merge(graph, state.last_atomic_rule, planned)
-        with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, len(drafts) <= FEW):
+        with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, merge.is_small):
             merge.write(lines, searches)
             state = _advance(graph, state, merge.merged, state.last_rule + len(drafts), position)
             find_first_results(connection, merge.merged, state, schema, vocabulary, rules)

@@ -114,3 +114,13 @@ def test_contains_is_plain_text(mdp: Mdp, constant: str) -> None:
     assert mdp.changes() == []
     mdp.put_one("http://d/1", f"<#c> a :C ; :host 'x {constant.replace(chr(92), chr(92) * 2)} y' .")
     assert [(end, matched) for end, _, matched in mdp.changes()] == [(rule.ends[0], True)]
+
+
+def test_a_call_of_any_size_is_added(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    mdp.put_one("http://d/3", document(3))
+    many = " or ".join(f"c.info.memory = {n} and c.info.cpu = 600 and c.host contains 'h{n}.'" for n in range(10))
+    for count in (1, 12, 19, 21, 60):
+        added = mdp.add_rules([f"search C c register c where {many}"] * count)
+        assert {uri for _, uri, _ in mdp.changes()} == ({"http://d/3#c"} if count == 1 else set())
+        assert mdp.results_of(added[-1].id) == {"http://d/3#c"}
