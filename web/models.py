@@ -72,7 +72,7 @@ class Registration(BaseModel):
     updated: int = Field(description="resources of which something visible changed")
     deleted: int = Field(description="resources that no document describes any more")
     unchanged: int = Field(description="resources that the document describes as before")
-    matched: int = Field(description="resources that some rule selects now")
+    matched: int = Field(description="resources that came to match some rule by this")
     lmrs: int = Field(description="LMRs that were told")
     created: bool
     dry_run: bool | None = None

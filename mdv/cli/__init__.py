@@ -30,7 +30,7 @@ from mdv.cli.up import up
 @data_option
 @click.version_option(mdv.__version__, prog_name="mdv")
 def cli() -> None:
-    """MDV, a publish/subscribe metadata server. This version registers RDF documents, by difference and with history.
+    """MDV, a publish/subscribe metadata server: RDF documents with their history, rules, and a filter between them.
 
     A command finds its system by --data DIR (that of a running `mdv up`), by the environment (MDV_URL with MDV_TOKEN,
     MDV_DATABASE_URL), or in ./.mdv.

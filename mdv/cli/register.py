@@ -143,6 +143,7 @@ class Tally:
 
     documents: Counter[str] = field(default_factory=Counter)
     resources: Counter[str] = field(default_factory=Counter)
+    matched: int = 0
     answers: list[Item] = field(default_factory=list)
     refusals: list[Item] = field(default_factory=list)
 
@@ -151,6 +152,7 @@ class Tally:
         changed = any(answer[name] for name in COUNTS[:-1])
         self.documents["registered" if answer["created"] else "changed" if changed else "unchanged"] += 1
         self.resources.update({name: answer[name] for name in COUNTS})
+        self.matched += answer.get("matched", 0)
 
     def sentence(self, dry_run: bool = False) -> str:
         """The summary.
@@ -163,7 +165,8 @@ class Tally:
         documents = ", ".join(f"{self.documents[name]:,} {name}" for name in ("registered", "changed", "unchanged"))
         resources = ", ".join(f"{self.resources[name]:,} {name}" for name in COUNTS)
         would = "Nothing was changed; this would be: " if dry_run else ""
-        return f"{would}{documents}, {len(self.refusals):,} refused; resources: {resources}."
+        matched = f"; {self.matched:,} came to match a rule" if self.matched else ""
+        return f"{would}{documents}, {len(self.refusals):,} refused; resources: {resources}{matched}."
 
 
 def _refusal(tally: Tally, source: Source, document: str, error: Exception) -> str:

@@ -45,7 +45,11 @@ def _write(text: str) -> None:
 
 @click.group(cls=Noun, example="mdv rule explain my.rule")
 def rule() -> None:
-    """What a rule means: check it, or see how it is taken apart."""
+    """Rules: what one means, how it is taken apart, and those of the provider's own.
+
+    search CLASS v, … register v where v.path = 'text' and v.path > 5 or not (v.path contains 'x' and v.path = w). A
+    path is v.property.property; property? is any of several values; <uri> and dates as text are constants, too.
+    """
 
 
 @rule.command("check", example="mdv rule check my.rule")

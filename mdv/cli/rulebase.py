@@ -22,19 +22,19 @@ __all__ = ["rule"]
 @data_option
 def add(file: Path | None, text: str | None, name: str | None, as_json: bool) -> None:
     """Add a rule of the provider's own to the filter, and tell what it matches. FILE - is standard input."""
-    from mdv.db.filter import count_results
     from mdv.db.vocabulary import Vocabulary
-    from mdv.mdp.rules import OWN, RuleDraft, Rules, add_rules
+    from mdv.mdp.rules import OWN, RuleDraft, Rules, add_rules, results_of
     from mdv.mdp.schemas import Schemas
 
     draft = RuleDraft(OWN, name, text_of(file, text))
     with database() as connection:
-        (added,) = add_rules(connection, [draft], Schemas(), Vocabulary(connection.engine), Rules())
-        matches = count_results(connection, added.ends)
+        schemas, vocabulary, rules = Schemas(), Vocabulary(connection.engine), Rules()
+        (added,) = add_rules(connection, [draft], schemas, vocabulary, rules)
+        matches = len(results_of(connection, added.id, rules, schemas, vocabulary))
     if as_json:
         write_json({"id": added.id, "name": name, "position": added.position, "matches": matches})
     else:
-        say(f"Rule {added.id} is added; {matches:,} resource{'' if matches == 1 else 's'} came to match.")
+        say(f"Rule {added.id} is added; {matches:,} resource{' matches' if matches == 1 else 's match'} it.")
 
 
 @rule.command("list", example="mdv rule list")

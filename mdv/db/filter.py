@@ -117,13 +117,6 @@ def keep_difference(connection: Connection, before: Results, after: Results) -> 
     copy_rows(session, f"result_ranges ({', '.join(column.name for column in result_ranges.c)})", rows)
 
 
-def count_results(connection: Connection, ends: Sequence[int]) -> int:
-    """How many resources came to match one of these end rules in the last run."""
-    rows = driver(connection).execute(statements("graph")["count_results"], {"ends": list(ends)})
-    ((found,),) = rows.fetchall()
-    return int(found)
-
-
 @contextmanager
 def refusing_slow(what: str) -> Iterator[None]:
     """What is said when a statement within takes longer than `limit_time` lets it; the transaction is over then."""

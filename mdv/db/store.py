@@ -131,12 +131,13 @@ def open_run(connection: Connection, documents: Collection[str], resources: Coll
     """Wait for the turn of this transaction, and ask what it needs to know. Plans are pinned from here on."""
     session, sql = driver(connection), statements("register")
     with session.pipeline():
-        state = session.execute(sql["lock_state"], prepare=True)
-        session.execute(sql["pin_plans"], prepare=True)
+        state = session.execute(sql["open_run"], prepare=True)
         found = session.execute(sql["find_documents"], {"uris": _as_json(documents)}, prepare=True)
         numbers = session.execute(sql["find_resources"], {"uris": _as_json(resources)}, prepare=True)
     there = (StoredDocument(*row) for row in found.fetchall())
-    return Opened(State(*state.fetchall()[0]), {document.uri: document for document in there}, dict(numbers.fetchall()))
+    return Opened(
+        State(*state.fetchall()[0][:8]), {document.uri: document for document in there}, dict(numbers.fetchall())
+    )
 
 
 SMALL = 200

@@ -91,12 +91,17 @@ def _read_rules_anew(
     for stored in graph.all_rules():
         library = Library(graph, stored.owner, {})
         try:
-            _, plan, constants = anew.read(stored.text, new, library)
+            normal, plan, constants = anew.read(stored.text, new, library)
         except InvalidRule as error:
             broken.append(Flaw(f"rule {stored.name or stored.id}: {error.flaws[0].message}", value=stored.text,
                                hint=error.flaws[0].hint))  # fmt: skip
             continue
-        _, was, _ = rules.read(stored.text, old, library)
+        before, was, _ = rules.read(stored.text, old, library)
+        if before.searches != normal.searches:
+            (name, *_) = sorted(before.searches ^ normal.searches)
+            message = f"rule {stored.name or stored.id}: it searches the rule {name}, which would become a class"
+            broken.append(Flaw(message, value=stored.text, hint="a class wins over a rule of the same name"))
+            continue
         if [part.digest for part in was] != [part.digest for part in plan]:
             changed.append((stored, Planned(stored.id, plan, constants)))
     if broken:

@@ -25,12 +25,13 @@ from mdv.db.graph import Graph
 from mdv.db.tables import vocabulary
 from mdv.errors import BadRequest
 from mdv.mdp.groups import read_names, states
+from mdv.mdp.rules import OWN, Library
 from mdv.mdp.schemas import Schemas
 from mdv.model import RDFS_RESOURCE, Statement, Term
 from mdv.query.select import select_resources, select_rows
 from mdv.rdf.schema import Schema
 from mdv.rules.ast import Operator, ParsedQuery, ParsedRule
-from mdv.rules.normal import Sort
+from mdv.rules.normal import NormalRule, Sort
 from mdv.rules.parse import parse_query
 from mdv.rules.pattern import Leaf, Pattern, pattern
 from mdv.rules.returns import NormalQuery, Returned, normalise_asked, normalise_query
@@ -79,13 +80,15 @@ def run_query(
     parsed = parse_query(text) if isinstance(text, str) else text
     with db.reading(connection, MAX_SECONDS, _TOO_COSTLY):
         schema = schemas.now(connection).schema
+        named = Library(Graph(connection), OWN, {}).parsed
         if isinstance(parsed, ParsedQuery):
             if after is not None:
                 raise BadRequest("`after` pages through resources; rows have `order by` and `limit` in the query.")
-            return _rows(connection, normalise_query(parsed, schema), schema, limit)
+            return _rows(connection, normalise_query(parsed, schema, named), schema, limit)
         if limit is not None and limit > MAX_RESOURCES:
             raise BadRequest(f"A page has at most {MAX_RESOURCES:,} resources; `after` takes the `next` of the page.")
-        return _resources(connection, parsed, schema, limit or DEFAULT_RESOURCES, after or "", with_statements)
+        normal = normalise_asked(parsed, schema, named)
+        return _resources(connection, normal, schema, limit or DEFAULT_RESOURCES, after or "", with_statements)
 
 
 def _rows(connection: Connection, query: NormalQuery, schema: Schema, limit: int | None) -> Rows:
@@ -105,9 +108,9 @@ def _rows(connection: Connection, query: NormalQuery, schema: Schema, limit: int
 
 
 def _resources(
-    connection: Connection, rule: ParsedRule, schema: Schema, limit: int, after: str, with_statements: bool
+    connection: Connection, rule: NormalRule, schema: Schema, limit: int, after: str, with_statements: bool
 ) -> Resources:
-    conjunctions = normalise_asked(rule, schema).conjunctions
+    conjunctions = rule.conjunctions
     patterns = [pattern(conjunction)[0] for conjunction in conjunctions]
     names = read_names(Graph(connection), patterns, schema, KnownNames(connection), None)
     found = db.read_rows(connection, select_resources(states(names)[0], conjunctions, after, limit + 1))

@@ -209,6 +209,8 @@ def _check_variable(name: Name, scope: _Scope) -> None:
         hint = f"the variable is {known[0]}"
     else:
         hint = f"the variables are {', '.join(known[:5])}" + (" …" if len(known) > 5 else "")
+    if not near and "-" in name.text:  # no variable looks so, and many texts do
+        hint += f"; a text is written '{name.text[:40]}…'"
     scope.refuse(name.span, f"unknown variable '{name.text[:80]}'", hint)
 
 

@@ -107,5 +107,10 @@ def test_a_class_wins_over_a_rule_of_its_name(mdp: Mdp) -> None:
     mdp.add_rules([("Grown", "search Person p register p where p.age > 18")])
     (over,) = mdp.add_rules(["search Grown g register g"])
     assert mdp.results_of(over.id) == {"http://d/1#p"}
+    # It would come to mean something else.
+    with pytest.raises(BreakingSchema, match="would become a class"):
+        mdp.put_schema(BASE + ":Grown a rdfs:Class .")
+    mdp.remove_rules([over.id])
     mdp.put_schema(BASE + ":Grown a rdfs:Class .")
+    (over,) = mdp.add_rules(["search Grown g register g"])
     assert mdp.results_of(over.id) == set()

@@ -93,10 +93,6 @@ select id, owner, name, text from rules where id = any (%(ids)s) order by id;
 -- name: find_rules_of
 select id, owner, name, text from rules where owner = %(owner)s order by id;
 
--- name: count_results
--- How many resources the last run found for these end rules; ranges aside.
-select count(distinct resource_id) from result_objects where matched and rule_id = any (%(ends)s);
-
 -- name: all_rules
 select id, owner, name, text from rules order by id;
 

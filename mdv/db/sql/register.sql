@@ -2,12 +2,15 @@
 -- on a whole batch, handed over as arrays, so that their number depends neither on the documents nor on their statements.
 -- (Long lists of text come as JSON, which is written several times faster than an array.)
 
--- name: pin_plans
--- The big tables are reached through their indexes, whatever the planner saw of them when they were small.
-select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true);
-
 -- name: lock_state
 select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version
+from mdp_state for update;
+
+-- name: open_run
+-- The same; and the big tables are reached through their indexes from now on, whatever the planner saw of them when they
+-- were small.
+select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
+       set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
 from mdp_state for update;
 
 -- name: find_documents
