@@ -68,3 +68,19 @@ def test_a_filled_store_can_be_taken_down_and_built_anew(mdp: Mdp) -> None:
 def test_an_engine_without_a_database_says_what_to_do() -> None:
     with pytest.raises(SystemNotFound, match="MDV_DATABASE_URL"):
         make_engine("")
+
+
+def test_a_filled_store_goes_a_version_back_and_on_again(mdp: Mdp) -> None:
+    mdp.put_schema("<> mdv:world mdv:open . :C a rdfs:Class . :n rdfs:range xsd:integer .")
+    mdp.put_one("http://d/1", "<#a> a :C ; :n 1 .")
+    mdp.put_one("http://d/1", "<#a> a :C ; :n 2 .")
+    mdp.add_rules(["search C c register c where c.n = 3"])
+    unmigrate(mdp.engine, "0001")
+    migrate(mdp.engine)
+    # Rules came with 0002: they are gone, and what was stored is there.
+    assert mdp.one("select count(*) from rules") == 0
+    again = type(mdp)(mdp.engine)
+    (rule,) = again.add_rules(["search C c register c where c.n = 2"])
+    assert again.results_of(rule.id) == {"http://d/1#a"}
+    again.put_one("http://d/1", "<#a> a :C ; :n 3 .")
+    assert [(uri, matched) for _, uri, matched in again.changes()] == [("http://d/1#a", False)]
