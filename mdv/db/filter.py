@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,10 +97,14 @@ class Results:
     reached: dict[int, dict[int, tuple[Any, Any]]] = field(default_factory=dict)
 
 
-def keep_difference(connection: Connection, before: Results, after: Results) -> None:
-    """Keep what changed from one moment to another, beside what was kept already. Groups that are gone have no say."""
+def keep_difference(
+    connection: Connection, before: Results, after: Results, new_ends: Set[int], last_rule: int
+) -> None:
+    """Keep what changed from one moment to another, beside what was kept already. Groups that are gone have no say, nor
+    have end rules that are new (ranges: those after `last_rule`), whose first results are kept already."""
     session = driver(connection)
-    gained, lost = after.pairs - before.pairs, before.pairs - after.pairs
+    pairs = {(rule, resource) for rule, resource in after.pairs if rule not in new_ends}
+    gained, lost = pairs - before.pairs, before.pairs - pairs
     copy_rows(
         session, "result_objects (rule_id, resource_id, matched)",
         ((rule, resource, matched) for pairs, matched in ((gained, True), (lost, False)) for rule, resource in pairs),
@@ -113,7 +117,8 @@ def keep_difference(connection: Connection, before: Results, after: Results) -> 
             if ends[:2] != ends[2:]:
                 nothing = (None,) * 4
                 is_text = any(isinstance(end, str) for end in ends)
-                rows.append((group, resource, 0, ends[2] is not None, *(nothing + ends if is_text else ends + nothing)))
+                typed = nothing + ends if is_text else ends + nothing
+                rows.append((group, resource, 0, last_rule, ends[2] is not None, *typed))
     copy_rows(session, f"result_ranges ({', '.join(column.name for column in result_ranges.c)})", rows)
 
 

@@ -270,7 +270,10 @@ rule_predicates = Table(
     Column("property", CodePoints, comment="NULL: the resource itself"),
     Column("operator", String(12), nullable=False),
     Column("sort", String(9), nullable=False, comment="what is compared: numbers, instants, truths, text, references"),
-    Index("rule_predicates_key", "class", text("coalesce(property, '')"), "operator", "sort", unique=True),
+    # Of the names a digest: they may be too long for an index.
+    Index(
+        "rule_predicates_key", text("md5(class)"), text("md5(coalesce(property, ''))"), "operator", "sort", unique=True
+    ),
     comment="What triggering rules with constants have in common but the constant.",
 )
 
@@ -337,6 +340,7 @@ result_ranges = Table(
     Column("group_id", Integer, nullable=False, comment="a whole group with one constant, compared by order or !="),
     Column("resource_id", BigInteger, nullable=False),
     Column("first_rule", BigInteger, nullable=False, comment="only end rules from this one on"),
+    Column("last_rule", BigInteger, comment="and up to this one"),
     Column("gains", Boolean, nullable=False, comment="whether some rule came to match"),
     *[Column(f"{end}_{when}", Numeric) for when in ("before", "after") for end in ("low", "high")],
     *[Column(f"{end}_text_{when}", CodePoints) for when in ("before", "after") for end in ("low", "high")],

@@ -51,6 +51,15 @@ class CompiledGroup:
     group: Group
     names: Names
 
+    @cached_property
+    def numbers(self) -> tuple[object, ...]:
+        """The numbers that its statements are made with."""
+        pattern, names = self.group.pattern, self.names
+        classes = tuple(tuple(names.classes.get(iri, ())) for node in pattern.nodes for iri in node)
+        properties = sorted(pattern.properties)
+        below = tuple((tuple(names.properties[iri]), iri in names.literal_only) for iri in properties)
+        return (classes, below, tuple(names.types))
+
     @property
     def nodes(self) -> int:
         return len(self.group.pattern.nodes)
@@ -169,7 +178,8 @@ def read_groups(
         its_predicates = tuple(predicates[leaf[1:]] for leaf in pattern.leaves)
         now = CompiledGroup(Group(group.group_id, pattern, group.driver, its_predicates), names)
         before = still.get(group.group_id)
-        groups.append(before if before is not None and before.group == now.group else now)
+        alike = before is not None and before.group == now.group and before.numbers == now.numbers
+        groups.append(before if before is not None and alike else now)
     several = [group for group in stored if group.members > 1 and len(patterns[group.group_id].leaves) > 1]
     revise_at = min((2 * group.chosen_with + 1000 for group in several), default=2**62)
     return Groups((state.graph_version, state.schema_version), names, groups, revise_at)

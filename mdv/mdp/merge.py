@@ -70,6 +70,8 @@ class Merged:
     new_ends: list[NewEnd]
     regrouped: bool
     last_atomic_rule: int
+    first_atomic_rule: int
+    """The first of those that are new; an end that is new may be an older one."""
 
 
 class Merge:
@@ -99,7 +101,13 @@ class Merge:
                 self._news.uses[end] += 1
         self.is_small = self._news.size + len(self._fresh) + len(items) <= SMALL
         """Whether what is to be written can be sent with other statements, in one message."""
-        self.merged = Merged({rule: tuple(its) for rule, its in ends.items()}, new_ends, self._regrouped, self._last)
+        self.merged = Merged(
+            {rule: tuple(its) for rule, its in ends.items()},
+            new_ends,
+            self._regrouped,
+            self._last,
+            last_atomic_rule + 1,
+        )
 
     def write(self, rules: Iterable[str] = (), searches: Iterable[dict[str, int]] = ()) -> None:
         """Write the new atomic rules, and the lines of `rules` with what they search."""

@@ -74,10 +74,11 @@ def put_schema(
     state = replace(state, position=state.position + 1, schema_version=new.version)
     keep_schema_version(connection, new.version, state.position, new.statements, document.prefixes)
     if before.groups:
-        state = _merge_anew(connection, graph, read_anew, state, new, vocabulary, rules)
+        last = state.last_atomic_rule
+        state, new_ends = _merge_anew(connection, graph, read_anew, state, new, vocabulary, rules)
         after = rules.groups(connection, state, new, vocabulary, fresh=True)
         still = [after.by_id[group.group.group_id] for group in touched if group.group.group_id in after.by_id]
-        db.keep_difference(connection, matched, full_results(connection, after, still))
+        db.keep_difference(connection, matched, full_results(connection, after, still), new_ends, last)
     return SchemaOutcome(new.version, state.position, True, *declared)
 
 
@@ -138,7 +139,7 @@ def _merge_anew(
     schema: SchemaInForce,
     vocabulary: Vocabulary,
     rules: Rules,
-) -> State:
+) -> tuple[State, set[int]]:
     """Put rules into the graph as the new schema takes them apart, and let every process read the groups again."""
     detached = graph.detach([stored.id for stored, _ in changed])
     merge = Merge(graph, state.last_atomic_rule, [planned for _, planned in changed])
@@ -152,7 +153,7 @@ def _merge_anew(
     )  # fmt: skip
     with db.refusing_slow("The rules took too long to evaluate under the new schema, and nothing was changed."):
         find_first_results(connection, merged, state, schema, vocabulary, rules)
-    return state
+    return state, {end.rule_id for end in merged.new_ends}
 
 
 def _count_own(terms: Iterable[str]) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from secrets import randbits
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, select
 
@@ -24,7 +25,7 @@ from mdv.db.graph import Graph, StoredRule
 from mdv.db.state import State, lock_state, read_state
 from mdv.db.tables import resources
 from mdv.db.vocabulary import Vocabulary
-from mdv.errors import Conflict, InvalidRule, NotFound
+from mdv.errors import BadRequest, Conflict, InvalidRule, NotFound
 from mdv.mdp.drivers import revise_drivers
 from mdv.mdp.filter import parameters
 from mdv.mdp.groups import (
@@ -56,6 +57,8 @@ OWN = 0
 FEW = 20
 """New rules of one group are evaluated one by one up to so many, and by all resources of the group's class beyond."""
 
+
+MAX_NAME = 200
 
 MOST_SECONDS = 30
 """A rule that cannot be evaluated in this time on what is stored is refused: it would hold up every registration."""
@@ -91,7 +94,7 @@ class Rules:
         self._groups: Groups | None = None
         self._schema: Schema | None = None
         self._templates: Templates | None = None
-        self._plans: dict[int, tuple[Template, tuple[ConjunctionPlan, ...]]] = {}
+        self._plans: WeakKeyDictionary[Template, tuple[ConjunctionPlan, ...]] = WeakKeyDictionary()
 
     def groups(
         self, connection: Connection, state: State, schema: SchemaInForce, vocabulary: Vocabulary, fresh: bool = False
@@ -117,10 +120,10 @@ class Rules:
             # It may search another rule.
             rule = normalise(parse(text), schema.schema, library.parsed)
             return rule, plan(rule, schema.schema), _constants(rule)
-        known = self._plans.get(id(template))
-        if known is None or known[0] is not template:
-            known = self._plans[id(template)] = (template, plan(template.rule, schema.schema))
-        return template.rule, known[1], constants
+        known = self._plans.get(template)
+        if known is None:
+            known = self._plans[template] = plan(template.rule, schema.schema)
+        return template.rule, known, constants
 
 
 class Library:
@@ -239,7 +242,7 @@ def remove_rules(connection: Connection, ids: Collection[int]) -> int:
     regrouped = graph.drop(graph.detach(list(ids)))
     graph.execute("delete_rules", ids=list(ids))
     db.clear(connection)
-    merged = Merged({}, [], False, state.last_atomic_rule)
+    merged = Merged({}, [], False, state.last_atomic_rule, state.last_atomic_rule + 1)
     return _advance(
         graph, state, merged, last_rule=state.last_rule, position=state.position + 1, regrouped=regrouped
     ).position
@@ -257,8 +260,9 @@ def find_first_results(
         by_group[end.group_id].append(end)
     for group_id, ends in by_group.items():
         if len(ends) > FEW:
-            _evaluate_all(connection, groups, group_id, min(end.rule_id for end in ends), state)
-            continue
+            # All end rules from the first new atomic rule on are new; of the older ones, only some.
+            _evaluate_all(connection, groups, group_id, merged.first_atomic_rule, state)
+            ends = [end for end in ends if end.rule_id < merged.first_atomic_rule]
         statement = groups.by_id[group_id].first_results
         with in_one_message(connection, True):
             for end in ends:
@@ -362,6 +366,8 @@ def _refuse_taken(graph: Graph, drafts: Sequence[RuleDraft]) -> None:
     names: dict[int, list[str]] = defaultdict(list)
     for draft in drafts:
         if draft.name is not None:
+            if len(draft.name) > MAX_NAME or not draft.name.isprintable():
+                raise BadRequest(f"A rule's name is at most {MAX_NAME} characters that can be printed.")
             if draft.name in names[draft.owner]:
                 raise Conflict(f"Two of these rules have the name {draft.name}.")
             names[draft.owner].append(draft.name)

@@ -138,7 +138,8 @@ def _is_away(error: Exception) -> bool:
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or (isinstance(error.orig, psycopg.Error) and _is_away(error.orig))
     return isinstance(error, psycopg.OperationalError) and (
-        error.sqlstate is None or error.sqlstate[:2] in ("08", "57")
+        # A statement that was cancelled (57014) tells of itself, not of the database.
+        error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
     )
 
 

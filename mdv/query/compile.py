@@ -26,11 +26,13 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     cast,
     exists,
     false,
     func,
     literal_column,
+    not_,
     null,
     or_,
     select,
@@ -431,7 +433,7 @@ def filter_range(now: State, before: State, either: State, tables: RuleTables, g
     mine = rules.c.predicate_id == literal_number(group.predicates[0])
     crossed, gains = _crossed(leaf.operator, _constant(rules, leaf), ends, lambda how: there_is([rules], [mine, how]))
     return (
-        select(literal_number(group.group_id), roots.c.id, first_rule, gains, *numbers, *texts)
+        select(literal_number(group.group_id), roots.c.id, first_rule, null(), gains, *numbers, *texts)
         .select_from(joined)
         .where(ago.c.low.is_distinct_from(after.c.low) | ago.c.high.is_distinct_from(after.c.high), crossed)
     )
@@ -447,8 +449,11 @@ def _crossed(
         came_or_went = low_before.is_(None) | low_after.is_(None)
         other = (constant != func.coalesce(low_after, low_before)) | (low_after != high_after)
         freed = and_(low_before == high_before, some(constant == low_before))
-        crossed = or_(and_(came_or_went, some(other | (low_before != high_before))), freed, some(constant == low_after))
-        return crossed, and_(low_after.is_not(None), low_before.is_(None) | freed)
+        taken = and_(low_before.is_not(None), some(constant == low_after))
+        crossed = or_(and_(came_or_went, some(other | (low_before != high_before))), freed, taken)
+        return crossed, and_(
+            low_after.is_not(None), and_(low_before.is_(None), some(other)) | func.coalesce(freed, false())
+        )
     upward = operator in (Operator.GT, Operator.GE)
     was, is_now = (high_before, high_after) if upward else (low_before, low_after)
     near, far = (func.least, func.greatest) if upward else (func.greatest, func.least)
@@ -625,7 +630,7 @@ def find_rules(
     uri = state.resources.alias("driver_uri")
     if leaf.property is None:
         named = probe(uri, uri.c.id == node)
-        found = probe(rules, mine, *_by_text(rules, leaf, named.c.uri))
+        found = _probe_text(rules, mine, leaf, named.c.uri)
         return source.join(named, true()).join(found, true()), found
     atom = state.atoms()
     atom = probe(atom, atom.c.resource_id == node, state.has(atom, leaf.property))
@@ -640,14 +645,29 @@ def find_rules(
     elif leaf.property not in state.names.literal_only:
         named = probe(uri, uri.c.id == atom.c.target_id)
         source, text = source.outerjoin(named, true()), func.coalesce(atom.c.value, named.c.uri)
-    found = probe(rules, mine, *_by_text(rules, leaf, text))
+    found = _probe_text(rules, mine, leaf, text)
     return source.join(found, true()), found
 
 
-def _by_text(rules: FromClause, leaf: Leaf, text: Expression) -> list[Condition]:
+LONG = 4000
+FEW_CONSTANTS = 1000
+"""Texts longer than this are not taken apart into grams where there are so few constants: each is looked for in it."""
+
+
+def _probe_text(rules: FromClause, mine: Condition, leaf: Leaf, text: Expression) -> FromClause:
+    """The triggering rules whose constant a text satisfies."""
     if leaf.operator is Operator.EQ:
-        return [beginning(rules.c.value, 200) == beginning(text, 200), rules.c.value == text]
-    if leaf.operator is Operator.CONTAINS:
-        # A constant is tried where its gram is a part of the text, or where it has none.
-        return [rules.c.gram == func.any(func.mdv_grams(text)), func.strpos(text, rules.c.value) > 0]
-    return [compare(text, leaf.operator, rules.c.value)]
+        return probe(rules, mine, beginning(rules.c.value, 200) == beginning(text, 200), rules.c.value == text)
+    if leaf.operator is not Operator.CONTAINS:
+        return probe(rules, mine, compare(text, leaf.operator, rules.c.value))
+    # A constant is tried where its gram is a part of the text, or where it has none.
+    some: Select[Any] = (
+        select(literal_column("1")).select_from(rules).where(mine).limit(literal_column(str(FEW_CONSTANTS + 1)))
+    )
+    few = select(func.count()).select_from(some.subquery()).scalar_subquery() <= literal_number(FEW_CONSTANTS)
+    is_long = and_(func.length(text) > literal_number(LONG), few)
+    grams = func.mdv_grams(case((not_(is_long), text), else_=null()))
+    contained = func.strpos(text, rules.c.value) > literal_number(0)
+    by_gram = select(*rules.c).where(mine, rules.c.gram == func.any(grams), contained).correlate_except(rules)
+    directly = select(*rules.c).where(mine, is_long, contained).correlate_except(rules)
+    return union_all(by_gram, directly).offset(literal_column("0")).lateral()

@@ -68,7 +68,7 @@ def skeleton(text: str) -> tuple[str, tuple[str, ...]] | None:
     return "".join(parts), constants
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Template:
     """The normal form of the first rule of its kind, and how constants come into its slots. It equals itself alone."""
 

@@ -1,6 +1,6 @@
 -- The parts of a text by which constants of `contains` are found: every 6 and every 4 characters of it, and nothing at
 -- all. Short texts are cut; long ones are taken apart once, since cutting a text of Unicode begins at its beginning.
-create function mdv_grams(value text) returns text[] language sql immutable parallel safe as $$
+create function mdv_grams(value text) returns text[] language sql immutable strict parallel safe as $$
 select case when length(value) <= 400 then
     array(select substr(value, n, 6) from generate_series(1, length(value) - 5) n
           union select substr(value, n, 4) from generate_series(1, length(value) - 3) n

@@ -237,6 +237,7 @@ def upgrade() -> None:
         ),
         sa.Column("resource_id", sa.BigInteger(), nullable=False),
         sa.Column("first_rule", sa.BigInteger(), nullable=False, comment="only end rules from this one on"),
+        sa.Column("last_rule", sa.BigInteger(), nullable=True, comment="and up to this one"),
         sa.Column("gains", sa.Boolean(), nullable=False, comment="whether some rule came to match"),
         sa.Column("low_before", sa.Numeric(), nullable=True),
         sa.Column("high_before", sa.Numeric(), nullable=True),
@@ -320,7 +321,7 @@ def upgrade() -> None:
     op.create_index(
         "rule_predicates_key",
         "rule_predicates",
-        ["class", sa.literal_column("coalesce(property, '')"), "operator", "sort"],
+        [sa.literal_column("md5(class)"), sa.literal_column("md5(coalesce(property, ''))"), "operator", "sort"],
         unique=True,
     )
     op.create_table(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mdv.errors import Conflict, InvalidRule, NotFound
+from mdv.errors import BadRequest, Conflict, InvalidRule, NotFound
 from mdv.mdp.register import register
 from mdv.mdp.rules import RuleDraft, add_rules, remove_rules
 
@@ -129,3 +129,67 @@ def test_rules_that_come_and_go_at_once_leave_what_is_needed(mdp: Mdp) -> None:
     assert rows
     assert all(uses == needed > 0 for _, uses, needed in rows)
     assert mdp.one("select count(*) from rules") == 12
+
+
+@pytest.mark.parametrize("compared", ["c.n = {}", "c.n > {}"])
+def test_many_rules_at_once_gain_only_what_is_theirs(mdp: Mdp, compared: str) -> None:
+    """Also where an atomic rule that was there as a part becomes an end, with an older number than other ends."""
+    mdp.put_schema(SCHEMA)
+    rule = "search C c register c where " + compared
+    mdp.add_rules([rule.format(5) + " and c.next.n = 1"])
+    mdp.add_rules([rule.format(3)])
+    mdp.put_one("http://d/1", "<#c> a :C ; :n 4 . <#d> a :C ; :n 3 .")
+    added = mdp.add_rules([rule.format(5), *(rule.format(n) for n in range(100, 125))])
+    mine = {end for one in added for end in one.ends}
+    assert {end for end, _, _ in mdp.changes()} <= mine
+    mdp.put_one("http://d/1", "<#c> a :C ; :n 104 .")
+    gained = {end for end, _, matched in mdp.changes() if matched}
+    expected = {end for one in added if "http://d/1#c" in mdp.results_of(one.id) for end in one.ends}
+    assert gained & mine == expected
+
+
+def test_matched_leaves_out_the_one_constant_that_is_met(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    mdp.add_rules(["search C c register c where c.n != 5"])
+    assert mdp.put_one("http://d/1", "<#c> a :C ; :n 5 .").matched == 0
+    assert mdp.changes() == []
+    assert mdp.put_one("http://d/1", "<#c> a :C ; :n 6 .").matched == 1
+    assert mdp.put_one("http://d/1", "<#c> a :C ; :n 5 .").matched == 0
+    assert [matched for _, _, matched in mdp.changes()] == [False]
+
+
+def test_groups_of_a_schema_that_was_rolled_back_are_forgotten(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    mdp.put_schema(SCHEMA)
+    mdp.add_rules([RULE])
+    other = type(mdp)(mdp.engine)
+
+    def fail(*rest: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mdv.db.filter.keep_difference", fail)
+        with pytest.raises(ZeroDivisionError):
+            mdp.put_schema(SCHEMA + " :D rdfs:subClassOf :C .")
+    other.put_schema(SCHEMA + " :E rdfs:subClassOf :C . :F rdfs:subClassOf :C .")
+    mdp.put_one("http://d/1", "<#f> a :F ; :n 1 .")
+    assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#f", True)]
+
+
+def test_what_is_read_once_is_not_kept_for_ever(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    with mdp.engine.connect() as connection:
+        schema = mdp.schemas.now(connection)
+    text = RULE + " " * 2100
+    for _ in range(50):
+        mdp.rules.read(text, schema)
+    assert len(mdp.rules._plans) < 10
+
+
+def test_names_of_any_length_are_found(mdp: Mdp) -> None:
+    long = "x" * 1900
+    mdp.put_schema(f"<http://v/{long}C> a rdfs:Class . <http://v/{long}p> rdfs:range xsd:integer .")
+    (rule,) = mdp.add_rules([f"search <http://v/{long}C> c register c where c.<http://v/{long}p> > 3"])
+    mdp.put_one("http://d/1", f"<#c> a <http://v/{long}C> ; <http://v/{long}p> 4 .")
+    assert mdp.results_of(rule.id) == {"http://d/1#c"}
+    with pytest.raises(BadRequest, match="200"):
+        mdp.add_rules([("n" * 3000, RULE)])

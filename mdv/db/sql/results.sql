@@ -9,6 +9,7 @@ select e.rule_id, r.uri, coalesce(x.low_after < t.number, false)
 from result_ranges x
 join resources r on r.id = x.resource_id
 join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+                and (x.last_rule is null or e.rule_id <= x.last_rule)
 join filter_rules_lt t on t.rule_id = e.driver_id
 where coalesce(x.low_before < t.number, false) <> coalesce(x.low_after < t.number, false);
 
@@ -17,6 +18,7 @@ select e.rule_id, r.uri, coalesce(x.low_after <= t.number, false)
 from result_ranges x
 join resources r on r.id = x.resource_id
 join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+                and (x.last_rule is null or e.rule_id <= x.last_rule)
 join filter_rules_le t on t.rule_id = e.driver_id
 where coalesce(x.low_before <= t.number, false) <> coalesce(x.low_after <= t.number, false);
 
@@ -25,6 +27,7 @@ select e.rule_id, r.uri, coalesce(x.high_after > t.number, false)
 from result_ranges x
 join resources r on r.id = x.resource_id
 join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+                and (x.last_rule is null or e.rule_id <= x.last_rule)
 join filter_rules_gt t on t.rule_id = e.driver_id
 where coalesce(x.high_before > t.number, false) <> coalesce(x.high_after > t.number, false);
 
@@ -33,6 +36,7 @@ select e.rule_id, r.uri, coalesce(x.high_after >= t.number, false)
 from result_ranges x
 join resources r on r.id = x.resource_id
 join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+                and (x.last_rule is null or e.rule_id <= x.last_rule)
 join filter_rules_ge t on t.rule_id = e.driver_id
 where coalesce(x.high_before >= t.number, false) <> coalesce(x.high_after >= t.number, false);
 
@@ -42,6 +46,7 @@ select e.rule_id, r.uri, coalesce(x.low_after <> t.number or x.high_after <> t.n
 from result_ranges x
 join resources r on r.id = x.resource_id
 join end_rules e on e.group_id = x.group_id and e.rule_id >= x.first_rule
+                and (x.last_rule is null or e.rule_id <= x.last_rule)
 join filter_rules_ne t on t.rule_id = e.driver_id
 where coalesce(x.low_before <> t.number or x.high_before <> t.number, x.low_text_before <> t.value or x.high_text_before <> t.value, false)
    <> coalesce(x.low_after <> t.number or x.high_after <> t.number, x.low_text_after <> t.value or x.high_text_after <> t.value, false);
