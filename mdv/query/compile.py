@@ -24,6 +24,7 @@ from sqlalchemy import (
     Numeric,
     Select,
     Table,
+    Text,
     and_,
     bindparam,
     case,
@@ -423,19 +424,30 @@ def filter_range(now: State, before: State, either: State, tables: RuleTables, g
     roots = affected(now, either, group.pattern)
     after = reached(now, group.pattern, roots).cte("after")
     ago = reached(before, group.pattern, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte("ago")
-    joined = roots.outerjoin(ago, ago.c.id == roots.c.id).outerjoin(after, after.c.id == roots.c.id)
-    first_rule = cast(bindparam("first_rule", type_=BigInteger), BigInteger)
-    ends = [ago.c.low, ago.c.high, after.c.low, after.c.high]
-    nothing = [null()] * 4
     is_text = leaf.sort in (Sort.TEXT, Sort.REFERENCE)
+    missing = cast(null(), Text if is_text else Numeric)
+    # Put together by grouping: a join would look through one for each row of the other.
+    both = union_all(
+        select(ago.c.id, ago.c.low.label("b"), ago.c.high.label("c"), missing.label("d"), missing.label("e")),
+        select(after.c.id, missing, missing, after.c.low, after.c.high),
+    ).subquery("both")
+    changed = (
+        select(both.c.id, *(func.max(both.c[name]).label(name) for name in "bcde"))
+        .group_by(both.c.id)
+        .subquery("changed")
+    )
+    first_rule = cast(bindparam("first_rule", type_=BigInteger), BigInteger)
+    ends = [changed.c[name] for name in "bcde"]
+    nothing = [null()] * 4
     numbers, texts = (nothing, ends) if is_text else (ends, nothing)
     rules = tables.by_operator[leaf.operator].alias("rules")
     mine = rules.c.predicate_id == literal_number(group.predicates[0])
     crossed, gains = _crossed(leaf.operator, _constant(rules, leaf), ends, lambda how: there_is([rules], [mine, how]))
+    differs = ends[0].is_distinct_from(ends[2]) | ends[1].is_distinct_from(ends[3])
     return (
-        select(literal_number(group.group_id), roots.c.id, first_rule, null(), gains, *numbers, *texts)
-        .select_from(joined)
-        .where(ago.c.low.is_distinct_from(after.c.low) | ago.c.high.is_distinct_from(after.c.high), crossed)
+        select(literal_number(group.group_id), changed.c.id, first_rule, null(), gains, *numbers, *texts)
+        .select_from(changed)
+        .where(differs, crossed)
     )
 
 
