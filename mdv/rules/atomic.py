@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mdv.rules.ast import Operator
-from mdv.rules.normal import Access, Comparison, Conjunction, Constant, Link, Sort, Variable
+from mdv.rules.normal import Comparison, Conjunction, Constant, Link, Sort
 
 ShortName: TypeAlias = Callable[[str], str]
 
@@ -291,42 +291,3 @@ def compared(left: str, operator: Operator, right: str) -> str:
     if operator is Operator.NOT_CONTAINS:
         return f"not {left} contains {right}"
     return f"{left} {operator.value} {right}"
-
-
-def needs(rules: Sequence[AtomicRule]) -> list[tuple[int, int, int]]:
-    """The edges of the dependency tree (3.3.2): source, target, and the place of the source among the inputs.
-
-    >>> needs([Triggering("C"), Triggering("D"), Join((0, 1), ("C", "D"), 1, ())])
-    [(0, 2, 1), (1, 2, 2)]
-    """
-    return [
-        (source, target, number)
-        for target, rule in enumerate(rules)
-        if isinstance(rule, Join)
-        for number, source in enumerate(rule.inputs, 1)
-    ]
-
-
-def conjunction_of(rules: Sequence[AtomicRule], place: int) -> Conjunction:
-    """What one atomic rule of a tree says, as a conjunction of its own."""
-    names: list[Variable] = []
-    predicates: list[Comparison | Link] = []
-
-    def expand(at: int) -> str:
-        rule = rules[at]
-        if isinstance(rule, Triggering):
-            name = f"v{len(names)}"
-            names.append(Variable(name, rule.class_iri))
-            if rule.operator is not None and rule.constant is not None and rule.sort is not None:
-                predicates.append(Comparison(Access(name, rule.property), rule.operator, rule.sort, rule.constant))
-            return name
-        inputs = [expand(source) for source in rule.inputs]
-        for p in rule.predicates:
-            predicates.append(
-                Link(Access(inputs[p.left], p.left_property), p.operator, Access(inputs[p.right], p.right_property),
-                     p.sort)
-            )  # fmt: skip
-        return inputs[rule.register]
-
-    register = expand(place)
-    return Conjunction(tuple(names), register, tuple(predicates))

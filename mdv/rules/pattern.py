@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mdv.model import RDFS_RESOURCE
 from mdv.rules.ast import Operator
-from mdv.rules.normal import Access, Comparison, Conjunction, Constant, Link, Sort
+from mdv.rules.normal import Access, Comparison, Conjunction, Constant, Link, Sort, Variable
 
 
 class Leaf(NamedTuple):
@@ -126,8 +126,6 @@ class Pattern:
 
     def as_conjunction(self, constants: Iterable[Constant]) -> Conjunction:
         """The conjunction again, variables named by number."""
-        from mdv.rules.normal import Variable  # only for people to read
-
         names = [f"n{number}" for number in range(len(self.nodes))]
         variables = tuple(Variable(name, classes[0]) for name, classes in zip(names, self.nodes, strict=True))
         ties = [b.tie for b in self.branches if b and b.tie] + list(self.ties)
