@@ -80,12 +80,10 @@ def run(connection: Connection, steps: Sequence[tuple[Compiled, dict[str, Any]]]
     return lambda: {number for (number,) in matched.fetchall()}
 
 
-def find_referring(connection: Connection, some: Collection[int], targets: Collection[int]) -> set[int]:
-    """Those of `some` resources that refer to one of `targets`."""
-    rows = driver(connection).execute(
-        statements("graph")["find_referring"], {"resources": list(some), "targets": list(targets)}, prepare=True
-    )
-    return {number for (number,) in rows.fetchall()}
+def find_referring(connection: Connection, some: Collection[int], targets: Collection[int]) -> list[tuple[int, int]]:
+    """Those of `some` resources that refer to one of `targets`, each with what it refers to."""
+    values = {"resources": list(some), "targets": list(targets)}
+    return driver(connection).execute(statements("graph")["find_referring"], values, prepare=True).fetchall()
 
 
 @dataclass

@@ -40,14 +40,20 @@ def filter_changes(connection: Connection, groups: Groups, change: Change) -> Ca
 
 def count_matched(connection: Connection, matched: Set[int], change: Change) -> dict[str, int]:
     """How many resources came to match through each document: those that it speaks of, and what refers to those."""
-    counts = {uri: len(matched & set(described)) for uri, described in change.described.items()} if matched else {}
-    foreign = matched - set().union(*change.described.values())
-    if foreign and len(change.described) == 1:
-        counts = {uri: len(matched) for uri in change.described}
-    elif foreign:
-        for uri, described in change.described.items():
-            counts[uri] += len(db.find_referring(connection, foreign, described))
-    return defaultdict(int, counts)
+    if not matched:
+        return dict.fromkeys(change.described, 0)
+    if len(change.described) == 1:
+        return dict.fromkeys(change.described, len(matched))
+    mine = {uri: set(matched).intersection(described) for uri, described in change.described.items()}
+    spoken_of = set().union(*change.described.values())
+    referring: dict[int, set[int]] = defaultdict(set)
+    if foreign := matched - spoken_of:
+        for resource, target in db.find_referring(connection, foreign, spoken_of):
+            referring[target].add(resource)
+    return {
+        uri: len(mine[uri].union(*(referring[target] for target in described if target in referring)))
+        for uri, described in change.described.items()
+    }
 
 
 def parameters(

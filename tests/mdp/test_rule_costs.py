@@ -124,3 +124,19 @@ def test_a_call_of_any_size_is_added(mdp: Mdp) -> None:
         added = mdp.add_rules([f"search C c register c where {many}"] * count)
         assert {uri for _, uri, _ in mdp.changes()} == ({"http://d/3#c"} if count == 1 else set())
         assert mdp.results_of(added[-1].id) == {"http://d/3#c"}
+
+
+def test_the_number_of_statements_does_not_grow_with_the_batch(mdp: Mdp) -> None:
+    """Also where what came to match is described by none of its documents, but refers to them."""
+    mdp.put_schema(SCHEMA)
+    mdp.add_rules(["search C c register c where c.info.memory = 1"])
+    mdp.put({f"http://c/{n}": f"<#c> a :C ; :info <http://s/{n}#s> ." for n in range(60)})
+    answers = []
+
+    def put(numbers: range) -> None:
+        answers.append(mdp.put({f"http://s/{n}": "<#s> a :S ; :memory 1 ." for n in numbers}))
+
+    put(range(2))
+    few, many = sent(mdp, lambda: put(range(2, 5))), sent(mdp, lambda: put(range(5, 60)))
+    assert all(getattr(answer, "matched", None) == 1 for batch in answers for answer in batch)
+    assert few == many

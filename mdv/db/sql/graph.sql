@@ -187,7 +187,7 @@ union
 select resource_id from result_ranges where gains;
 
 -- name: find_referring
-select distinct resource_id from filter_data
+select distinct resource_id, target_id from filter_data
 where resource_id = any (%(resources)s::bigint[]) and target_id = any (%(targets)s::bigint[]);
 
 -- name: find_numbers
