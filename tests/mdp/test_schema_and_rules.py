@@ -114,3 +114,32 @@ def test_a_class_wins_over_a_rule_of_its_name(mdp: Mdp) -> None:
     mdp.put_schema(BASE + ":Grown a rdfs:Class .")
     (over,) = mdp.add_rules(["search Grown g register g"])
     assert mdp.results_of(over.id) == set()
+
+
+Y = "@prefix y: <http://y/> . "
+MOVING = (
+    Y
+    + """<> mdv:world mdv:open . :C a rdfs:Class . :E a rdfs:Class .
+:p rdfs:range xsd:integer ; mdv:setValued true . y:q rdfs:range xsd:integer ; mdv:setValued true .
+y:p rdfs:range xsd:integer ; rdfs:domain :E ; mdv:setValued true .
+"""
+)
+BELOW = " y:q rdfs:subPropertyOf y:p ."
+
+
+@pytest.mark.parametrize(("before", "after"), [(BELOW, ""), ("", BELOW)], ids=["leaves", "joins"])
+def test_a_rule_that_moves_into_a_group_that_the_schema_touches_is_told_once(mdp: Mdp, before: str, after: str) -> None:
+    """`c.p` comes to mean y:p, which other rules speak of already and whose values change at the same time."""
+    mdp.put_schema(MOVING + before)
+    mdp.put_one("http://d/1", Y + "<#a> a :C ; y:p 9 ; y:q 1 . <#b> a :C ; y:q 1 .")
+    texts = [
+        f"search C c register c where c.{name}? {rest}" for name in ("<http://y/p>", "p") for rest in ("< 100", "= 2")
+    ]
+    texts += ["search C c register c where c.p? < 5", "search C c register c where c.p? = 1"]
+    rules = [mdp.add_rules([text])[0] for text in texts]
+    pairs = {(end, uri) for rule in rules for uri in mdp.results_of(rule.id) for end in mdp.ends_of(rule.id)}
+    mdp.put_schema(MOVING.replace("rdfs:domain :E", "rdfs:domain :C") + after)
+    ends = {end for rule in rules for end in mdp.ends_of(rule.id)}
+    pairs = {(end, uri) for end, uri in follow(mdp, {pair for pair in pairs if pair[0] in ends}) if end in ends}
+    for rule in rules:
+        assert {uri for end, uri in pairs if end in mdp.ends_of(rule.id)} == mdp.results_of(rule.id)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import psycopg
 import pytest
 import sqlalchemy
 import structlog
@@ -280,3 +281,13 @@ def test_a_problem_that_quotes_what_cannot_be_stored_ends_its_job(engine: Engine
     with engine.connect() as connection:
         status = read_job(connection, job)
     assert status is not None and status.problem is not None and status.problem["status"] == 400
+
+
+@pytest.mark.parametrize(("error", "away"), [
+    (psycopg.errors.QueryCanceled, False),
+    (psycopg.errors.AdminShutdown, True),
+    (psycopg.errors.CannotConnectNow, True),
+    (psycopg.errors.ConnectionFailure, True),
+])  # fmt: skip
+def test_a_cancelled_statement_does_not_mean_that_the_database_is_away(error: type[psycopg.Error], away: bool) -> None:
+    assert mdv.mdp.work._is_away(error()) is away
