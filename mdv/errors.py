@@ -18,6 +18,7 @@ MdvError
  │    ├── TooCostly             422  a query that takes too long
  │    └── BreakingSchema        409  a schema that rules or stored documents could not live with
  ├── Conflict                   409  something else stands in the way: a rule that another searches, a name taken
+ ├── MustRefetch                410  a cursor from which the feed cannot go on: take a snapshot
  ├── PreconditionFailed         412  If-Match, If-None-Match
  ├── KeyReused                  422  an Idempotency-Key that stood for another request
  ├── NotStarted                      a folder, a port or a user that a system cannot be started with
@@ -215,6 +216,12 @@ class Conflict(MdvError):
     """Something else stands in the way."""
 
     status, slug, title = 409, "conflict", "Conflict"
+
+
+class MustRefetch(MdvError):
+    """The feed cannot go on from this cursor: take a snapshot, by asking without `after`."""
+
+    status, slug, title = 410, "must-refetch", "Take a snapshot"
 
 
 class PreconditionFailed(MdvError):

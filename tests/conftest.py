@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,19 @@ import sqlalchemy
 from sqlalchemy import Connection, Engine
 
 from mdv.db.engine import make_engine
+from mdv.db.lmrs import Lmr
 from mdv.db.migrate import migrate
 from mdv.db.vocabulary import Vocabulary
 from mdv.embedded import Postgres, Valkey, start_postgres, start_valkey
 from mdv.errors import MdvError
+from mdv.feed import Page
+from mdv.mdp.feed import Feeds
 from mdv.mdp.filter import read_changes
 from mdv.mdp.put_schema import SchemaOutcome, put_schema
 from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
 from mdv.mdp.rules import AddedRule, RuleDraft, Rules, add_rules, change_rule, remove_rules, results_of
 from mdv.mdp.schemas import Schemas, read_schema_document
+from mdv.mdp.subscribe import Subscription, change_subscription, create_lmr, subscribe, unsubscribe
 
 collect_ignore_glob = ["conftest.py", "**/conftest.py"]
 """They hold fixtures, and no examples to be run."""
@@ -93,6 +98,7 @@ class Mdp:
         self.schemas = Schemas()
         self.vocabulary = Vocabulary(engine)
         self.rules = Rules()
+        self.feeds = Feeds(engine, self.vocabulary)
 
     def put_schema(self, turtle: str, media_type: str = "text/turtle") -> SchemaOutcome:
         document = read_schema_document((self.PREFIXES + turtle).encode(), media_type)
@@ -134,7 +140,29 @@ class Mdp:
 
     def remove_rules(self, ids: Sequence[int]) -> int:
         with self.engine.begin() as connection:
-            return remove_rules(connection, ids)
+            return remove_rules(connection, ids, self.schemas, self.vocabulary, self.rules)
+
+    def create_lmr(self, name: str) -> Lmr:
+        with self.engine.begin() as connection:
+            return create_lmr(connection, name)[0]
+
+    def subscribe(self, lmr: Lmr, *drafts: str | tuple[str, str]) -> list[Subscription]:
+        """Subscribe rules, given as text or as name and text."""
+        named = [(None, draft) if isinstance(draft, str) else draft for draft in drafts]
+        with self.engine.begin() as connection:
+            return subscribe(connection, lmr, named, self.schemas, self.vocabulary, self.rules)
+
+    def change_subscription(self, lmr: Lmr, number: int, text: str) -> Subscription:
+        with self.engine.begin() as connection:
+            return change_subscription(connection, lmr, number, text, self.schemas, self.vocabulary, self.rules)
+
+    def unsubscribe(self, lmr: Lmr, *numbers: int) -> int:
+        with self.engine.begin() as connection:
+            return unsubscribe(connection, lmr, numbers, self.schemas, self.vocabulary, self.rules)
+
+    def feed(self, lmr: Lmr, after: str | None = None, limit: int = 1000) -> Page:
+        """A page of an LMR's feed, as it would read it."""
+        return Page.from_dict(json.loads(self.feeds.read(lmr, after, limit).text))
 
     def changes(self) -> list[tuple[int, str, bool]]:
         """What the last transaction changed for rules: end rule, resource, and whether it matches now."""

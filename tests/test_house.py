@@ -19,7 +19,7 @@ FLOORS = [
     {"mdv.db", "mdv.query"},
     {"mdv.rules"},
     {"mdv.rdf"},
-    {"mdv.client"},
+    {"mdv.client", "mdv.feed"},
     {"mdv.system", "mdv.embedded"},
     {"mdv.supervise", "mdv.logs"},
     {"mdv.model", "mdv.errors", "mdv.config", "mdv.files"},

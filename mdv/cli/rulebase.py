@@ -62,11 +62,13 @@ def list_(as_json: bool) -> None:
 def end(number: int) -> None:
     """End the rule ID; what only it needed leaves the graph."""
     from mdv.db.graph import Graph
+    from mdv.db.vocabulary import Vocabulary
     from mdv.errors import NotFound
-    from mdv.mdp.rules import OWN, remove_rules
+    from mdv.mdp.rules import OWN, Rules, remove_rules
+    from mdv.mdp.schemas import Schemas
 
     with database() as connection:
         if number not in {stored.id for stored in Graph(connection).rules_of(OWN)}:
             raise NotFound(f"There is no rule {number} of the provider's own: `mdv rule list` shows them.")
-        remove_rules(connection, [number])
+        remove_rules(connection, [number], Schemas(), Vocabulary(connection.engine), Rules())
     say(f"Rule {number} is ended.")

@@ -242,7 +242,7 @@ class News:
             ("rules", "id, owner, name, text, position", self.rules),
             ("atomic_rules", "rule_id, uses, group_id, digest, class, text", self.atomic),
             ("rule_dependencies", "source, target, param, group_id", self.dependencies),
-            ("rule_ends", "rule_id, end_id", self.rule_ends),
+            ("rule_ends", "rule_id, end_id, owner", self.rule_ends),
             ("end_rules", "rule_id, driver_id, group_id, leaves", self.ends),
             ("filter_rules", "rule_id, class", self.plain),
         ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, select
@@ -14,8 +16,8 @@ from mdv.db.tables import mdp_state
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """This life of the MDP, its last position, the version of its schema, the last numbers it gave out, and the
-    version of its rule groups."""
+    """This life of the MDP, its last position, the version of its schema, the last numbers it gave out, the version of
+    its rule groups, the last offset of its feeds, and how many LMRs it has."""
 
     epoch: UUID
     position: int
@@ -25,6 +27,8 @@ class State:
     last_rule: int
     last_atomic_rule: int
     graph_version: int
+    last_offset: int
+    lmrs: int
 
 
 _COLUMNS = (
@@ -36,11 +40,14 @@ _COLUMNS = (
     mdp_state.c.last_rule,
     mdp_state.c.last_atomic_rule,
     mdp_state.c.graph_version,
+    mdp_state.c.last_offset,
+    mdp_state.c.lmrs,
 )
 
 
 def read_state(connection: Connection) -> State:
-    return State(*connection.execute(select(*_COLUMNS)).one())
+    row: Sequence[Any] = connection.execute(select(*_COLUMNS)).one()
+    return State(*row)
 
 
 def lock_state(connection: Connection) -> State:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from mdv.db.copy import NULL, any_field, copy_lines, copy_rows, text_field
 from mdv.db.engine import driver
 from mdv.db.state import State
 from mdv.db.statements import statements
-from mdv.model import Statement
+from mdv.model import BLANK_MARK, Statement
 
 TypedValue = tuple[Decimal | None, Decimal | None, bool | None]
 """A value as a number, an instant, a truth: whichever the schema makes of it."""
@@ -83,6 +83,7 @@ class StoredRow(NamedTuple):
     row: str
     position: int
     shows: bool
+    blank: bool
     typed: TypedValue
 
 
@@ -116,6 +117,10 @@ class Change(NamedTuple):
     losses: Collection[Encoded]
     described: Mapping[str, Collection[int]]
     """By document, the resources that it speaks of."""
+    gone: Collection[int]
+    """The resources of which nothing is said any more."""
+    blank: Set[int]
+    """Of the objects of gains and losses, those that are blank nodes."""
 
 
 class Opened(NamedTuple):
@@ -136,7 +141,7 @@ def open_run(connection: Connection, documents: Collection[str], resources: Coll
         numbers = session.execute(sql["find_resources"], {"uris": _as_json(resources)}, prepare=True)
     there = (StoredDocument(*row) for row in found.fetchall())
     return Opened(
-        State(*state.fetchall()[0][:8]), {document.uri: document for document in there}, dict(numbers.fetchall())
+        State(*state.fetchall()[0][:10]), {document.uri: document for document in there}, dict(numbers.fetchall())
     )
 
 
@@ -163,11 +168,13 @@ class Run:
         self._last_resource = opened.state.last_resource
         self._last_document = opened.state.last_document
         self._property_ids = property_ids
+        self._blank: set[int] = set()
         stored = self._read_stored()
         resources = opened.numbers
         self._fresh = self._number_new(resources)
         self._differences = [self._difference(item, resources, stored) for item in batch]
         self._visible = self._visible_changes(self._differences)
+        self._was, self._is_now = described_before_and_after(self._differences, self._visible)
         self._counts = self._count(self._differences, self._visible)
         self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= SMALL
 
@@ -180,7 +187,8 @@ class Run:
     def change(self) -> Change:
         gains, losses, _ = self._visible
         described = {difference.item.uri: difference.described for difference in self._differences}
-        return Change(self._position, self._known_resources, gains.keys(), losses.keys(), described)
+        gone = self._was - self._is_now
+        return Change(self._position, self._known_resources, gains.keys(), losses.keys(), described, gone, self._blank)
 
     def write(self) -> None:
         removed = list(self._removed_rows())
@@ -204,8 +212,8 @@ class Run:
         stored: dict[int, dict[Encoded, StoredRow]] = defaultdict(dict)
         there = [item.stored.id for item in self._batch if item.stored is not None and item.stored.present]
         rows = self._execute("find_statements", documents=there) if there else ()
-        for row, document, *encoded, position, shows, number, instant, truth in rows:
-            stored[document][Encoded(*encoded)] = StoredRow(row, position, shows, (number, instant, truth))
+        for row, document, *encoded, position, shows, blank, number, instant, truth in rows:
+            stored[document][Encoded(*encoded)] = StoredRow(row, position, shows, blank, (number, instant, truth))
         return stored
 
     def _number_new(self, resources: dict[str, int]) -> list[tuple[int, str]]:
@@ -236,6 +244,8 @@ class Run:
             kind_of = ids[datatype] if datatype else None
             # Made as its base, which is several times faster: there are as many of these as there are statements.
             if kind == "uri":
+                if BLANK_MARK in value:
+                    self._blank.add(resources[value])
                 key = new(Encoded, (resources[subject], ids[name], resources[value], None, lang, kind_of, digest))
             else:
                 key = new(Encoded, (resources[subject], ids[name], None, value, lang, kind_of, digest))
@@ -243,6 +253,7 @@ class Run:
                 added[key] = typed
         difference.described = {resources[statement[0]] for statement in item.statements}
         difference.removed = before
+        self._blank.update(key[2] for key, row in before.items() if row.blank and key[2] is not None)
         return difference
 
     def _visible_changes(self, differences: Sequence[Difference]) -> Visible:
@@ -272,7 +283,7 @@ class Run:
         for changes in (visible.gains, visible.losses):
             for key, difference in changes.items():
                 changed[difference.document].add(key.resource)
-        was, is_now = described_before_and_after(differences, visible)
+        was, is_now = self._was, self._is_now
         counts = []
         for difference in differences:
             mine = changed[difference.document]
@@ -289,7 +300,7 @@ class Run:
 
     def _inserted_lines(self) -> Iterable[str]:
         # Written out, since these are by far the most rows of all.
-        position, gains = self._position, self._visible.gains
+        position, gains, blank = self._position, self._visible.gains, self._blank
         for difference in self._differences:
             document = difference.document
             for key, (number, instant, truth) in difference.added.items():
@@ -297,7 +308,7 @@ class Run:
                 yield (
                     f"{document}\t{resource}\t{name}\t{NULL if target is None else target}"
                     f"\t{NULL if value is None else text_field(value)}\t{lang or NULL}\t{datatype or NULL}\t{digest}"
-                    f"\t{position}\t{'t' if gains.get(key) is difference else 'f'}"
+                    f"\t{position}\t{'t' if gains.get(key) is difference else 'f'}\t{'t' if target in blank else 'f'}"
                     f"\t{NULL if number is None else number}\t{NULL if instant is None else instant}"
                     f"\t{any_field(truth)}\n"
                 )
@@ -306,13 +317,14 @@ class Run:
         for difference in self._differences:
             for key, typed in difference.added.items():
                 shows = self._visible.gains.get(key) is difference
-                yield (difference.document, *key, self._position, shows, *typed)
+                yield (difference.document, *key, self._position, shows, key.target in self._blank, *typed)
 
     def _removed_rows(self) -> Iterable[tuple[object, ...]]:
         for difference in self._differences:
             for key, stored in difference.removed.items():
                 hides = self._visible.losses.get(key) is difference
-                yield (difference.document, *key, stored.position, stored.shows, *stored.typed, self._position, hides)
+                kept = (stored.position, stored.shows, stored.blank, *stored.typed)
+                yield (difference.document, *key, *kept, self._position, hides)
 
     def _keep_documents(self) -> None:
         kept = list(zip(self._differences, self._counts, strict=True))
@@ -381,7 +393,7 @@ def described_before_and_after(differences: Iterable[Difference], visible: Visib
 
 
 _KEY = ("document_id", "resource_id", "property_id", "target_id", "value", "lang", "datatype_id", "hash")
-_FILTER_DATA = (*_KEY, "position", "shows", "number", "instant", "truth")
+_FILTER_DATA = (*_KEY, "position", "shows", "blank", "number", "instant", "truth")
 _HISTORY = (*_FILTER_DATA, "until_position", "hides")
 
 

@@ -66,6 +66,9 @@ mdp_state = Table(
     Column("last_atomic_rule", BigInteger, nullable=False, server_default=text("0"), comment="likewise"),
     Column("graph_version", BigInteger, nullable=False, server_default=text("0"),
            comment="another one whenever rule groups change: who remembers them reads them again"),
+    Column("last_offset", BigInteger, nullable=False, server_default=text("0"), comment="of the feeds"),
+    Column("lmrs", Integer, nullable=False, server_default=text("0"), comment="how many LMRs there are"),
+    Column("home", Text, comment="the database that this is: another one was restored from a backup"),
     comment="Where the MDP stands. Locked by every writing transaction, so that positions follow commit order.",
 )  # fmt: skip
 
@@ -141,12 +144,14 @@ def _statement_columns() -> list[Column[object]]:
         Column("property_id", Integer, nullable=False),
         Column("datatype_id", Integer, comment="NULL: xsd:string, or text with a language"),
         Column("shows", Boolean, nullable=False, comment="its coming was visible"),
+        Column("blank", Boolean, nullable=False, server_default=text("false"),
+               comment="the object is a blank node: the reference is strong, whatever the schema says"),
         Column("value", CodePoints, comment="the object, where it is a literal: its lexical form"),
         Column("lang", CodePoints),
         Column("number", Numeric, comment="the value as a number, where the schema says that it is one"),
         Column("instant", Numeric, comment="likewise, seconds since 1970"),
         Column("truth", Boolean, comment="likewise"),
-    ]
+    ]  # fmt: skip
 
 
 filter_data = Table(
@@ -176,6 +181,8 @@ filter_data_history = Table(
     Index("filter_data_history_resource", "until_position", "resource_id", "property_id"),
     Index("filter_data_history_target", "until_position", "target_id", "property_id",
           postgresql_where=text("target_id is not null")),
+    # A resource as of some position, for the feeds.
+    Index("filter_data_history_past", "resource_id", "until_position"),
     comment="Statements that documents no longer make.",
 )  # fmt: skip
 
@@ -204,7 +211,8 @@ rule_ends = Table(
     metadata,
     Column("rule_id", BigInteger, primary_key=True),
     Column("end_id", BigInteger, primary_key=True),
-    Index("rule_ends_end", "end_id"),
+    Column("owner", BigInteger, nullable=False, comment="the rule's"),
+    Index("rule_ends_end", "end_id", postgresql_include=["owner"]),
     comment="The atomic rules that produce the result of a subscription rule, one a conjunction.",
 )
 
@@ -349,12 +357,125 @@ result_ranges = Table(
             " before and after, from which the rules follow.",
 )  # fmt: skip
 
+lmrs = Table(
+    "lmrs",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("name", CodePoints, nullable=False, unique=True),
+    Column("kept_after", BigInteger, nullable=False, server_default=text("0"),
+           comment="offset up to which events are not kept: a cursor before it cannot go on"),
+    Column("cursor", BigInteger, comment="the offset that it last asked from"),
+    Column("asked_at", DateTime(timezone=True), comment="when that was, to some seconds"),
+    _now("created_at"),
+    comment="Local metadata repositories.",
+)  # fmt: skip
+
+lmr_resources = Table(
+    "lmr_resources",
+    metadata,
+    Column("lmr_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("resource_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("reasons", Integer, nullable=False,
+           comment="how many of the LMR's rules select it (of rules that match stretches of constants: groups)"),
+    Index("lmr_resources_resource", "resource_id", "lmr_id"),
+    comment="What each LMR holds: what its rules select, and what that reaches over strong references, said or unsaid.",
+)  # fmt: skip
+
+lmr_ranges = Table(
+    "lmr_ranges",
+    metadata,
+    Column("group_id", Integer, primary_key=True, autoincrement=False),
+    Column("lmr_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("operator", String(12), nullable=False),
+    Column("least", Numeric),
+    Column("greatest", Numeric),
+    Column("least_text", CodePoints),
+    Column("greatest_text", CodePoints),
+    Index("lmr_ranges_least", "group_id", "least"),
+    Index("lmr_ranges_greatest", "group_id", "greatest"),
+    comment="Of rules that match stretches of constants, an LMR's least and greatest constant: no other one counts.",
+)
+
+feed = Table(
+    "feed",
+    metadata,
+    Column("lmr_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("tx", BigInteger, nullable=False, comment="the position of the transaction that it belongs to"),
+    Column("kind", SmallInteger, nullable=False, comment="0 schema, 1 delete, 2 put, 3 unmatch, 4 match"),
+    Column("resource_id", BigInteger),
+    comment="What each LMR is told. What a resource was at that position, the store knows.",
+)
+
+publications = Table(
+    "publications",
+    metadata,
+    Column("tx", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_offset", BigInteger, nullable=False),
+    Column("lmrs", ARRAY(BigInteger), nullable=False, comment="those that it concerns"),
+    _now("at"),
+    comment="The transactions that some LMR was told of.",
+)
+
+news = Table(
+    "news",
+    metadata,
+    Column("lmr_id", BigInteger, nullable=False),
+    Column("resource_id", BigInteger, nullable=False),
+    Column("kind", SmallInteger, nullable=False, comment="as in the feed; 0: it entered"),
+    Index("news_resource", "resource_id"),
+    prefixes=["UNLOGGED"],
+    comment="What a publication has found so far. Empty between transactions.",
+)
+
+reason_changes = Table(
+    "reason_changes",
+    metadata,
+    Column("lmr_id", BigInteger, nullable=False),
+    Column("resource_id", BigInteger, nullable=False),
+    Column("more", Integer, nullable=False),
+    prefixes=["UNLOGGED"],
+    comment="Reasons that came or went with rules. Empty between transactions.",
+)
+
+doubtful_resources = Table(
+    "doubtful_resources",
+    metadata,
+    Column("lmr_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("resource_id", BigInteger, primary_key=True, autoincrement=False),
+    prefixes=["UNLOGGED"],
+    comment="What may have lost its last reason to be at an LMR. Empty between transactions.",
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("lmr_id", BigInteger, nullable=False, index=True),
+    Column("tx", BigInteger, nullable=False),
+    Column("first_offset", BigInteger, nullable=False, comment="of its first event"),
+    Column("events", BigInteger, nullable=False),
+    Column("schema_version", Integer, nullable=False),
+    _now("at"),
+    comment="Snapshots that are being fetched, page by page.",
+)
+
+snapshot_events = Table(
+    "snapshot_events",
+    metadata,
+    Column("snapshot_id", BigInteger, ForeignKey("snapshots.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", SmallInteger, nullable=False),
+    Column("resource_id", BigInteger),
+)
+
 tokens = Table(
     "tokens",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False),
-    Column("role", Text, nullable=False, comment="admin or viewer"),
+    Column("role", Text, nullable=False, comment="admin, viewer or lmr"),
+    Column("lmr_id", BigInteger, ForeignKey("lmrs.id", ondelete="CASCADE"), index=True, comment="whose token it is"),
     Column("hash", LargeBinary, nullable=False, unique=True, comment="SHA-256 of the token, which is kept nowhere"),
     Column("document_prefixes", ARRAY(Text), comment="NULL: any document"),
     Column("resource_prefixes", ARRAY(Text), comment="NULL: any resource"),

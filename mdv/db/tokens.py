@@ -26,6 +26,14 @@ class Token:
     resource_prefixes: tuple[str, ...] | None
     created_at: datetime
     revoked_at: datetime | None
+    lmr_id: int | None = None
+    """Of an LMR's token, whose it is."""
+
+
+def make_secret() -> tuple[str, bytes]:
+    """A new secret, and what is kept of it."""
+    secret = "mdv_" + secrets.token_urlsafe(32)
+    return secret, hash_token(secret)
 
 
 def hash_token(secret: str) -> bytes:
@@ -41,13 +49,13 @@ def create_token(
     resource_prefixes: Sequence[str] | None = None,
 ) -> tuple[str, Token]:
     """A new token: the secret, which nobody can find out again, and what it opens."""
-    secret = "mdv_" + secrets.token_urlsafe(32)
+    secret, digest = make_secret()
     row = connection.execute(
         insert(tokens)
         .values(
             name=name,
             role=role,
-            hash=hash_token(secret),
+            hash=digest,
             document_prefixes=None if document_prefixes is None else list(document_prefixes),
             resource_prefixes=None if resource_prefixes is None else list(resource_prefixes),
         )
@@ -74,7 +82,7 @@ def revoke_token(connection: Connection, number: int) -> bool:
 
 
 _COLUMNS = (tokens.c.id, tokens.c.name, tokens.c.role, tokens.c.document_prefixes, tokens.c.resource_prefixes,
-            tokens.c.created_at, tokens.c.revoked_at)  # fmt: skip
+            tokens.c.created_at, tokens.c.revoked_at, tokens.c.lmr_id)  # fmt: skip
 
 
 def _token(
@@ -85,6 +93,7 @@ def _token(
     resource_prefixes: list[str] | None,
     created_at: datetime,
     revoked_at: datetime | None,
+    lmr_id: int | None,
 ) -> Token:
     return Token(
         number,
@@ -94,4 +103,5 @@ def _token(
         None if resource_prefixes is None else tuple(resource_prefixes),
         created_at,
         revoked_at,
+        lmr_id,
     )

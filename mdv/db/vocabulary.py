@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, NullPool, create_engine, select
 from sqlalchemy.dialects.postgresql import insert
 
 from mdv.db.tables import vocabulary
@@ -13,11 +13,13 @@ from mdv.db.tables import vocabulary
 class Vocabulary:
     """The numbers of properties and datatypes, remembered by this process.
 
-    New names are committed at once and on their own, so that a number that is remembered is never rolled back.
+    New names are committed at once and on their own, so that a number that is remembered is never rolled back. They
+    take a connection beside those of `engine`: whoever asks may hold the last of these, and the lock that all the
+    others wait for.
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._engine = create_engine(engine.url, poolclass=NullPool, hide_parameters=True)
         self._ids: dict[str, int] = {}
 
     def ids(self, uris: Iterable[str]) -> dict[str, int]:

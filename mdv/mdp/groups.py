@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,12 +12,14 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     Connection,
+    Integer,
     Numeric,
     Text,
     bindparam,
     literal_column,
     select,
     true,
+    union,
 )
 
 from mdv.db.filter import (
@@ -31,11 +33,12 @@ from mdv.db.filter import (
     statements_now,
 )
 from mdv.db.graph import FILTER_RULES, Graph
+from mdv.db.reasons import keep_reasons
 from mdv.db.state import State as MdpState
 from mdv.db.store import Encoded
 from mdv.db.tables import end_rules, resources
 from mdv.db.vocabulary import Vocabulary
-from mdv.model import RDF_TYPE, RDFS_RESOURCE
+from mdv.query import names as numbered
 from mdv.query.compile import Group, Names, RuleTables, State, filter_group, filter_range, matches, needs_proof
 from mdv.rdf.schema import Schema
 from mdv.rules.normal import Constant, Sort
@@ -78,6 +81,21 @@ class CompiledGroup:
         pattern = self.group.pattern
         found = matches(now, pattern, constant_parameters(pattern), self.group.driver).subquery("found")
         return keep_results(select(bindparam("end", type_=BigInteger), found.c.resource_id, true()))
+
+    @cached_property
+    def range_reasons(self) -> Compiled:
+        """Of a group that matches stretches of constants, the statement that counts what one LMR's (`:lmr`) least and
+        greatest constants match, as `:more` reasons."""
+        now, _, _ = states(self.names)
+        pattern, (constant,) = self.group.pattern, constant_parameters(self.group.pattern)
+        found = union(
+            *(
+                matches(now, pattern, [bindparam(end, type_=constant.type)], self.group.driver)
+                for end in ("least", "greatest")
+            )
+        ).subquery("found")
+        lmr, more = bindparam("lmr", type_=BigInteger), bindparam("more", type_=Integer)
+        return keep_reasons(select(lmr, found.c.resource_id, more))
 
 
 class Groups:
@@ -214,38 +232,11 @@ def read_names(
     With the last number that was given out, classes get numbers where they have none; the caller holds the lock.
     Without it, a class that has no number has no instances.
     """
-    classes: set[str] = set()
-    properties: set[str] = {RDF_TYPE}
-    for pattern in patterns:
-        classes.update(iri for node in pattern.nodes for iri in node if iri != RDFS_RESOURCE)
-        properties.update(leaf.property for leaf in pattern.leaves if leaf.property is not None)
-        for tie in (*pattern.ties, *(b.tie for b in pattern.branches if b is not None and b.tie is not None)):
-            properties.update(p for p in (tie.left_property, tie.right_property) if p is not None)
-    below_class = {iri: _below(iri, schema.classes.get(iri), "subclasses") for iri in classes}
-    below_property = {iri: _below(iri, schema.property_of(iri), "subproperties") for iri in properties}
-    all_classes = {iri for all_ in below_class.values() for iri in all_}
-    if last_resource is None:
-        numbers = graph.numbers(all_classes)
-    else:
-        numbers = graph.number_resources(all_classes, last_resource)
-    ids = vocabulary.ids({p for all_ in below_property.values() for p in all_})
-    literal_only = frozenset(
-        iri
-        for iri, all_ in below_property.items()
-        if all((declared := schema.property_of(p)) is not None and declared.range is not None
-               and schema.is_datatype(declared.range) for p in all_)
-    )  # fmt: skip
-    properties_by_number = {iri: sorted(ids[p] for p in all_) for iri, all_ in below_property.items()}
-    return Names(
-        {iri: sorted(numbers[c] for c in all_ if c in numbers) for iri, all_ in below_class.items()},
-        properties_by_number,
-        properties_by_number[RDF_TYPE],
-        literal_only,
-    )
 
+    def of_classes(uris: set[str]) -> Mapping[str, int]:
+        return graph.numbers(uris) if last_resource is None else graph.number_resources(uris, last_resource)
 
-def _below(iri: str, declared: Any, closure: str) -> tuple[str, ...]:
-    return getattr(declared, closure) if declared is not None else (iri,)
+    return numbered.read_names(patterns, schema, of_classes, vocabulary.ids)
 
 
 def instances(connection: Connection, names: Names, classes: tuple[str, ...], most: int | None = None) -> list[int]:

@@ -27,9 +27,10 @@ FEW = 50
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A rule to be merged: its number, and how it is taken apart."""
+    """A rule to be merged: its number, whose it is, and how it is taken apart."""
 
     rule_id: int
+    owner: int
     plan: tuple[ConjunctionPlan, ...]
     constants: tuple[Constant, ...]
 
@@ -54,8 +55,8 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class NewEnd:
-    """An end rule that was none before."""
+class End:
+    """An end rule, with its group and its constants."""
 
     rule_id: int
     group_id: int
@@ -64,10 +65,12 @@ class NewEnd:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The end rules of each rule; those of them that are new; whether there are new groups; the last number given."""
+    """The end rules of each rule; those of them that are new, and those that were there; whether there are new groups;
+    the last number given."""
 
     ends: dict[int, tuple[int, ...]]
-    new_ends: list[NewEnd]
+    new_ends: list[End]
+    known_ends: list[End]
     regrouped: bool
     last_atomic_rule: int
     first_atomic_rule: int
@@ -95,15 +98,17 @@ class Merge:
         ends: dict[int, dict[int, None]] = defaultdict(dict)
         for part in parts:
             ends[part.rule_id][part.end] = None
+        owners = {item.rule_id: item.owner for item in items}
         for rule, its_ends in ends.items():
             for end in its_ends:
-                self._news.rule_ends.append(f"{rule}\t{end}\n")
+                self._news.rule_ends.append(f"{rule}\t{end}\t{owners[rule]}\n")
                 self._news.uses[end] += 1
         self.is_small = self._news.size + len(self._fresh) + len(items) <= SMALL
         """Whether what is to be written can be sent with other statements, in one message."""
         self.merged = Merged(
             {rule: tuple(its) for rule, its in ends.items()},
             new_ends,
+            self._known_ends(parts),
             self._regrouped,
             self._last,
             last_atomic_rule + 1,
@@ -213,7 +218,7 @@ class Merge:
         self._news.members[group] += 1
         return number
 
-    def _place_ends(self, parts: Sequence[_Part]) -> list[NewEnd]:
+    def _place_ends(self, parts: Sequence[_Part]) -> list[End]:
         fresh: dict[int, _Part] = {}
         for part in parts:
             if part.end not in self._ends:
@@ -223,7 +228,12 @@ class Merge:
             by_plan[part.plan.digest].append(part)
         return [new for members in by_plan.values() for new in self._place_group(members)]
 
-    def _place_group(self, members: Sequence[_Part]) -> list[NewEnd]:
+    def _known_ends(self, parts: Sequence[_Part]) -> list[End]:
+        known = {part.end: part for part in parts if part.end in self._ends}
+        groups = {digest: self._groups[GroupKey(True, digest)][0] for digest in {p.plan.digest for p in known.values()}}
+        return [End(end, groups[part.plan.digest], part.leaf_constants()) for end, part in known.items()]
+
+    def _place_group(self, members: Sequence[_Part]) -> list[End]:
         plan = members[0].plan
         group, driver = self._groups[GroupKey(True, plan.digest)]
         leaves = [[part.ids[place] for place in part.plan.leaves] for part in members]
@@ -235,7 +245,7 @@ class Merge:
             found_by = NULL if driver is None else its_leaves[driver]
             self._news.ends.append(f"{part.end}\t{found_by}\t{group}\t{array_field(its_leaves)}\n")
         self._news.members[group] += len(members)
-        return [NewEnd(part.end, group, part.leaf_constants()) for part in members]
+        return [End(part.end, group, part.leaf_constants()) for part in members]
 
 
 def _part(item: Planned, plan: ConjunctionPlan) -> _Part:

@@ -17,13 +17,17 @@ from sqlalchemy import Connection
 
 from mdv.db import filter as db
 from mdv.db.graph import Graph, StoredRule
+from mdv.db.publish import Publication
 from mdv.db.schemas import StoredValue, keep_schema_version, retype_values, stored_values
 from mdv.db.state import State, lock_state
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import BreakingSchema, Flaw, InvalidDocument, InvalidRule, PreconditionFailed
+from mdv.mdp.evaluate import full_results
 from mdv.mdp.groups import CompiledGroup
 from mdv.mdp.merge import Merge, Planned
-from mdv.mdp.rules import Library, Rules, find_first_results, full_results
+from mdv.mdp.publish import strong_numbers
+from mdv.mdp.reasons import recount
+from mdv.mdp.rules import Library, Rules, find_first_results
 from mdv.mdp.schemas import SchemaInForce, Schemas, in_force
 from mdv.model import RDF, RDF_TYPE, RDFS, Document
 from mdv.rdf.schema import PropertyChange, Schema, differences
@@ -79,7 +83,20 @@ def put_schema(
         after = rules.groups(connection, state, new, vocabulary, fresh=True)
         still = [after.by_id[group.group.group_id] for group in touched if group.group.group_id in after.by_id]
         db.keep_difference(connection, matched, full_results(connection, after, still), new_ends, last)
+        if state.lmrs and (touched or read_anew):
+            recount(connection, after, state)
+    if state.lmrs:
+        _publish(connection, state, old, new, vocabulary)
     return SchemaOutcome(new.version, state.position, True, *declared)
+
+
+def _publish(
+    connection: Connection, state: State, old: SchemaInForce, new: SchemaInForce, vocabulary: Vocabulary
+) -> None:
+    """Tell every LMR the schema, and what enters its closure, or leaves it, as references became strong or weak."""
+    ids = vocabulary.ids(old.strong | new.strong)
+    publication = Publication(connection, state.position, state.last_offset, strong_numbers(new, vocabulary))
+    publication.of_schema([ids[p] for p in new.strong - old.strong], [ids[p] for p in old.strong - new.strong])
 
 
 def _read_rules_anew(
@@ -104,7 +121,7 @@ def _read_rules_anew(
             broken.append(Flaw(message, value=stored.text, hint="a class wins over a rule of the same name"))
             continue
         if [part.digest for part in was] != [part.digest for part in plan]:
-            changed.append((stored, Planned(stored.id, plan, constants)))
+            changed.append((stored, Planned(stored.id, stored.owner, plan, constants)))
     if broken:
         raise BreakingSchema(
             f"{len(broken):,} registered rule{'s' if len(broken) > 1 else ''} would have no meaning any more: "

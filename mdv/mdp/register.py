@@ -1,7 +1,7 @@
 """The data's way, from text to stored change.
 
     text → gate → parse → name blank nodes → validate          (prepare: any number at once, in any process)
-         → difference → store, with its log                     (register: one batch after the other)
+         → difference → store, with its log → filter → publish  (register: one batch after the other)
 
 `prepare` needs no lock. `register` runs in the MDP's one order of transactions.
 """
@@ -23,6 +23,7 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
 from mdv.mdp.drivers import revise_drivers
 from mdv.mdp.filter import count_matched, filter_changes
+from mdv.mdp.publish import NOBODY, publish_changes
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
 from mdv.model import Document, Statement, is_blank
@@ -148,17 +149,22 @@ def register(
     ids = vocabulary.ids(_vocabulary(replacements))
     groups = rules.groups(connection, state, schema, vocabulary)
     run = Run(connection, replacements, opened, ids)
+    change = run.change
     with in_one_message(connection, run.is_small):
         run.write()
-        found = filter_changes(connection, groups, run.change)
-    matched = count_matched(connection, found(), run.change)
+        found = filter_changes(connection, groups, change)
+        told = (
+            publish_changes(connection, change, state, schema, vocabulary) if state.lmrs and groups.groups else NOBODY
+        )
+    matched = count_matched(connection, found(), change)
+    lmrs = told.by_document(change.described)
     if state.last_resource >= groups.revise_at:
         revise_drivers(connection, state, groups, Graph(connection).groups_to_revise(state.last_resource)())
     counts = run.counts
     return [
         answer
         if answer is not None
-        else _outcome(item, stored.get(item.uri), position, counts[item.uri], matched[item.uri])
+        else _outcome(item, stored.get(item.uri), position, counts[item.uri], matched[item.uri], lmrs[item.uri])
         for item, answer in zip(batch, answers, strict=True)
     ]
 
@@ -203,10 +209,12 @@ def _vocabulary(replacements: Iterable[Replacement]) -> set[str]:
     return used
 
 
-def _outcome(item: Prepared, stored: StoredDocument | None, position: int, counts: Counts, matched: int) -> Outcome:
+def _outcome(
+    item: Prepared, stored: StoredDocument | None, position: int, counts: Counts, matched: int, lmrs: int
+) -> Outcome:
     created = item.document is not None and (stored is None or not stored.present)
     return Outcome(item.uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
-                   counts.unchanged, matched=matched, created=created)  # fmt: skip
+                   counts.unchanged, matched=matched, lmrs=lmrs, created=created)  # fmt: skip
 
 
 def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:

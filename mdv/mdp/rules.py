@@ -1,7 +1,7 @@
 """The rule's way, from text to its first results.
 
     text → parsed → normalised → plan (atomic rules, pattern)     (once for all rules that differ in constants alone)
-         → merged into the graph → groups → first results
+         → merged into the graph → groups → first results → publish
 
 Rules are added, changed and removed in the same one order as documents, so that none misses anything.
 """
@@ -27,22 +27,20 @@ from mdv.db.tables import resources
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import BadRequest, Conflict, InvalidRule, NotFound
 from mdv.mdp.drivers import revise_drivers
-from mdv.mdp.filter import parameters
+from mdv.mdp.evaluate import evaluate_ends
 from mdv.mdp.groups import (
-    TABLES,
-    CompiledGroup,
     Groups,
     constant_parameters,
     constant_values,
-    instances,
     read_groups,
     read_names,
     states,
 )
-from mdv.mdp.merge import Merge, Merged, NewEnd, Planned, choose_driver
+from mdv.mdp.merge import Merge, Merged, Planned, choose_driver
 from mdv.mdp.plan import ConjunctionPlan, constant_of, plan
+from mdv.mdp.reasons import RuleReasons
 from mdv.mdp.schemas import SchemaInForce, Schemas
-from mdv.query.compile import all_matches, all_reached, matches
+from mdv.query.compile import matches
 from mdv.rdf.schema import Schema
 from mdv.rules.ast import ParsedRule
 from mdv.rules.normal import Comparison, Constant, NormalRule
@@ -53,10 +51,6 @@ from mdv.rules.template import Template, Templates
 
 OWN = 0
 """The owner of rules that belong to no local repository, but to the provider itself."""
-
-FEW = 20
-"""New rules of one group are evaluated one by one up to so many, and by all resources of the group's class beyond."""
-
 
 MAX_NAME = 200
 
@@ -167,7 +161,7 @@ def add_rules(
     for number, draft in numbered:
         library = libraries[draft.owner]
         normal, its_plan, constants = rules.read(draft.text, schema, library)
-        planned.append(Planned(number, its_plan, constants))
+        planned.append(Planned(number, draft.owner, its_plan, constants))
         searches += [{"rule_id": number, "searched_id": library.id(name)} for name in normal.searches]
     position = state.position + 1
     lines = [
@@ -182,6 +176,13 @@ def add_rules(
             find_first_results(connection, merge.merged, state, schema, vocabulary, rules)
             to_revise = graph.groups_to_revise(state.last_resource)
     merged = merge.merged
+    if _concerns_lmrs(state, (draft.owner for draft in drafts)):
+        reasons = RuleReasons(connection, state)
+        ids = [number for number, _ in numbered]
+        with db.refusing_slow(_TOO_COSTLY):
+            groups = rules.groups(connection, state, schema, vocabulary)
+            reasons.grant(groups, ids, merged.known_ends, new=True)
+        reasons.publish(schema, vocabulary)
     if some := to_revise():
         revise_drivers(connection, state, rules.groups(connection, state, schema, vocabulary), some)
     return [AddedRule(number, merged.ends[number], position) for number, _ in numbered]
@@ -209,12 +210,17 @@ def change_rule(
                 raise
             raise Conflict(f"Rule {rule.name or rule.id}, which searches this one, could not follow: {error.detail}",
                            error.flaws) from None  # fmt: skip
-        planned.append(Planned(rule.id, its_plan, constants))
+        planned.append(Planned(rule.id, rule.owner, its_plan, constants))
         searches += [{"rule_id": rule.id, "searched_id": library.id(name)} for name in normal.searches]
-    graph.execute("delete_searches", ids=[rule.id for rule in following])
+    ids = [rule.id for rule in following]
+    told = _concerns_lmrs(state, [changed.owner])
+    reasons = RuleReasons(connection, replace(state, position=position))
+    if told:
+        reasons.withdraw(rules.groups(connection, state, schema, vocabulary), ids)
+    graph.execute("delete_searches", ids=ids)
     graph.execute("change_rule", id=rule_id, text=text, position=position)
     # What the rules were made of goes after what they are made of has come, so that what is in both stays.
-    detached = graph.detach([rule.id for rule in following])
+    detached = graph.detach(ids)
     merge = Merge(graph, state.last_atomic_rule, planned)
     merge.write(searches=searches)
     merged = merge.merged
@@ -222,12 +228,26 @@ def change_rule(
     state = _advance(graph, state, merged, state.last_rule, position, regrouped)
     with db.refusing_slow(_TOO_COSTLY):
         find_first_results(connection, merged, state, schema, vocabulary, rules)
+        if told:
+            groups = rules.groups(connection, state, schema, vocabulary)
+            reasons.grant(groups, ids, merged.known_ends)
+    if told:
+        reasons.publish(schema, vocabulary)
     return AddedRule(rule_id, merged.ends[rule_id], position)
 
 
-def remove_rules(connection: Connection, ids: Collection[int]) -> int:
-    """End rules; the position that this took. What no other rule needs leaves the graph."""
+def remove_rules(
+    connection: Connection,
+    ids: Collection[int],
+    schemas: Schemas,
+    vocabulary: Vocabulary,
+    rules: Rules,
+    quietly: bool = False,
+) -> int:
+    """End rules; the position that this took. What no other rule needs leaves the graph. `quietly`: nobody is told,
+    since whose rules they are goes, too."""
     state = lock_state(connection)
+    schema = schemas.at(connection, state.schema_version)
     graph = Graph(connection)
     found = {rule.id: rule for rule in graph.rules(ids)}
     for missing in sorted(set(ids) - found.keys()):
@@ -238,14 +258,22 @@ def remove_rules(connection: Connection, ids: Collection[int]) -> int:
                 f"Rule {rule.name or rule.id} searches rule {found[searched].name}: change or end it first.",
                 rule=rule.id, searched=searched,
             )  # fmt: skip
+    position = state.position + 1
+    told = not quietly and _concerns_lmrs(state, (rule.owner for rule in found.values()))
+    reasons = RuleReasons(connection, replace(state, position=position))
+    if told:
+        reasons.withdraw(rules.groups(connection, state, schema, vocabulary), ids)
     graph.execute("delete_searches", ids=list(ids))
     regrouped = graph.drop(graph.detach(list(ids)))
     graph.execute("delete_rules", ids=list(ids))
     db.clear(connection)
-    merged = Merged({}, [], False, state.last_atomic_rule, state.last_atomic_rule + 1)
-    return _advance(
-        graph, state, merged, last_rule=state.last_rule, position=state.position + 1, regrouped=regrouped
-    ).position
+    merged = Merged({}, [], [], False, state.last_atomic_rule, state.last_atomic_rule + 1)
+    state = _advance(graph, state, merged, last_rule=state.last_rule, position=position, regrouped=regrouped)
+    if told:
+        reasons.settle(rules.groups(connection, state, schema, vocabulary))
+        reasons.publish(schema, vocabulary)
+        db.clear(connection)
+    return position
 
 
 def find_first_results(
@@ -255,46 +283,9 @@ def find_first_results(
     groups = rules.groups(connection, state, schema, vocabulary, fresh=True)
     db.clear(connection)
     db.limit_time(connection, MOST_SECONDS)
-    by_group: dict[int, list[NewEnd]] = defaultdict(list)
-    for end in merged.new_ends:
-        by_group[end.group_id].append(end)
-    for group_id, ends in by_group.items():
-        if len(ends) > FEW:
-            # All end rules from the first new atomic rule on are new; of the older ones, only some.
-            _evaluate_all(connection, groups, group_id, merged.first_atomic_rule, state)
-            ends = [end for end in ends if end.rule_id < merged.first_atomic_rule]
-        statement = groups.by_id[group_id].first_results
-        with in_one_message(connection, True):
-            for end in ends:
-                values = {**constant_values(end.constants), "end": end.rule_id}
-                db.evaluate_into(connection, statement, values)
+    ends = [(end.rule_id, end.group_id, constant_values(end.constants)) for end in merged.new_ends]
+    evaluate_ends(connection, groups, ends, state, merged.first_atomic_rule)
     db.limit_time(connection, 0)
-
-
-def _evaluate_all(connection: Connection, groups: Groups, group_id: int, first_rule: int, state: State) -> None:
-    """A great many rules of a group: by all resources that they could register, as if all of those had changed."""
-    compiled = groups.by_id[group_id]
-    roots = instances(connection, groups.names, compiled.group.pattern.nodes[0])
-    nothing: list[list[int]] = [[] for _ in range(compiled.nodes - 1)]
-    # Nothing is known from before: a rule that is new had no results.
-    values = parameters(compiled, [roots, *nothing], state.position, 0, first_rule)
-    db.evaluate_into(connection, compiled.statement, values, pinned=True)
-
-
-def full_results(connection: Connection, groups: Groups, some: Iterable[CompiledGroup]) -> db.Results:
-    """What the rules of some groups match now: pairs of end rule and resource, or how far values reach."""
-    results = db.Results()
-    now, _, _ = states(groups.names)
-    for compiled in some:
-        group = compiled.group
-        roots = instances(connection, groups.names, group.pattern.nodes[0])
-        if group.pattern.is_range:
-            rows = db.evaluate(connection, db.compiled(all_reached(now, group.pattern)), {"roots": roots})
-            results.reached[group.group_id] = {number: (low, high) for number, low, high in rows}
-        else:
-            rows = db.evaluate(connection, db.compiled(all_matches(now, TABLES, group)), {"roots": roots})
-            results.pairs.update((rule, number) for rule, number in rows)
-    return results
 
 
 def results_of(
@@ -359,6 +350,10 @@ def _constants(rule: NormalRule) -> tuple[Constant, ...]:
         if isinstance(p, Comparison) and p.constant.slot is not None
     }
     return tuple(found[slot] for slot in sorted(found))
+
+
+def _concerns_lmrs(state: State, owners: Iterable[int]) -> bool:
+    return state.lmrs > 0 and any(owner != OWN for owner in owners)
 
 
 def _refuse_taken(graph: Graph, drafts: Sequence[RuleDraft]) -> None:

@@ -32,6 +32,8 @@ class SchemaInForce:
     schema: Schema
     typing: Typing
     statements: tuple[Statement, ...]
+    strong: frozenset[str]
+    """The properties whose targets travel with their subjects."""
 
 
 class Schemas:
@@ -54,7 +56,8 @@ def in_force(version: int, statements: Iterable[Statement], prefixes: dict[str, 
     statements = tuple(statements)
     said = [s for s in statements if not is_blank(s.subject) and not (s.object.is_uri and is_blank(s.object.value))]
     schema = read_schema(said, prefixes) if statements else EMPTY
-    return SchemaInForce(version, schema, Typing(schema), statements)
+    strong = frozenset(iri for iri, declared in schema.properties.items() if declared.strong)
+    return SchemaInForce(version, schema, Typing(schema), statements, strong)
 
 
 def read_schema_document(body: bytes, media_type: str | None) -> Document:

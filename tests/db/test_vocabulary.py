@@ -63,10 +63,10 @@ def test_a_number_is_not_remembered_unless_its_commit_succeeded(engine: Engine) 
     def fail(connection: object) -> None:
         raise ConnectionError("gone before the commit")
 
-    sqlalchemy.event.listen(engine, "commit", fail)
+    sqlalchemy.event.listen(Engine, "commit", fail)
     with pytest.raises(ConnectionError):
         vocabulary.ids(["urn:a"])
-    sqlalchemy.event.remove(engine, "commit", fail)
+    sqlalchemy.event.remove(Engine, "commit", fail)
     number = vocabulary.ids(["urn:a"])["urn:a"]
     with engine.connect() as connection:
         found = connection.execute(sqlalchemy.text("select id from vocabulary where uri = 'urn:a'")).scalar_one()

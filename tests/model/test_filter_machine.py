@@ -9,16 +9,13 @@ MDV_MODEL_EXAMPLES sets the number of runs, for longer searches.
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import psycopg
 import pytest
-import sqlalchemy
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -39,12 +36,11 @@ from rule_worlds import (
 )
 from rules_oracle import World
 from sqlalchemy import false, select, true
+from systems_of_two import System
 
 import mdv.query.compile as compile_
-from mdv.db.engine import make_engine
 from mdv.db.filter import statements_now
 from mdv.db.tables import filter_data, resources
-from mdv.embedded import Postgres
 from mdv.errors import InvalidRule, MdvError
 from mdv.model import Statement
 from mdv.rules.ast import ParsedRule
@@ -58,33 +54,10 @@ STEPS = 25
 MOST_RULES = 10
 
 Batch: TypeAlias = Mapping[str, Said | None]
-System: TypeAlias = "Callable[[], AbstractContextManager[list[Mdp]]]"
 T = TypeVar("T")
 
 NAMES = ["first", "second", "third", "Place"]
 """A rule may search rules with earlier names than its own. `Place` is never searched: the class of that name wins."""
-
-_numbers = itertools.count(1)
-
-
-@pytest.fixture
-def system(mdp: Mdp, postgres: Postgres, template: str) -> System:
-    """A new database each time, and two processes on it: each with its own idea of schema, vocabulary and rules."""
-
-    @contextmanager
-    def start() -> Iterator[list[Mdp]]:
-        name = f"filter_{next(_numbers)}"
-        with psycopg.connect(postgres.url, autocommit=True) as connection:
-            connection.execute(f"create database {name} template {template} strategy file_copy")
-            url = sqlalchemy.make_url(postgres.url).set(database=name).render_as_string(hide_password=False)
-            engine = make_engine(url)
-            try:
-                yield [type(mdp)(engine), type(mdp)(engine)]
-            finally:
-                engine.dispose()
-                connection.execute(f"drop database {name} with (force)")
-
-    return start
 
 
 @dataclass
@@ -398,7 +371,7 @@ def test_filter_agrees_with_the_oracle(system: System) -> None:
 def test_new_rules_agree_with_the_oracle_if_they_are_evaluated_as_many(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mdv.mdp.rules.FEW", 0)
+    monkeypatch.setattr("mdv.mdp.evaluate.FEW", 0)
     search(system, phases=[Phase.reuse, Phase.generate])
 
 

@@ -3,13 +3,15 @@
 -- (Long lists of text come as JSON, which is written several times faster than an array.)
 
 -- name: lock_state
-select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version
+select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
+       last_offset, lmrs
 from mdp_state for update;
 
 -- name: open_run
 -- The same; and the big tables are reached through their indexes from now on, whatever the planner saw of them when they
 -- were small.
 select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
+       last_offset, lmrs,
        set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
 from mdp_state for update;
 
@@ -24,7 +26,7 @@ select uri, id from resources where uri = any (array(select jsonb_array_elements
 -- name: find_statements
 -- What these documents say until now.
 select ctid::text, document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows,
-       number, instant, truth
+       blank, number, instant, truth
 from filter_data where document_id = any (%(documents)s::bigint[]);
 
 -- name: remove_statements
@@ -56,15 +58,15 @@ select id, uri from jsonb_populate_recordset(null::resources, %(rows)s::jsonb);
 
 -- name: insert_statements
 insert into filter_data (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position,
-                         shows, number, instant, truth)
-select document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows, number,
+                         shows, blank, number, instant, truth)
+select document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows, blank, number,
        instant, truth
 from jsonb_populate_recordset(null::filter_data, %(rows)s::jsonb);
 
 -- name: insert_history
 insert into filter_data_history (document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash,
-                                 position, shows, number, instant, truth, until_position, hides)
-select document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows, number,
+                                 position, shows, blank, number, instant, truth, until_position, hides)
+select document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows, blank, number,
        instant, truth, until_position, hides
 from jsonb_populate_recordset(null::filter_data_history, %(rows)s::jsonb);
 

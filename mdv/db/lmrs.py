@@ -1,0 +1,141 @@
+"""LMRs: who they are, and how far each has read its feed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from mdv.db.tables import (
+    feed,
+    lmr_ranges,
+    lmr_resources,
+    lmrs,
+    mdp_state,
+    rules,
+    snapshots,
+    tokens,
+)
+from mdv.db.tokens import make_secret
+from mdv.errors import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Lmr:
+    """A local metadata repository. `cursor` is the offset that it last asked from."""
+
+    id: int
+    name: str
+    kept_after: int
+    cursor: int | None
+    asked_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LmrCounts:
+    """What an LMR has: rules, resources in its closure, those of them that its rules select, and events kept for it,
+    those that it has not asked beyond apart."""
+
+    subscriptions: int
+    resources: int
+    roots: int
+    events: int
+    behind: int
+
+
+_COLUMNS = (lmrs.c.id, lmrs.c.name, lmrs.c.kept_after, lmrs.c.cursor, lmrs.c.asked_at,
+            lmrs.c.created_at)  # fmt: skip
+
+
+def create_lmr(connection: Connection, name: str) -> tuple[Lmr, str]:
+    """A new LMR, and its token, which is kept nowhere. The caller holds the lock."""
+    try:
+        with connection.begin_nested():
+            row = connection.execute(insert(lmrs).values(name=name).returning(*_COLUMNS)).one()
+    except IntegrityError:
+        raise Conflict(f"There is an LMR of the name {name} already.") from None
+    connection.execute(update(mdp_state).values(lmrs=mdp_state.c.lmrs + 1))
+    lmr = Lmr(*row)
+    return lmr, create_lmr_token(connection, lmr)
+
+
+def create_lmr_token(connection: Connection, lmr: Lmr) -> str:
+    """A token for an LMR, beside those that it has."""
+    secret, digest = make_secret()
+    connection.execute(insert(tokens).values(name=lmr.name, role="lmr", lmr_id=lmr.id, hash=digest))
+    return secret
+
+
+def revoke_lmr_tokens(connection: Connection, lmr: Lmr) -> None:
+    """Close all tokens that an LMR has."""
+    still = (tokens.c.lmr_id == lmr.id) & tokens.c.revoked_at.is_(None)
+    connection.execute(update(tokens).where(still).values(revoked_at=func.now()))
+
+
+def find_lmr(connection: Connection, name: str) -> Lmr | None:
+    """The LMR of that name or number."""
+    is_it = lmrs.c.id == int(name) if name.isdecimal() and len(name) < 19 else lmrs.c.name == name
+    row = connection.execute(select(*_COLUMNS).where(is_it)).one_or_none()
+    return Lmr(*row) if row else None
+
+
+def list_lmrs(connection: Connection, after: int, limit: int) -> list[Lmr]:
+    query = select(*_COLUMNS).where(lmrs.c.id > after).order_by(lmrs.c.id).limit(limit)
+    return [Lmr(*row) for row in connection.execute(query)]
+
+
+def count_for(connection: Connection, lmr: Lmr) -> LmrCounts:
+    def count(table: object, *conditions: object) -> object:
+        return select(func.count()).select_from(table).where(*conditions).scalar_subquery()  # type: ignore[arg-type]
+
+    held = lmr_resources.c.lmr_id == lmr.id
+    kept = feed.c.lmr_id == lmr.id
+    row = connection.execute(
+        select(
+            count(rules, rules.c.owner == lmr.id),
+            count(lmr_resources, held),
+            count(lmr_resources, held, lmr_resources.c.reasons > 0),
+            count(feed, kept),
+            count(feed, kept, feed.c.offset > (lmr.cursor or 0)),
+        )  # type: ignore[call-overload]
+    ).one()
+    return LmrCounts(*row)
+
+
+def note_asked(connection: Connection, lmr_id: int, cursor: int) -> None:
+    """How far an LMR has read."""
+    connection.execute(update(lmrs).where(lmrs.c.id == lmr_id).values(cursor=cursor, asked_at=func.now()))
+
+
+def rules_of(connection: Connection, lmr_id: int, after: int, limit: int) -> Sequence[tuple[int, str | None, str, int]]:
+    """A page of an LMR's rules: number, name, text and position."""
+    query = (
+        select(rules.c.id, rules.c.name, rules.c.text, rules.c.position)
+        .where(rules.c.owner == lmr_id, rules.c.id > after)
+        .order_by(rules.c.id)
+        .limit(limit)
+    )
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def rule_of(connection: Connection, lmr_id: int, rule_id: int) -> tuple[int, str | None, str, int] | None:
+    """One of an LMR's rules."""
+    columns = (rules.c.id, rules.c.name, rules.c.text, rules.c.position)
+    row = connection.execute(select(*columns).where(rules.c.owner == lmr_id, rules.c.id == rule_id)).one_or_none()
+    return tuple(row) if row else None
+
+
+def rule_ids(connection: Connection, lmr_id: int) -> list[int]:
+    return list(connection.execute(select(rules.c.id).where(rules.c.owner == lmr_id)).scalars())
+
+
+def delete_lmr(connection: Connection, lmr_id: int) -> None:
+    """Forget an LMR, whose rules have been ended, with all that it held and was told. The caller holds the lock."""
+    for table in (lmr_resources, lmr_ranges, feed, snapshots):
+        connection.execute(delete(table).where(table.c.lmr_id == lmr_id))
+    connection.execute(delete(lmrs).where(lmrs.c.id == lmr_id))
+    connection.execute(update(mdp_state).values(lmrs=mdp_state.c.lmrs - 1))

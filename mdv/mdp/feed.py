@@ -1,0 +1,301 @@
+"""The feed of an LMR: what it is told, in order, page by page.
+
+A cursor says up to where somebody has read: the MDP's life (epoch), and an offset, or a place in a snapshot. An answer
+ends where a transaction ends; one that is too large for an answer is continued in the next.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine
+
+from mdv.db.feed import Feed, Stand, StoredEvent, see_one_moment
+from mdv.db.lmrs import Lmr
+from mdv.db.state import lock_state
+from mdv.db.vocabulary import Vocabulary
+from mdv.errors import BadRequest, MustRefetch, NotFound
+from mdv.feed import Kind
+from mdv.model import RDF_TYPE, RDFS_RESOURCE
+
+DEFAULT_EVENTS = 1000
+MAX_EVENTS = 10_000
+MAX_BYTES = 8 * 1024 * 1024
+"""An answer has no more than that, unless a single event has."""
+CHUNK = 500
+"""Contents are read so many at a time, so that an answer stays near its limit."""
+
+KINDS = (Kind.SCHEMA, Kind.DELETE, Kind.PUT, Kind.UNMATCH, Kind.MATCH)
+"""By their numbers in the database."""
+PUT = KINDS.index(Kind.PUT)
+SCHEMA = KINDS.index(Kind.SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Up to where somebody has read, and the offset of the last event that they have seen. With `snapshot`, `offset`
+    counts the events of that snapshot.
+
+    >>> Cursor.read(str(Cursor("0123456789ab", 7, 5)))
+    Cursor(epoch='0123456789ab', offset=7, seen=5, snapshot=None)
+    """
+
+    epoch: str
+    offset: int
+    seen: int
+    snapshot: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.epoch}-{self.offset}-{self.seen}" + (f"-s{self.snapshot}" if self.snapshot is not None else "")
+
+    @classmethod
+    def read(cls, text: str) -> Cursor:
+        found = _CURSOR.fullmatch(text)
+        if found is None:
+            raise BadRequest(f"{text[:80]!r} is no cursor: `after` takes the `cursor` of an answer of this feed.")
+        epoch, offset, seen, snapshot = found.groups()
+        return cls(epoch, int(offset), int(seen), int(snapshot) if snapshot else None)
+
+
+_CURSOR = re.compile(r"([0-9a-f]{12})-([0-9]{1,18})-([0-9]{1,18})(?:-s([0-9]{1,18}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """An answer: events, each as JSON with the cursor behind it; where it ends; and whether there is no more."""
+
+    events: tuple[tuple[str, Kind, str], ...]
+    """Cursor, kind and text of each."""
+    cursor: str
+    position: int
+    up_to_date: bool
+    snapshot: bool = False
+
+    @property
+    def text(self) -> str:
+        """The answer as JSON."""
+        events = ",".join(event for _, _, event in self.events)
+        snapshot = ',"snapshot":true' if self.snapshot else ""
+        return (
+            f'{{"events":[{events}],"cursor":"{self.cursor}","position":{self.position},'
+            f'"up_to_date":{"true" if self.up_to_date else "false"}{snapshot}}}'
+        )
+
+
+class Feeds:
+    """The feeds of all LMRs, as one process reads them. What many LMRs are sent is remembered for a while."""
+
+    def __init__(self, engine: Engine, vocabulary: Vocabulary) -> None:
+        self._engine = engine
+        self._vocabulary = vocabulary
+        self._contents = _Contents()
+        self._one_at_a_time = Lock()
+
+    def read(self, lmr: Lmr, after: str | None, limit: int = DEFAULT_EVENTS) -> FeedPage:
+        """The events after a cursor; without one, the beginning of a snapshot."""
+        cursor = self._take_snapshot(lmr, None) if after is None else Cursor.read(after)
+        return self._read(lmr, cursor, limit)
+
+    def read_buckets(self, lmr: Lmr, buckets: Collection[int], limit: int = DEFAULT_EVENTS) -> FeedPage:
+        """The beginning of a snapshot of some buckets alone."""
+        return self._read(lmr, self._take_snapshot(lmr, buckets), limit)
+
+    def _read(self, lmr: Lmr, cursor: Cursor, limit: int) -> FeedPage:
+        with self._engine.begin() as connection:
+            see_one_moment(connection)
+            feed = Feed(connection)
+            stand = _stand(feed, lmr)
+            if cursor.epoch != name_epoch(stand.epoch):
+                raise MustRefetch("This cursor is from another life of the MDP: take a snapshot.")
+            if cursor.snapshot is not None:
+                return self._read_snapshot(connection, lmr, cursor, stand, limit)
+            return self._read_events(connection, lmr, cursor, stand, limit)
+
+    def _read_events(self, connection: Connection, lmr: Lmr, cursor: Cursor, stand: Stand, limit: int) -> FeedPage:
+        if cursor.offset < stand.kept_after:
+            raise MustRefetch("What came after this cursor is not kept any more: take a snapshot.")
+        if cursor.offset > stand.last_offset:
+            raise MustRefetch("This cursor is ahead of the feed: take a snapshot.")
+        feed = Feed(connection)
+        found = feed.events(lmr.id, cursor.offset, limit + 1)
+        page = _whole(found, limit)
+        contents, page = self._fill(connection, page, found[len(page) :])
+        more = len(page) < len(found)
+        following = found[len(page)].tx if more else None
+        before = max(feed.offset_before(lmr.id, page[0].offset) or 0, cursor.seen) or None if page else None
+        events = _written(page, contents, before, following, cursor.epoch, None)
+        if not more:
+            seen = page[-1].offset if page else cursor.seen
+            return FeedPage(tuple(events), str(Cursor(cursor.epoch, stand.last_offset, seen)), stand.position, True)
+        position = page[-1].tx if page[-1].tx != following else page[-1].tx - 1
+        end = page[-1].offset
+        return FeedPage(tuple(events), str(Cursor(cursor.epoch, end, end)), position, False)
+
+    def _fill(
+        self, connection: Connection, page: Sequence[StoredEvent], rest: Sequence[StoredEvent]
+    ) -> tuple[list[str], Sequence[StoredEvent]]:
+        """What events say beyond their resource, as JSON; the page ends earlier where that is too much."""
+        contents: list[str] = []
+        size = 0
+        for start in range(0, len(page), CHUNK):
+            chunk = page[start : start + CHUNK]
+            for said in self._contents.read(connection, chunk, self._vocabulary.ids([RDF_TYPE])[RDF_TYPE]):
+                size += len(said)
+                if size > MAX_BYTES and contents:
+                    page = _whole([*page, *rest], len(contents))
+                    return contents[: len(page)], page
+                contents.append(said)
+        return contents, page
+
+    # Snapshots
+
+    def _take_snapshot(self, lmr: Lmr, buckets: Collection[int] | None) -> Cursor:
+        """Note what an LMR holds, at one position. Whoever writes waits only while it is counted."""
+        with self._one_at_a_time, self._engine.connect() as reader, self._engine.begin() as writer:
+            state = lock_state(writer)
+            with reader.begin():
+                see_one_moment(reader)
+                count = Feed(reader).count_snapshot(lmr.id, buckets)
+                first = Feed(writer).take_offsets(count)
+                writer.commit()
+                number = Feed(reader).make_snapshot(lmr.id, state.position, first, count, state.schema_version, buckets)
+        return Cursor(name_epoch(state.epoch), 0, 0, number)
+
+    def _read_snapshot(self, connection: Connection, lmr: Lmr, cursor: Cursor, stand: Stand, limit: int) -> FeedPage:
+        feed = Feed(connection)
+        assert cursor.snapshot is not None
+        snapshot = feed.snapshot(lmr.id, cursor.snapshot)
+        if snapshot is None:
+            raise MustRefetch("This snapshot is not kept any more: take another one.")
+        page: Sequence[StoredEvent] = feed.snapshot_page(cursor.snapshot, snapshot, cursor.offset, limit)
+        contents, page = self._fill(connection, page, ())
+        end = cursor.offset + len(page)
+        more = end < snapshot.events
+        before = snapshot.first_offset + cursor.offset - 1 if cursor.offset else None
+        following = snapshot.tx if more else None
+        events = _written(page, contents, before, following, cursor.epoch, (cursor.snapshot, snapshot.first_offset))
+        if more:
+            return FeedPage(
+                tuple(events), str(Cursor(cursor.epoch, end, 0, cursor.snapshot)), snapshot.tx - 1, False, True
+            )
+        last = snapshot.first_offset + snapshot.events - 1
+        finished = Cursor(cursor.epoch, last, last)
+        events[-1] = (str(finished), *events[-1][1:])
+        return FeedPage(tuple(events), str(finished), snapshot.tx, stand.position == snapshot.tx, True)
+
+    def checksum(self, lmr: Lmr) -> tuple[int, list[int]]:
+        """The position, and the sums of the buckets there."""
+        with self._engine.begin() as connection:
+            see_one_moment(connection)
+            feed = Feed(connection)
+            return _stand(feed, lmr).position, feed.checksum(lmr.id)
+
+
+class _Contents:
+    """What resources were at positions, as JSON: many LMRs are told the same."""
+
+    MOST_BYTES = 64 * 1024 * 1024
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, int], str] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def read(self, connection: Connection, events: Sequence[StoredEvent], type_id: int) -> list[str]:
+        """What each event says besides its resource."""
+        wanted = {(e.resource_id, e.tx): None for e in events if e.kind == PUT and e.resource_id is not None}
+        with self._lock:
+            said = {key: self._known[key] for key in wanted if key in self._known}
+        missing = [key for key in wanted if key not in said]
+        if missing:
+            contents = Feed(connection).contents(missing, type_id)
+            fresh = {key: _content(*content) for key, content in zip(missing, contents, strict=True)}
+            said |= fresh
+            self._remember(fresh)
+        found = [said.get((event.resource_id or 0, event.tx), "") for event in events]
+        for place, event in enumerate(events):
+            if event.kind == SCHEMA:
+                version, statements, prefixes = Feed(connection).schema_at(event.tx)
+                schema = {"version": version, "statements": statements, "prefixes": prefixes}
+                found[place] = f',"schema":{json.dumps(schema, ensure_ascii=False)}'
+            elif event.kind != PUT:
+                found[place] = ""
+        return found
+
+    def _remember(self, fresh: dict[tuple[int, int], str]) -> None:
+        with self._lock:
+            for key, content in fresh.items():
+                self._bytes += len(content) - len(self._known.get(key, ""))
+                self._known[key] = content
+            while self._bytes > self.MOST_BYTES:
+                _, dropped = self._known.popitem(last=False)
+                self._bytes -= len(dropped)
+
+
+def _content(classes: str | None, statements: str | None) -> str:
+    return f',"classes":{classes or _NO_CLASS},"statements":{statements or "[]"}'
+
+
+_NO_CLASS = json.dumps([RDFS_RESOURCE])
+
+
+def _whole(found: Sequence[StoredEvent], most: int) -> Sequence[StoredEvent]:
+    """The first `most` events, without the beginning of a transaction that goes on after them, if there is another."""
+    page = found[:most]
+    if len(found) == len(page) or found[most].tx != page[-1].tx:
+        return page
+    begun = next((n for n, event in enumerate(page) if event.tx == page[-1].tx), 0)
+    return page[:begun] if begun else page
+
+
+def _written(
+    page: Sequence[StoredEvent],
+    contents: Sequence[str],
+    before: int | None,
+    following: int | None,
+    epoch: str,
+    snapshot: tuple[int, int] | None,
+) -> list[tuple[str, Kind, str]]:
+    """Events as JSON, each with its cursor and kind. `following` is the transaction of the event after them."""
+    written = []
+    for place, (event, content) in enumerate(zip(page, contents, strict=True)):
+        after = page[place + 1].tx if place + 1 < len(page) else following
+        kind = KINDS[event.kind]
+        resource = "" if event.uri is None else f',"resource":{json.dumps(event.uri, ensure_ascii=False)}'
+        text = (
+            f'{{"event":"{kind}","offset":{event.offset},"prev":{"null" if before is None else before},'
+            f'"tx":{event.tx}{resource}{content}{"" if after == event.tx else _LAST}}}'
+        )
+        cursor = (
+            Cursor(epoch, event.offset, event.offset)
+            if snapshot is None
+            else Cursor(epoch, event.offset - snapshot[1] + 1, 0, snapshot[0])
+        )
+        written.append((str(cursor), kind, text))
+        before = event.offset
+    return written
+
+
+_LAST = ',"last":true'
+
+
+def _stand(feed: Feed, lmr: Lmr) -> Stand:
+    stand = feed.stand(lmr.id)
+    if stand is None:
+        raise NotFound(f"There is no LMR {lmr.name} any more.")
+    return stand
+
+
+def name_epoch(epoch: UUID) -> str:
+    """How cursors name a life of the MDP.
+
+    >>> name_epoch(UUID("01234567-89ab-cdef-0123-456789abcdef"))
+    '0123456789ab'
+    """
+    return epoch.hex[:12]
