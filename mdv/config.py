@@ -25,6 +25,8 @@ SETTINGS: dict[str, Setting] = {
     "max_document_bytes": Setting("MDV_MAX_DOCUMENT_BYTES", 32 * 1024 * 1024, "the largest document accepted"),
     "max_wait_seconds": Setting("MDV_MAX_WAIT_SECONDS", 60, "the longest time that `Prefer: wait` may hold a call"),
     "body_seconds": Setting("MDV_BODY_SECONDS", 60, "the longest time that a request's body may take to arrive"),
+    "feed_seconds": Setting("MDV_FEED_SECONDS", 7 * 86400, "how long feeds are kept for LMRs that do not ask"),
+    "feed_events": Setting("MDV_FEED_EVENTS", 2_000_000, "how many events are kept for one LMR"),
     "log_level": Setting("MDV_LOG_LEVEL", "info", "debug, info, warning or error"),
 }
 
@@ -40,6 +42,8 @@ class Config:
     max_document_bytes: int
     max_wait_seconds: int
     body_seconds: int
+    feed_seconds: int
+    feed_events: int
     log_level: str
 
     @classmethod

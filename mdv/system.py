@@ -30,6 +30,8 @@ class System:
     redis_url: str = field(default="", repr=False)
     pid: int | None = None
     known_by: str = ""
+    lmr_url: str = ""
+    """Of the LMR that runs with it, if one does; the same token opens it."""
 
     @property
     def not_running(self) -> SystemNotFound:
@@ -50,7 +52,8 @@ def find_system(data: Path | None, environment: Mapping[str, str] | None = None)
     if data is not None or not url:
         found = _in_folder(data, environment)
         own = environment.get("MDV_TOKEN", "").strip() if data is None else ""
-        return System(found.url, own or found.token, found.database_url, found.redis_url, found.pid, found.known_by)
+        return System(found.url, own or found.token, found.database_url, found.redis_url, found.pid, found.known_by,
+                      found.lmr_url)  # fmt: skip
     if not url.lower().startswith(("http://", "https://")):
         raise SystemNotFound(f"MDV_URL is {url!r}; it takes an address such as http://127.0.0.1:8080.")
     token = environment.get("MDV_TOKEN", "").strip() or environment.get("MDV_ADMIN_TOKEN", "").strip()
@@ -99,6 +102,7 @@ def read_system(folder: Path) -> System | None:
             redis_url=str(known["redis_url"]),
             pid=int(known["pid"]),
             known_by=str(path),
+            lmr_url=str(known.get("lmr_url", "")),
         )
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -12,7 +12,7 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from mdv.errors import BadRequest
 from mdv.logs import configure_logs
-from web.api import documents, filter, jobs, query, resources, rules, schema
+from web.api import documents, feed, filter, jobs, lmrs, query, resources, rules, schema, why
 from web.calls import describe
 from web.errors import answer_errors
 from web.health import health
@@ -20,7 +20,7 @@ from web.metrics import measure
 from web.services import Services, make_redis
 from web.trace import trace
 
-NOUNS = [documents.calls, resources.calls, query.calls, schema.calls, rules.calls, filter.calls, jobs.calls]
+NOUNS = [noun.calls for noun in (documents, resources, query, schema, rules, lmrs, feed, why, filter, jobs)]
 
 
 def create_app(config: Config) -> Flask:

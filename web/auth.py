@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from flask import request
 
+from mdv.db.lmrs import Lmr
 from mdv.db.tokens import find_token
-from mdv.errors import Forbidden, Unauthenticated
+from mdv.errors import Forbidden, NotFound, Unauthenticated
 from mdv.mdp.register import within
+from mdv.mdp.subscribe import SELF, get_lmr
 from web.services import services
 
 
@@ -21,6 +23,8 @@ class Caller:
     role: str
     document_prefixes: tuple[str, ...] | None = None
     resource_prefixes: tuple[str, ...] | None = None
+    lmr: int | None = None
+    """The LMR whose token it is."""
 
     @property
     def is_limited(self) -> bool:
@@ -34,17 +38,48 @@ def refuse_strangers(reads: bool) -> None:
 
 
 def reader() -> Caller:
-    """Any caller that may read."""
+    """Any caller that may read, but for LMRs."""
+    caller = lmr_reader()
+    if caller.lmr is not None:
+        raise Forbidden(f"The token of the LMR {caller.name!r} does not open this call.")
+    return caller
+
+
+def lmr_reader() -> Caller:
+    """Any caller that may read, LMRs among them: for the few things that an LMR needs to know."""
     if services().config.public_read and "Authorization" not in request.headers:
         return Caller("anyone", "viewer")
     return _caller()
+
+
+def lmr_named(name: str, reads: bool = False) -> Lmr:
+    """An LMR for whoever may speak for it: an admin, or itself. `reads`: a viewer may look, too."""
+    caller = _caller()
+    if name == SELF and caller.lmr is None:
+        raise NotFound(f"{SELF!r} is an LMR that calls with its own token; this token is no LMR's.")
+    if caller.lmr is not None:
+        own = _lmr(str(caller.lmr))
+        if name not in (SELF, own.name, str(own.id)):
+            raise Forbidden(f"The token of the LMR {own.name!r} opens its own paths, not those of {name!r}.")
+        return own
+    if caller.role != "admin" and not reads:
+        raise Forbidden(f"The token {caller.name!r} is for reading; this call needs an admin's or the LMR's own.")
+    if caller.is_limited and not reads:
+        raise Forbidden(f"The token {caller.name!r} is limited to some URIs; this call concerns all of them.")
+    return _lmr(name)
+
+
+def _lmr(name: str) -> Lmr:
+    with services().single.connect() as connection:
+        return get_lmr(connection, name)
 
 
 def admin() -> Caller:
     """A caller that may change things."""
     caller = _caller()
     if caller.role != "admin":
-        raise Forbidden(f"The token {caller.name!r} is for reading; this call needs an admin's.")
+        what = "is an LMR's" if caller.lmr is not None else "is for reading"
+        raise Forbidden(f"The token {caller.name!r} {what}; this call needs an admin's.")
     return caller
 
 
@@ -75,4 +110,5 @@ def _caller() -> Caller:
         token = find_token(connection, secret)
     if token is None:
         raise Unauthenticated("This token is unknown or was revoked.")
-    return Caller(f"{token.name}#{token.id}", token.role, token.document_prefixes, token.resource_prefixes)
+    name = token.name if token.lmr_id is not None else f"{token.name}#{token.id}"
+    return Caller(name, token.role, token.document_prefixes, token.resource_prefixes, token.lmr_id)

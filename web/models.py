@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, RootModel, StrictBool, StrictInt, StrictStr
 
 EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf", "format": "iri"}
 
@@ -76,6 +76,7 @@ class Registration(BaseModel):
     lmrs: int = Field(description="LMRs that were told")
     created: bool
     dry_run: bool | None = None
+    told: list[str] | None = Field(None, description="of a dry run: the LMRs that would be told, 100 at most")
 
 
 class Accepted(BaseModel):
@@ -225,3 +226,102 @@ class Problem(BaseModel):
     status: int
     detail: str
     errors: list[dict[str, Any]] | None = None
+
+
+class LmrDraft(Strict):
+    name: StrictStr = Field(description="what it is called", max_length=1000)
+
+
+class SubscriptionDraft(Strict):
+    rule: StrictStr = Field(description="the text of the rule, up to 8 KB")
+    name: StrictStr | None = Field(None, description="by which other rules of the LMR can search it", max_length=1000)
+
+
+class Drafts(RootModel[SubscriptionDraft | list[SubscriptionDraft]]):
+    """A rule to subscribe, or a list of them."""
+
+
+class NewRule(Strict):
+    rule: StrictStr = Field(description="the text of the rule, up to 8 KB")
+
+
+class FeedQuery(Strict):
+    after: str | None = Field(None, description="the `cursor` of the answer before; absent: a snapshot", max_length=200)
+    limit: int = Field(1000, ge=1, le=10_000, description="how many events, about")
+    wait: float = Field(0, ge=0, le=3600, description="seconds to wait for an event")
+    buckets: str | None = Field(
+        None, description="a snapshot of these buckets of the checksum alone, numbers with commas", max_length=2000
+    )
+
+
+class WhyQuery(Strict):
+    lmr: str = Field(description="the LMR, by name or id", min_length=1, max_length=1000)
+    uri: str = Field(description="the resource", json_schema_extra=EXAMPLE, min_length=1)
+
+
+class Wish(Strict):
+    resource: StrictStr | None = Field(None, description="a resource that should be selected")
+    class_: StrictStr | None = Field(None, alias="class", description="a class")
+    values: dict[str, Any] | None = Field(
+        None,
+        description="of its instances: by property a value, a list of values, or {op, value}",
+        json_schema_extra={"example": {"serverPort": 5874}},
+    )
+
+
+class LmrCreated(BaseModel):
+    """The new LMR. Its token is shown this once."""
+
+    id: int
+    name: str
+    token: str
+
+
+class LmrToken(LmrCreated):
+    """The LMR's new token, shown this once."""
+
+
+class LmrChange(BaseModel):
+    """What has ended, and where in the MDP's history that stands."""
+
+    id: int
+    position: int
+    name: str | None = None
+
+
+class LmrShown(BaseModel):
+    """An LMR."""
+
+    id: int
+    name: str
+    created_at: str
+    asked_at: str | None = Field(description="when it last asked for its feed, to some seconds")
+    subscriptions: int
+    resources: int = Field(description="in its closure")
+    roots: int = Field(description="of these, selected by some rule")
+    events: int = Field(description="kept in its feed")
+    behind: int = Field(description="of these, not yet asked beyond")
+
+
+class SubscriptionShown(BaseModel):
+    """A subscription."""
+
+    id: int
+    name: str | None
+    rule: str
+    position: int = Field(description="of the transaction that made it what it is")
+
+
+class Checksum(BaseModel):
+    """The checksum of an LMR's cache."""
+
+    position: int
+    buckets: list[str]
+
+
+class Proposed(BaseModel):
+    """Rules that could be subscribed."""
+
+    items: list[dict[str, Any]] = Field(
+        description="each with `rule`, `selects` (how many resources now), `more` (at least so many) and `why`"
+    )

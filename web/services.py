@@ -19,10 +19,12 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from mdv.config import Config
 from mdv.db.jobs import JobStatus, read_job
 from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.feed import Feeds
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import Schemas
+from web.watch import Watch
 from workers.app import make_celery
-from workers.signals import done_key
+from workers.signals import PUBLISHED, done_key
 
 log = structlog.get_logger()
 
@@ -45,6 +47,8 @@ class Services:
 
     def __post_init__(self) -> None:
         self.vocabulary = Vocabulary(self.engine)
+        self.feeds = Feeds(self.engine, self.vocabulary)
+        self.watch = Watch(self.engine, self.redis)
         self._celery = make_celery(self.config, patience=PATIENCE)
         self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         """For one statement alone, which needs neither BEGIN nor COMMIT around it."""
@@ -55,6 +59,13 @@ class Services:
             self._celery.send_task("mdv.work", retry=False, ignore_result=True)
         except (BrokerError, OSError, redis.RedisError) as error:
             log.warning("wake-up not sent; the sweep will find the job", reason=str(error))
+
+    def ring(self) -> None:
+        """Tell who waits for feeds that something was published. If that fails, they will look by themselves."""
+        try:
+            self.redis.publish(PUBLISHED, b"1")
+        except redis.RedisError as error:
+            log.warning("bell not rung; feeds are looked at every second", reason=str(error))
 
     def wait_for_job(self, job_id: UUID, seconds: float, is_new: bool) -> JobStatus | None:
         """The job's status, once it has ended or after `seconds`; None where that is not known.

@@ -12,6 +12,7 @@ from redis import RedisError
 from mdv.config import Config
 
 SWEEP_SECONDS = 5.0
+TEND_SECONDS = 60.0
 
 # When the broker goes away, kombu would put wake-ups in hand back into it, fail, and take the worker along.
 Channel.do_restore = False
@@ -35,25 +36,27 @@ def make_celery(config: Config, patience: float = 5) -> Celery:
 
 
 class Sweep(bootsteps.StartStopStep):
-    """Every few seconds a worker wakes itself, in case a wake-up was lost."""
+    """Every few seconds a worker wakes itself, in case a wake-up was lost; now and then it tends the feeds."""
 
     requires = frozenset({"celery.worker.components:Timer"})
 
     def __init__(self, worker: Any, **options: Any) -> None:
-        self._timer: Any = None
+        self._timers: list[Any] = []
 
     def start(self, worker: Any) -> None:
-        self._timer = worker.timer.call_repeatedly(SWEEP_SECONDS, _wake, (worker.app,))
+        again = worker.timer.call_repeatedly
+        for seconds, task in ((SWEEP_SECONDS, "mdv.work"), (TEND_SECONDS, "mdv.tend")):
+            self._timers.append(again(seconds, _wake, (worker.app, task, seconds)))
 
     def stop(self, worker: Any) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
 
-def _wake(celery: Celery) -> None:
+def _wake(celery: Celery, task: str, seconds: float) -> None:
     try:
-        celery.send_task("mdv.work", retry=False, ignore_result=True, expires=SWEEP_SECONDS)
+        celery.send_task(task, retry=False, ignore_result=True, expires=seconds)
     except (OperationalError, OSError, RedisError):
         return  # Redis is away; the next sweep tries again.
 

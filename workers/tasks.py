@@ -10,13 +10,15 @@ import structlog
 from celery.signals import worker_process_init
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
 from mdv.logs import configure_logs
+from mdv.mdp.tend import tend
 from mdv.mdp.work import Worker
 from workers.app import app
-from workers.signals import KEPT_SECONDS, done_key
+from workers.signals import KEPT_SECONDS, PUBLISHED, done_key
 
 log = structlog.get_logger()
 
@@ -32,11 +34,22 @@ def work() -> int:
     return _worker().work()
 
 
+@app.task(name="mdv.tend")
+def tend_feeds() -> int:
+    """Drop what nobody will ask for any more."""
+    config = Config.from_environment()
+    return tend(_engine(), config.feed_seconds, config.feed_events)
+
+
+@cache
+def _engine() -> Engine:
+    return make_engine(Config.from_environment().database_url, pool_size=2, hide_parameters=True)
+
+
 @cache
 def _worker() -> Worker:
     """This process's worker, made after the fork, so that no connection is shared."""
     config = Config.from_environment()
-    engine = make_engine(config.database_url, pool_size=2, hide_parameters=True)
     news = redis.Redis.from_url(
         config.redis_url, socket_connect_timeout=2, socket_timeout=2, retry=Retry(NoBackoff(), 1)
     )
@@ -50,4 +63,10 @@ def _worker() -> Worker:
         except redis.RedisError as error:
             log.warning("news not sent; the caller will look itself", job=str(job_id), reason=str(error))
 
-    return Worker(engine, config.max_document_bytes, ended)
+    def published() -> None:
+        try:
+            news.publish(PUBLISHED, b"1")
+        except redis.RedisError as error:
+            log.warning("bell not rung; feeds are looked at every second", reason=str(error))
+
+    return Worker(_engine(), config.max_document_bytes, ended, published)

@@ -74,9 +74,11 @@ class Outcome:
     matched: int = 0
     lmrs: int = 0
     created: bool = False
+    told: tuple[str, ...] | None = None
+    """The names of the LMRs that were told, where it was asked."""
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "told" or value is not None}
 
 
 def prepare(
@@ -118,12 +120,17 @@ def prepared(document: Document, schema: SchemaInForce, conditions: Conditions |
 
 
 def register(
-    connection: Connection, batch: Sequence[Prepared], schemas: Schemas, vocabulary: Vocabulary, rules: Rules
+    connection: Connection,
+    batch: Sequence[Prepared],
+    schemas: Schemas,
+    vocabulary: Vocabulary,
+    rules: Rules,
+    naming: bool = False,
 ) -> list[Outcome | MdvError]:
     """Register or delete a batch of documents, each once, as one transaction; an answer for each, in their order.
 
     A document that cannot be registered after all is answered with its error and leaves the others alone. Identical
-    documents change nothing and take no position.
+    documents change nothing and take no position. `naming`: the answers name the LMRs that the batch concerns.
     """
     uris = {uri for item in batch for uri in item.uris}
     opened = open_run(connection, [item.uri for item in batch], uris)
@@ -158,13 +165,14 @@ def register(
         )
     matched = count_matched(connection, found(), change)
     lmrs = told.by_document(change.described)
+    names = tuple(told.names()) if naming else None
     if state.last_resource >= groups.revise_at:
         revise_drivers(connection, state, groups, Graph(connection).groups_to_revise(state.last_resource)())
     counts = run.counts
     return [
         answer
         if answer is not None
-        else _outcome(item, stored.get(item.uri), position, counts[item.uri], matched[item.uri], lmrs[item.uri])
+        else _outcome(item, stored.get(item.uri), position, counts[item.uri], matched[item.uri], lmrs[item.uri], names)
         for item, answer in zip(batch, answers, strict=True)
     ]
 
@@ -210,11 +218,17 @@ def _vocabulary(replacements: Iterable[Replacement]) -> set[str]:
 
 
 def _outcome(
-    item: Prepared, stored: StoredDocument | None, position: int, counts: Counts, matched: int, lmrs: int
+    item: Prepared,
+    stored: StoredDocument | None,
+    position: int,
+    counts: Counts,
+    matched: int,
+    lmrs: int,
+    told: tuple[str, ...] | None,
 ) -> Outcome:
     created = item.document is not None and (stored is None or not stored.present)
     return Outcome(item.uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
-                   counts.unchanged, matched=matched, lmrs=lmrs, created=created)  # fmt: skip
+                   counts.unchanged, matched=matched, lmrs=lmrs, created=created, told=told)  # fmt: skip
 
 
 def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:

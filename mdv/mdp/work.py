@@ -24,12 +24,20 @@ log = structlog.get_logger()
 
 
 class Worker:
-    """Carries out jobs with one engine; `ended` hears of every job that has ended, after its commit."""
+    """Carries out jobs with one engine; `ended` hears of every job that has ended, after its commit, and `published`
+    of every commit that may have put something into feeds."""
 
-    def __init__(self, engine: Engine, max_bytes: int, ended: Callable[[UUID], None] = lambda job: None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        max_bytes: int,
+        ended: Callable[[UUID], None] = lambda job: None,
+        published: Callable[[], None] = lambda: None,
+    ) -> None:
         self._engine = engine
         self._max_bytes = max_bytes
         self._ended = ended
+        self._published = published
         self._schemas = Schemas()
         self._vocabulary = Vocabulary(engine)
         self._rules = Rules()
@@ -78,6 +86,8 @@ class Worker:
         self._tell(now_ended, ended)
 
     def _tell(self, now_ended: list[UUID], ended: list[UUID]) -> None:
+        if now_ended:
+            self._published()
         for job_id in now_ended:
             ended.append(job_id)
             self._ended(job_id)
@@ -99,7 +109,7 @@ class Worker:
         for job, item in prepared:
             if job.options.get("dry_run"):
                 savepoint = connection.begin_nested()
-                (answer,) = register(connection, [item], self._schemas, self._vocabulary, self._rules)
+                (answer,) = register(connection, [item], self._schemas, self._vocabulary, self._rules, naming=True)
                 savepoint.rollback()
                 endings.append(_ending(job, answer))
         real = [(job, item) for job, item in prepared if not job.options.get("dry_run")]

@@ -13,7 +13,7 @@ from mdv.model import RDF_TYPE, RDFS_RESOURCE
 from mdv.rdf.parse import is_absolute_iri
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import MEDIA_TYPES, syntax_of_media_type
-from web.auth import reader
+from web.auth import lmr_reader
 from web.calls import Calls
 from web.models import ResourceQuery
 from web.negotiate import rdf_response, wanted_type
@@ -40,7 +40,7 @@ ONE_OR_PAGE["anyOf"][0]["properties"]["statements"]["items"] = {"type": "array"}
 )
 def get(query: ResourceQuery) -> Response:
     """With `uri`, the union of what all documents say of it; with `class`, its instances; with neither, all."""
-    reader()
+    lmr_reader()
     if query.uri is not None and query.class_ is not None:
         raise BadRequest("Ask for one resource with uri=, or for the instances of a class with class=, not for both.")
     if query.uri is not None:

@@ -11,7 +11,7 @@ from mdv.mdp.put_schema import put_schema
 from mdv.mdp.schemas import read_schema_document
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import TURTLE, syntax_of_media_type
-from web.auth import reader, whole_admin
+from web.auth import lmr_reader, whole_admin
 from web.calls import Calls
 from web.models import SchemaChange
 from web.negotiate import etags, in_thread, rdf_response, read_body, wanted_syntax
@@ -45,7 +45,7 @@ def put() -> dict[str, Any]:
 
 @calls.call("GET", "/schema", "The schema, as RDF", {200: rdf("The schema")} | problems(406))
 def get() -> Response:
-    reader()
+    lmr_reader()
     syntax = wanted_syntax(TURTLE)
     with services().engine.connect() as connection:
         known = services().schemas.now(connection)

@@ -1,0 +1,140 @@
+"""/lmrs/L/feed: what an LMR is told, by long-poll or as server-sent events; and its checksum."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import structlog
+from flask import Response, request
+
+from mdv.db.lmrs import Lmr, note_asked
+from mdv.errors import BadRequest, MdvError, MustRefetch
+from mdv.feed import BUCKETS
+from mdv.mdp.feed import MAX_EVENTS, Cursor, FeedPage
+from web.auth import lmr_named
+from web.calls import Calls
+from web.models import Checksum, FeedQuery
+from web.negotiate import wanted_type
+from web.openapi import json_answer, problems, record
+from web.services import Services, services
+
+calls = Calls("feed", "What an LMR is told")
+log = structlog.get_logger()
+
+EVENTS = "text/event-stream"
+KEEP_ALIVE = 15.0
+"""Seconds after which a silent stream says that it is still there, and how far the MDP is."""
+NOTED_SECONDS = 5.0
+"""How far an LMR has read is noted no more often."""
+
+_ANSWER = {
+    **json_answer(
+        record(events="array", cursor="string", position="integer", up_to_date="boolean"),
+        "Every transaction up to `position` is in this answer, or was in one before",
+    )
+}
+_ANSWER["content"][EVENTS] = {"schema": {"type": "string"}}
+
+
+@calls.call("GET", "/lmrs/<lmr>/feed", "The feed", {200: _ANSWER} | problems(404, 406, 410), query=FeedQuery)
+def read(query: FeedQuery, lmr: str) -> Response:
+    """Events after a cursor; without one a snapshot, page by page. With `wait`, an answer without events comes only
+    after that time. As server-sent events with `Accept: text/event-stream`, going on from `Last-Event-ID`. A cursor
+    that the feed cannot go on from is answered 410: take a snapshot."""
+    found = lmr_named(lmr)
+    limit = min(query.limit, MAX_EVENTS)
+    if wanted_type(["application/json", EVENTS]) == EVENTS:
+        after = request.headers.get("Last-Event-ID") or query.after
+        return _stream(services(), found, after, limit)
+    if query.buckets is not None:
+        return _json(services().feeds.read_buckets(found, _buckets(query.buckets, query.after), limit))
+    page = _wait_for_page(services(), found, query.after, limit, query.wait)
+    return _json(page)
+
+
+@calls.call("GET", "/lmrs/<lmr>/checksum", "The checksum of an LMR's cache", {200: Checksum} | problems(404))
+def checksum(lmr: str) -> dict[str, Any]:
+    """256 buckets by hash of the resource's URI, each the sum of the hashes of its statements, modulo 2^64, as it
+    should be at the LMR when it stands at `position`."""
+    position, sums = services().feeds.checksum(lmr_named(lmr))
+    return {"position": position, "buckets": [str(number) for number in sums]}
+
+
+def _wait_for_page(s: Services, lmr: Lmr, after: str | None, limit: int, seconds: float) -> FeedPage:
+    """The events after a cursor, once there are any, or after so many seconds."""
+    if after is None or seconds <= 0:
+        page = s.feeds.read(lmr, after, limit)
+        _note(s, lmr, after)
+        return page
+    deadline = time.monotonic() + min(seconds, s.config.max_wait_seconds)
+    with s.watch.bell(lmr.id) as bell:
+        page = s.feeds.read(lmr, after, limit)
+        _note(s, lmr, after)
+        while not page.events and not page.snapshot and (left := deadline - time.monotonic()) > 0:
+            bell.wait(left)
+            bell.clear()
+            page = s.feeds.read(lmr, page.cursor, limit)
+    return page
+
+
+def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
+    # What is wrong with the request is answered as a problem; the stream begins when nothing is.
+    first = s.feeds.read(lmr, after, limit)
+    _note(s, lmr, after)
+
+    def events() -> Iterator[str]:
+        page, told = first, True
+        with s.watch.bell(lmr.id) as bell:
+            while True:
+                for cursor, kind, text in page.events:
+                    yield f"id: {cursor}\nevent: {kind}\ndata: {text}\n\n"
+                if page.up_to_date and (page.events or told):
+                    stand = json.dumps({"cursor": page.cursor, "position": page.position})
+                    yield f"id: {page.cursor}\nevent: up-to-date\ndata: {stand}\n\n"
+                told = False
+                if page.up_to_date:
+                    told = not bell.wait(KEEP_ALIVE)
+                    bell.clear()
+                try:
+                    page = s.feeds.read(lmr, page.cursor, limit)
+                    _note(s, lmr, page.cursor)
+                except MustRefetch as error:
+                    yield f"event: must-refetch\ndata: {json.dumps(error.problem())}\n\n"
+                    return
+                except MdvError as error:
+                    log.info("a feed ended", lmr=lmr.name, reason=error.detail)
+                    return
+
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return Response(events(), content_type=f"{EVENTS}; charset=utf-8", headers=headers)
+
+
+_noted: dict[int, float] = {}
+
+
+def _note(s: Services, lmr: Lmr, after: str | None) -> None:
+    """How far an LMR has read, for whoever looks after it: now and then, and never in the way of the feed."""
+    now = time.monotonic()
+    if after is None or now - _noted.get(lmr.id, float("-inf")) < NOTED_SECONDS:
+        return
+    cursor = Cursor.read(after)
+    if cursor.snapshot is None:
+        _noted[lmr.id] = now
+        with s.single.connect() as connection:
+            note_asked(connection, lmr.id, cursor.offset)
+
+
+def _buckets(text: str, after: str | None) -> list[int]:
+    if after is not None:
+        raise BadRequest("`buckets` begins a snapshot; its pages are asked for with `after` alone.")
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdecimal() and len(part) < 4 and int(part) < BUCKETS for part in parts):
+        raise BadRequest(f"`buckets` takes numbers below {BUCKETS}, with commas between.")
+    return sorted({int(part) for part in parts})
+
+
+def _json(page: FeedPage) -> Response:
+    return Response(page.text, content_type="application/json", headers={"Cache-Control": "no-store"})

@@ -1,0 +1,189 @@
+"""/lmrs: local metadata repositories and their subscriptions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from mdv.db import lmrs as db
+from mdv.db.lmrs import Lmr, LmrCounts
+from mdv.errors import BadRequest, NotFound
+from mdv.mdp.subscribe import (
+    Subscription,
+    change_subscription,
+    create_lmr,
+    delete_lmr,
+    get_subscription,
+    subscribe,
+    unsubscribe,
+)
+from web.auth import lmr_named, reader, whole_admin
+from web.bodies import json_body, json_request
+from web.calls import Calls
+from web.models import (
+    Drafts,
+    LmrChange,
+    LmrCreated,
+    LmrDraft,
+    LmrShown,
+    LmrToken,
+    NewRule,
+    Page,
+    SubscriptionShown,
+)
+from web.openapi import json_answer, page, problems
+from web.services import services
+
+calls = Calls("lmrs", "Local metadata repositories: who they are, and what they want")
+
+_RULE = {"rule": "search CycleProvider c register c where c.serverInformation.memory > 64", "name": "large"}
+_PAGE = json_answer(page({"type": "object"}), "A page")
+_ONE_OR_MANY = {
+    "required": True,
+    "content": {"application/json": {"schema": Drafts.model_json_schema(), "example": _RULE}},
+}
+
+
+@calls.call("POST", "/lmrs", "Create an LMR", {201: LmrCreated} | problems(409),
+            body=json_request(LmrDraft, {"name": "library"}))  # fmt: skip
+def create() -> tuple[dict[str, Any], int]:
+    """The answer holds its token, which is shown this once: it opens the LMR's own paths, and reading of schema and
+    resources."""
+    whole_admin()
+    draft = json_body(LmrDraft)
+    with services().engine.begin() as connection:
+        lmr, token = create_lmr(connection, draft.name)
+    return {"id": lmr.id, "name": lmr.name, "token": token}, 201
+
+
+@calls.call("GET", "/lmrs", "A page of LMRs", {200: _PAGE}, query=Page)
+def list_(query: Page) -> dict[str, Any]:
+    reader()
+    with services().engine.connect() as connection:
+        found = db.list_lmrs(connection, _after(query), query.limit + 1)
+        items = [_shown(lmr, db.count_for(connection, lmr)) for lmr in found[: query.limit]]
+    return {"items": items, "next": str(items[-1]["id"]) if len(found) > query.limit else None}
+
+
+@calls.call("GET", "/lmrs/<lmr>", "One LMR", {200: LmrShown} | problems(404))
+def get(lmr: str) -> dict[str, Any]:
+    """What it subscribes and holds, and how far it has read its feed."""
+    found = lmr_named(lmr, reads=True)
+    with services().engine.connect() as connection:
+        return _shown(found, db.count_for(connection, found))
+
+
+@calls.call("DELETE", "/lmrs/<lmr>", "End an LMR", {200: LmrChange} | problems(404))
+def delete(lmr: str) -> dict[str, Any]:
+    """With its subscriptions, its feed and its token."""
+    whole_admin()
+    found = lmr_named(lmr)
+    s = services()
+    with s.engine.begin() as connection:
+        position = delete_lmr(connection, found, s.schemas, s.vocabulary, s.rules)
+    return {"id": found.id, "name": found.name, "position": position}
+
+
+@calls.call("POST", "/lmrs/<lmr>/token", "Give an LMR another token", {201: LmrToken} | problems(404))
+def renew_token(lmr: str) -> tuple[dict[str, Any], int]:
+    """Those that it had are revoked."""
+    whole_admin()
+    found = lmr_named(lmr)
+    with services().engine.begin() as connection:
+        db.revoke_lmr_tokens(connection, found)
+        token = db.create_lmr_token(connection, found)
+    return {"id": found.id, "name": found.name, "token": token}, 201
+
+
+# Subscriptions
+
+
+@calls.call("POST", "/lmrs/<lmr>/subscriptions", "Subscribe",
+            {201: SubscriptionShown} | problems(404, 409, 413, 422), body=_ONE_OR_MANY)  # fmt: skip
+def add(lmr: str) -> tuple[dict[str, Any], int]:
+    """One rule, or a list of them in one transaction, all or none: then the answer is a list of `items`. Present
+    matches are in the feed when it answers."""
+    found = lmr_named(lmr)
+    drafts = json_body(Drafts, services().config.max_document_bytes).root
+    many = isinstance(drafts, list)
+    wanted = [(draft.name, draft.rule) for draft in (drafts if isinstance(drafts, list) else [drafts])]
+    if not wanted:
+        raise BadRequest("The list holds no rule.")
+    s = services()
+    with s.engine.begin() as connection:
+        added = subscribe(connection, found, wanted, s.schemas, s.vocabulary, s.rules)
+    s.ring()
+    if many:
+        return {"items": [_subscription(one) for one in added], "position": added[-1].position}, 201
+    return _subscription(added[0]), 201
+
+
+@calls.call("GET", "/lmrs/<lmr>/subscriptions", "A page of subscriptions", {200: _PAGE} | problems(404), query=Page)
+def subscriptions(query: Page, lmr: str) -> dict[str, Any]:
+    found = lmr_named(lmr, reads=True)
+    with services().engine.connect() as connection:
+        rows = db.rules_of(connection, found.id, _after(query), query.limit + 1)
+    items = [_subscription(Subscription(*row)) for row in rows[: query.limit]]
+    return {"items": items, "next": str(items[-1]["id"]) if len(rows) > query.limit else None}
+
+
+@calls.call("GET", "/lmrs/<lmr>/subscriptions/<number>", "One subscription",
+            {200: SubscriptionShown} | problems(404))  # fmt: skip
+def subscription(lmr: str, number: str) -> dict[str, Any]:
+    found = lmr_named(lmr, reads=True)
+    with services().engine.connect() as connection:
+        return _subscription(get_subscription(connection, found, _number(number)))
+
+
+@calls.call("PUT", "/lmrs/<lmr>/subscriptions/<number>", "Change a subscription",
+            {200: SubscriptionShown} | problems(404, 409, 422),
+            body=json_request(NewRule, {"rule": _RULE["rule"]}))  # fmt: skip
+def change(lmr: str, number: str) -> dict[str, Any]:
+    """Only the difference is sent."""
+    found = lmr_named(lmr)
+    text = json_body(NewRule).rule
+    s = services()
+    with s.engine.begin() as connection:
+        changed = change_subscription(connection, found, _number(number), text, s.schemas, s.vocabulary, s.rules)
+    s.ring()
+    return _subscription(changed)
+
+
+@calls.call("DELETE", "/lmrs/<lmr>/subscriptions/<number>", "End a subscription",
+            {200: LmrChange} | problems(404, 409))  # fmt: skip
+def end(lmr: str, number: str) -> dict[str, Any]:
+    """Refused while another subscription of the LMR searches it."""
+    found = lmr_named(lmr)
+    s = services()
+    with s.engine.begin() as connection:
+        position = unsubscribe(connection, found, [_number(number)], s.schemas, s.vocabulary, s.rules)
+    s.ring()
+    return {"id": _number(number), "position": position}
+
+
+def _shown(lmr: Lmr, counts: LmrCounts) -> dict[str, Any]:
+    return {
+        "id": lmr.id,
+        "name": lmr.name,
+        "created_at": lmr.created_at.isoformat(),
+        "asked_at": lmr.asked_at.isoformat() if lmr.asked_at else None,
+        **asdict(counts),
+    }
+
+
+def _subscription(found: Subscription) -> dict[str, Any]:
+    return asdict(found)
+
+
+def _after(query: Page) -> int:
+    if query.after is None:
+        return 0
+    if not (query.after.isdecimal() and len(query.after) < 19):
+        raise BadRequest(f"{query.after!r} is not the `next` of a page.")
+    return int(query.after)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise NotFound(f"{text!r} is not the id of a subscription.")
+    return int(text)
