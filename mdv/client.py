@@ -1,4 +1,4 @@
-"""Client: the calls of an MDP over HTTP, for commands and programs.
+"""Client: the calls of an MDP, or of an LMR, over HTTP, for commands and programs.
 
     with Client(find_system(None)) as mdp:
         mdp.register("http://example.org/doc.rdf", text, "application/rdf+xml")
@@ -6,8 +6,9 @@
             print(document["uri"])
 
 A problem that the MDP answers is raised as the error that it was made from. What passes by itself (429, 503, a web
-server that is being started again) is tried again for a while; every change carries an Idempotency-Key, so that trying
-again never does a thing twice. No request goes to any other host.
+server that is being started again) is tried again for a while; every change of a document carries an Idempotency-Key,
+so that trying again never does a thing twice. Other changes, which have no key, are sent once. No request goes to any
+other host.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ MOST_JOB_SECONDS = 600.0
 Item = dict[str, Any]
 
 _TRANSIENT = (429, 503)
+_BEFORE_ALL = (429,)
+"""Answered before anything is done."""
 _BY_STATUS: dict[int, type[MdvError]] = {
     kind.status: kind for kind in (BadRequest, Unauthenticated, Forbidden, NotFound, TooLarge, Unavailable)
 }
@@ -129,6 +132,16 @@ class Client:
         content = json.dumps(body).encode()
         return self._json(self.request("POST", path, content=content, headers={"Content-Type": JSON}))
 
+    def change(
+        self, method: str, path: str, body: Item | list[Item] | None = None, seconds: float | None = None
+    ) -> Item:
+        """A change that carries no key: whether it was made is not known when its answer is lost, so it is sent once.
+        `seconds`: how long its answer may take."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": JSON}
+        response = self.request(method, path, content=content, headers=headers, once=True, seconds=seconds)
+        return {} if response.status_code == httpx.codes.NO_CONTENT else self._json(response)
+
     def rdf(self, path: str, media_type: str, **params: Any) -> bytes:
         """An answer as RDF, in the syntax asked for."""
         return self.request("GET", path, params=params, headers={"Accept": media_type}).content
@@ -193,22 +206,32 @@ class Client:
         params: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        once: bool = False,
+        seconds: float | None = None,
     ) -> httpx.Response:
-        """One call under /api/v1, tried again where that can help; a problem is raised as an error."""
+        """One call under /api/v1, tried again where that can help; a problem is raised as an error. With `once`, it is
+        tried again only where nothing of it can have been done."""
         asked = {name: value for name, value in (params or {}).items() if value is not None}
+        timeout = self._http.timeout if seconds is None else httpx.Timeout(seconds, connect=5, pool=None)
+        transient = _BEFORE_ALL if once else _TRANSIENT
         tries = 0
         while True:
             tries += 1
             try:
-                response = self._http.request(method, BASE + path, params=asked, content=content, headers=headers)
+                response = self._http.request(
+                    method, BASE + path, params=asked, content=content, headers=headers, timeout=timeout
+                )
             except httpx.TransportError as error:
+                sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.UnsupportedProtocol)
+                if once and sent:
+                    raise self._unanswered(error) from error
                 # A system that has never answered is not running; one that has may be starting again.
                 if not self._met or tries == MOST_TRIES or isinstance(error, httpx.ReadTimeout):
                     raise self._unreachable(error) from error
                 self._sleep(min(0.25 * 2**tries, LONGEST_PAUSE))
                 continue
             self._met = True
-            if response.status_code in _TRANSIENT and tries < MOST_TRIES:
+            if response.status_code in transient and tries < MOST_TRIES:
                 self._sleep(min(retry_after(response.headers.get("Retry-After"), tries), LONGEST_PAUSE))
                 continue
             if not response.is_success:
@@ -223,6 +246,11 @@ class Client:
         if isinstance(error, httpx.ConnectError) and is_loopback(self._system.url):
             return self._system.not_running
         return Unavailable(f"{self._system.url} cannot be reached: {error or type(error).__name__}.")
+
+    def _unanswered(self, error: httpx.TransportError) -> MdvError:
+        late = isinstance(error, httpx.TimeoutException)
+        how = "did not answer in time" if late else f"was cut off ({error or type(error).__name__})"
+        return Unavailable(f"{self._system.url} {how}: see whether the change was made before making it again.")
 
     def _problem(self, response: httpx.Response) -> MdvError:
         try:

@@ -27,6 +27,9 @@ SETTINGS: dict[str, Setting] = {
     "body_seconds": Setting("MDV_BODY_SECONDS", 60, "the longest time that a request's body may take to arrive"),
     "feed_seconds": Setting("MDV_FEED_SECONDS", 7 * 86400, "how long feeds are kept for LMRs that do not ask"),
     "feed_events": Setting("MDV_FEED_EVENTS", 2_000_000, "how many events are kept for one LMR"),
+    "mdp_url": Setting("MDV_URL", "", "of the MDP, as http://host:port: what an LMR and the commands speak to"),
+    "lmr_token": Setting("MDV_LMR_TOKEN", "", "an LMR's own, made with `mdv lmr create`: opens its MDP and itself"),
+    "lmr_store": Setting("MDV_LMR_STORE", "", "an LMR's cache, as sqlite:///path or postgresql://…"),
     "log_level": Setting("MDV_LOG_LEVEL", "info", "debug, info, warning or error"),
 }
 
@@ -44,6 +47,9 @@ class Config:
     body_seconds: int
     feed_seconds: int
     feed_events: int
+    mdp_url: str
+    lmr_token: str
+    lmr_store: str
     log_level: str
 
     @classmethod

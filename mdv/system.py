@@ -3,6 +3,8 @@
 --data DIR   the `mdv up` on that folder, through DIR/system.json; wins over the environment
 environment  MDV_URL with MDV_TOKEN (or MDV_ADMIN_TOKEN) over HTTP, MDV_DATABASE_URL for the database
 otherwise    the `mdv up` on $MDV_DATA or ./.mdv
+
+The LMR that a command asks is found the same way: MDV_LMR_URL with MDV_LMR_TOKEN, or the one that runs with the system.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from mdv.errors import SystemNotFound
+from mdv.errors import NotFound, SystemNotFound
 from mdv.files import write_private
 
 FILE = "system.json"
@@ -41,6 +43,16 @@ class System:
         return SystemNotFound(f"{where}{told} is not running; start it with `make up`.")
 
 
+@dataclass(frozen=True, slots=True)
+class LocalSystem(System):
+    """How one LMR is reached."""
+
+    @property
+    def not_running(self) -> SystemNotFound:
+        told = f" (known by {self.known_by})" if self.known_by else ""
+        return SystemNotFound(f"The LMR at {self.url}{told} is not running; `mdv up` or `mdv lmr serve` starts it.")
+
+
 def find_system(data: Path | None, environment: Mapping[str, str] | None = None) -> System:
     """The system to call over HTTP. `data` is the folder that the caller named, if any.
 
@@ -54,10 +66,41 @@ def find_system(data: Path | None, environment: Mapping[str, str] | None = None)
         own = environment.get("MDV_TOKEN", "").strip() if data is None else ""
         return System(found.url, own or found.token, found.database_url, found.redis_url, found.pid, found.known_by,
                       found.lmr_url)  # fmt: skip
+    _check_address("MDV_URL", url)
+    return System(url, _first(environment, "MDV_TOKEN", "MDV_ADMIN_TOKEN"), known_by="MDV_URL")
+
+
+def find_lmr(data: Path | None, environment: Mapping[str, str] | None = None) -> System:
+    """The LMR to call over HTTP: that of the environment, or the one that runs with the system.
+
+    >>> find_lmr(None, {"MDV_LMR_URL": "http://lmr.example:8081/", "MDV_LMR_TOKEN": "t"}).url
+    'http://lmr.example:8081'
+    """
+    environment = os.environ if environment is None else environment
+    url = environment.get("MDV_LMR_URL", "").strip().rstrip("/")
+    if data is None and url:
+        _check_address("MDV_LMR_URL", url)
+        token = _first(environment, "MDV_LMR_TOKEN", "MDV_TOKEN", "MDV_ADMIN_TOKEN")
+        return LocalSystem(url, token, known_by="MDV_LMR_URL")
+    which = "say which LMR with MDV_LMR_URL and MDV_LMR_TOKEN."
+    if data is None and environment.get("MDV_URL", "").strip():
+        # Not the LMR of some other MDV that happens to run in this folder.
+        raise NotFound(f"MDV_URL is an MDP's: {which}")
+    found = _in_folder(data, environment)
+    if not found.lmr_url:
+        raise NotFound(f"No LMR runs with the MDV of {found.known_by}: {which}")
+    own = _first(environment, "MDV_LMR_TOKEN", "MDV_TOKEN") if data is None else ""
+    return LocalSystem(found.lmr_url, own or found.token, known_by=found.known_by)
+
+
+def _check_address(variable: str, url: str) -> None:
     if not url.lower().startswith(("http://", "https://")):
-        raise SystemNotFound(f"MDV_URL is {url!r}; it takes an address such as http://127.0.0.1:8080.")
-    token = environment.get("MDV_TOKEN", "").strip() or environment.get("MDV_ADMIN_TOKEN", "").strip()
-    return System(url, token, known_by="MDV_URL")
+        raise SystemNotFound(f"{variable} is {url!r}; it takes an address such as http://127.0.0.1:8080.")
+
+
+def _first(environment: Mapping[str, str], *variables: str) -> str:
+    """The first of these that is set."""
+    return next((value for name in variables if (value := environment.get(name, "").strip())), "")
 
 
 def find_database(data: Path | None, environment: Mapping[str, str] | None = None) -> System:

@@ -325,3 +325,46 @@ class Proposed(BaseModel):
     items: list[dict[str, Any]] = Field(
         description="each with `rule`, `selects` (how many resources now), `more` (at least so many) and `why`"
     )
+
+
+class StatusQuery(Strict):
+    after: int | None = Field(None, ge=0, description="answer once this position is applied")
+    wait: float | None = Field(None, ge=0, le=3600, description="or after so many seconds")
+
+
+class LocalUri(Strict):
+    uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
+
+
+class LmrStatus(BaseModel):
+    """How far the cache of an LMR is."""
+
+    mdp: str
+    cursor: str | None
+    position: int = Field(description="of the MDP, up to which all is here")
+    up_to_date: bool = Field(description="as far as was known at the last contact")
+    resources: int = Field(description="in the cache")
+    roots: int = Field(description="of these, selected by some rule")
+    strong: int = Field(description="of these, here through strong references alone")
+    local: int = Field(description="resources described by local metadata")
+    taking_snapshot: bool
+    last_contact: str | None
+    last_error: str | None
+    last_verified: str | None
+    mended: int = Field(description="buckets fetched again so far")
+
+
+class LocalDocument(BaseModel):
+    """What became of a local document."""
+
+    document: str
+    created: bool
+    changed: bool
+    statements: int
+
+
+class Verification(BaseModel):
+    """What a comparison with the MDP found."""
+
+    position: int
+    mended: list[int] = Field(description="the buckets that differed and were fetched again")

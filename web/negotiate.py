@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from flask import Response, current_app, request
+from gevent import Timeout, get_hub
+from gevent.monkey import is_module_patched
 from gunicorn.http.errors import ParseException
 from werkzeug.datastructures import MIMEAccept
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -15,11 +17,6 @@ from mdv.errors import BadRequest, NotAcceptable, TooSlow, UnsupportedMediaType
 from mdv.model import Statement
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import RDF_XML, SYNTAXES, Syntax
-
-try:
-    from gevent import Timeout, get_hub
-except ImportError:  # pragma: no cover
-    Timeout = None
 
 CHUNK = 64 * 1024
 
@@ -70,7 +67,7 @@ def written(
 
 def in_thread(function: Callable[..., Result], *values: object) -> Result:
     """What takes long and waits for nothing, in a thread. Its error comes back as a value: a thread has no caller."""
-    if Timeout is None:  # pragma: no cover
+    if not is_module_patched("socket"):  # each request has a thread
         return function(*values)
 
     def attempt() -> tuple[Result | None, Exception | None]:
@@ -109,10 +106,24 @@ def read_body(seconds: int) -> bytes:
     coding = request.headers.get("Content-Encoding", "identity")
     if coding.strip().lower() not in ("", "identity"):
         raise UnsupportedMediaType(f"Content-Encoding: {coding} is not read; send the body as it is.")
-    if Timeout is None:  # pragma: no cover
-        return _whole_body()
+    if not is_module_patched("socket"):
+        return _body_in_time(seconds)
     with Timeout(seconds, TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.")):
         return _whole_body()
+
+
+def _body_in_time(seconds: int) -> bytes:
+    """Where each request has a thread, the socket itself gives up."""
+    connection = request.environ.get("gunicorn.socket")
+    if connection is not None:
+        connection.settimeout(seconds)
+    try:
+        return _whole_body()
+    except TimeoutError:
+        raise TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.") from None
+    finally:
+        if connection is not None:
+            connection.settimeout(None)
 
 
 def _whole_body() -> bytes:

@@ -11,6 +11,7 @@ import mdv
 from mdv.cli.atoms import atoms
 from mdv.cli.bench import bench
 from mdv.cli.documents import delete, documents
+from mdv.cli.explain import explain
 from mdv.cli.export import export
 from mdv.cli.failures import exit_code_of
 from mdv.cli.filter import filter_
@@ -18,10 +19,12 @@ from mdv.cli.frame import Noun, data_option
 from mdv.cli.job import job
 from mdv.cli.query import query
 from mdv.cli.register import register
+from mdv.cli.repository import lmr
 from mdv.cli.resources import resources
 from mdv.cli.rulebase import rule
 from mdv.cli.schema import schema
 from mdv.cli.serve import migrate, serve, worker
+from mdv.cli.subscribe import subscribe, subscriptions, unsubscribe
 from mdv.cli.token import token
 from mdv.cli.up import up
 
@@ -33,7 +36,7 @@ def cli() -> None:
     """MDV, a publish/subscribe metadata server: RDF documents with their history, rules, and a filter between them.
 
     A command finds its system by --data DIR (that of a running `mdv up`), by the environment (MDV_URL with MDV_TOKEN,
-    MDV_DATABASE_URL), or in ./.mdv.
+    MDV_DATABASE_URL; MDV_LMR_URL with MDV_LMR_TOKEN for an LMR), or in ./.mdv.
     """
 
 
@@ -49,6 +52,11 @@ for command in (
     export,
     rule,
     filter_,
+    lmr,
+    subscribe,
+    subscriptions,
+    unsubscribe,
+    explain,
     job,
     token,
     serve,

@@ -21,8 +21,9 @@ RULE = "paper.rule"
 LOADED = "demo.loaded"
 
 
-def load_demo(folder: Path, system: System, mdp: Client, tell: Callable[[str], None]) -> None:
-    """Load the demo, unless it was loaded before or anything else is there. Its failure is told and stops nothing."""
+def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, tell: Callable[[str], None]) -> None:
+    """Load the demo, unless it was loaded before or anything else is there, and subscribe the LMR to the paper's rule.
+    A failure is told and stops nothing."""
     if (folder / LOADED).exists() or not _is_new(system):
         return
     try:
@@ -34,6 +35,7 @@ def load_demo(folder: Path, system: System, mdp: Client, tell: Callable[[str], N
             else:
                 mdp.register(BASE + name, body, media_type)
         _add_rule(system)
+        lmr.change("POST", "/subscriptions", {"rule": _rule(), "name": "paper"})
         (folder / LOADED).touch()
         tell(f"The demo is loaded: the paper's schema, {len(DOCUMENTS)} documents below {BASE}, and its rule.")
     except MdvError as error:
@@ -47,13 +49,16 @@ def _add_rule(system: System) -> None:
     from mdv.mdp.rules import OWN, RuleDraft, Rules, add_rules
     from mdv.mdp.schemas import Schemas
 
-    text = files("mdv").joinpath("demo", RULE).read_text("utf-8")
     engine = make_engine(system.database_url)
     try:
         with engine.begin() as connection:
-            add_rules(connection, [RuleDraft(OWN, "paper", text)], Schemas(), Vocabulary(engine), Rules())
+            add_rules(connection, [RuleDraft(OWN, "paper", _rule())], Schemas(), Vocabulary(engine), Rules())
     finally:
         engine.dispose()
+
+
+def _rule() -> str:
+    return files("mdv").joinpath("demo", RULE).read_text("utf-8")
 
 
 def _is_new(system: System) -> bool:

@@ -1,6 +1,6 @@
-"""The programs that make up a system: the web server and the worker, as they are started everywhere.
+"""The programs that make up a system: web server, worker and LMR, as they are started everywhere.
 
-Both put the folder that they are started in before all others when they look for `web` and `workers`, so they are
+All put the folder that they are started in before all others when they look for `web` and `workers`, so they are
 started in one that holds neither.
 """
 
@@ -21,6 +21,16 @@ def web_program(host: str, port: int, workers: int = 1) -> list[str]:
         *("--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
         # A document's name of 2,048 bytes, each of them percent-encoded, still fits.
         *("--limit-request-line", "8190", "--graceful-timeout", "10", "web.wsgi:app"),
+    ]
+
+
+def lmr_program(host: str, port: int) -> list[str]:
+    """The web server of an LMR: one process, whose threads share the cache."""
+    return [
+        *(sys.executable, "-m", "gunicorn", "--no-control-socket"),
+        *("--worker-class", "gthread", "--workers", "1", "--threads", "32"),
+        *("--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
+        *("--limit-request-line", "8190", "--graceful-timeout", "2", "web.lmr.wsgi:app"),
     ]
 
 

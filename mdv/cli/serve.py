@@ -20,14 +20,14 @@ from mdv.errors import BadRequest
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
 def serve(host: str, port: int, workers: int) -> None:
     """Run the web server alone, for production."""
-    _become(web_program(host, port, workers), "database_url", "redis_url")
+    become(web_program(host, port, workers), "database_url", "redis_url")
 
 
 @click.command(cls=Verb, example="MDV_DATABASE_URL=… MDV_REDIS_URL=… mdv worker --concurrency 4")
 @click.option("--concurrency", type=click.IntRange(min=1), default=2, show_default=True, help="Processes.")
 def worker(concurrency: int) -> None:
     """Run a worker alone, for production."""
-    _become(worker_program(concurrency), "database_url", "redis_url")
+    become(worker_program(concurrency), "database_url", "redis_url")
 
 
 @click.command(cls=Verb, example="MDV_DATABASE_URL=postgresql://mdv@db/mdv mdv migrate")
@@ -68,7 +68,7 @@ def _check_settings(*names: str) -> None:
             )
 
 
-def _become(argv: list[str], *needed: str) -> NoReturn:
+def become(argv: list[str], *needed: str) -> NoReturn:
     """Go on as that program: its signals, its exit code."""
     _check_settings(*needed)
     os.environ.setdefault("PYTHONUNBUFFERED", "1")

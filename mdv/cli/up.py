@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,12 @@ import click
 
 from mdv.cli.demo import load_demo
 from mdv.cli.frame import Verb, data_folder, data_option
+from mdv.cli.lmr import LOCAL
 from mdv.cli.output import clean, on_terminal
-from mdv.cli.programs import web_program, worker_program
+from mdv.cli.programs import lmr_program, web_program, worker_program
 from mdv.cli.serve import bring_up_to_date
 from mdv.config import Config
-from mdv.errors import BadRequest, MdvError, NotStarted
+from mdv.errors import BadRequest, Conflict, MdvError, NotAllowed, NotStarted
 from mdv.files import write_private
 from mdv.supervise import FolderLock, Program, Server, Supervisor, has_ended, start_child
 from mdv.system import DEFAULT_FOLDER, System, forget_system, write_system
@@ -47,7 +48,7 @@ WORKER_GRACE = 5.0
 @click.option("--demo/--no-demo", default=True, show_default=True, help="Load the paper's example the first time.")
 @data_option
 def up(port: int, lmr_port: int, host: str, demo: bool) -> None:
-    """Start everything (Postgres, Valkey, worker, web) and stop it all on Ctrl-C.
+    """Start everything (Postgres, Valkey, worker, web, an LMR called `local`) and stop it all on Ctrl-C.
 
     All state lives in the folder of --data; a second start there finds everything again.
     """
@@ -58,20 +59,26 @@ def up(port: int, lmr_port: int, host: str, demo: bool) -> None:
     concurrency = _concurrency(os.environ)
     _make_folder(folder)
     with FolderLock(folder):
-        _check_port(host, port)
+        _check_port(host, port, "--port")
+        if port == lmr_port:
+            raise NotStarted(f"The MDP and the LMR cannot both have port {port}: choose another with --lmr-port.")
+        _check_port(host, lmr_port, "--lmr-port")
         forget_system(folder)
         token = _admin_token(folder, os.environ)
         household = _Household(folder, tell)
         with household, suppress(_AskedToStop):
             system = household.start_all(host, port, token.secret, concurrency)
             mdp = Client(system)
-            household.until_ready(mdp)
-            with mdp, _announced(folder, system):
-                if demo:
-                    load_demo(folder, system, mdp, tell)
-                household.check()
-                _show_panel(folder, system, token)
-                household.wait()
+            household.until_ready(mdp, "web")
+            with mdp:
+                system = household.start_lmr(host, lmr_port, system, _lmr_token(folder, system, mdp))
+                with Client(replace(system, url=system.lmr_url)) as lmr, _announced(folder, system):
+                    household.until_ready(lmr, "LMR")
+                    if demo:
+                        load_demo(folder, system, mdp, lmr, tell)
+                    household.check()
+                    _show_panel(folder, system, token)
+                    household.wait()
     tell("Everything is stopped.")
 
 
@@ -101,7 +108,7 @@ def _make_folder(folder: Path) -> None:
         raise NotStarted(f"{folder} cannot be used ({error.strerror}): choose another folder with --data.") from error
 
 
-def _check_port(host: str, port: int) -> None:
+def _check_port(host: str, port: int, option: str) -> None:
     """Whether the port is free, found out before the databases are started."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -110,9 +117,9 @@ def _check_port(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            why = f"Port {port} is taken by another program: stop that one, or choose another with --port."
+            why = f"Port {port} is taken by another program: stop that one, or choose another with {option}."
         elif error.errno == errno.EACCES:
-            why = f"Port {port} is not for this user: choose one above 1023 with --port."
+            why = f"Port {port} is not for this user: choose one above 1023 with {option}."
         else:
             why = f"This machine cannot listen on {host}, port {port} ({error.strerror}): choose another --host."
         raise NotStarted(why) from None
@@ -131,6 +138,32 @@ def _admin_token(folder: Path, environment: Mapping[str, str]) -> _Token:
     made = secrets.token_urlsafe(32)
     write_private(path, made + "\n")
     return _Token(made, True, str(path))
+
+
+def _lmr_token(folder: Path, system: System, mdp: Client) -> str:
+    """The token of the LMR `local`, which is made at the first start and kept in the folder."""
+    path = folder / "lmr.token"
+    with suppress(FileNotFoundError):
+        kept = path.read_text(encoding="utf-8").strip()
+        if kept and _opens(system, kept):
+            return kept
+    try:
+        made = mdp.change("POST", "/lmrs", {"name": LOCAL})
+    except Conflict:  # its token is lost
+        made = mdp.change("POST", f"/lmrs/{LOCAL}/token")
+    write_private(path, made["token"] + "\n")
+    return str(made["token"])
+
+
+def _opens(system: System, token: str) -> bool:
+    from mdv.client import Client
+
+    try:
+        with Client(replace(system, token=token)) as lmr:
+            lmr.get("/lmrs/self")
+    except NotAllowed:
+        return False
+    return True
 
 
 def _concurrency(environment: Mapping[str, str]) -> int:
@@ -166,7 +199,7 @@ class _Told:
 
 
 class _Household(Supervisor):
-    """The servers of one folder. They are stopped in the order web, worker, Valkey, Postgres."""
+    """The servers of one folder. They are stopped in the order LMR, web, worker, Valkey, Postgres."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
         super().__init__(tell)
@@ -190,7 +223,7 @@ class _Household(Supervisor):
         """Start everything, each once what it leans on answers."""
         from mdv.embedded import start_postgres, start_valkey
 
-        self.tell(f"Starting Postgres, Valkey, worker and web in {self.folder}.")
+        self.tell(f"Starting Postgres, Valkey, worker, web and an LMR in {self.folder}.")
         postgres = _SamePort(lambda number: start_postgres(self.folder / "postgres", port=number))
         self.keep("Postgres", postgres)
         self.check()
@@ -199,9 +232,7 @@ class _Household(Supervisor):
         self.check()
         bring_up_to_date(postgres.url)
         self.check()
-        address = "127.0.0.1" if host == "0.0.0.0" else "::1" if host == "::" else host  # noqa: S104
-        url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-        system = System(url, token, postgres.url, valkey.url, os.getpid(), str(self.folder))
+        system = System(_address(host, port), token, postgres.url, valkey.url, os.getpid(), str(self.folder))
         environment = {
             **os.environ,
             "MDV_DATABASE_URL": system.database_url,
@@ -219,16 +250,31 @@ class _Household(Supervisor):
         self.start("web", web_program(host, port), environment, log=logs / "web.log", cwd=logs)
         return system
 
-    def until_ready(self, mdp: Client) -> None:
-        """Wait until the web server can serve; a server that ends before is not started again."""
+    def start_lmr(self, host: str, port: int, system: System, token: str) -> System:
+        """Start the LMR; the system with it."""
+        logs, cache = self.folder / "logs", self.folder / "lmr"
+        cache.mkdir(mode=0o700, exist_ok=True)
+        environment = {
+            **os.environ,
+            "MDV_URL": system.url,
+            "MDV_LMR_TOKEN": token,
+            "MDV_LMR_STORE": f"sqlite:///{cache / 'cache.db'}",
+            "MDV_ADMIN_TOKEN": system.token,
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.start("LMR", lmr_program(host, port), environment, log=logs / "LMR.log", cwd=logs)
+        return replace(system, lmr_url=_address(host, port))
+
+    def until_ready(self, server: Client, name: str) -> None:
+        """Wait until a web server can serve; one that ends before is not started again."""
         deadline = time.monotonic() + READY_SECONDS
-        while not mdp.is_ready():
+        while not server.is_ready():
             self.check()
             ended = [name for name, server in self.servers.items() if has_ended(server.process)]
             if ended:
                 raise self._failure(ended[0], "did not start")
             if time.monotonic() > deadline:
-                raise self._failure("web", f"was not ready within {READY_SECONDS:g} s")
+                raise self._failure(name, f"was not ready within {READY_SECONDS:g} s")
             time.sleep(0.05)
 
     def _failure(self, name: str, what: str) -> MdvError:
@@ -237,6 +283,16 @@ class _Household(Supervisor):
         with suppress(OSError):
             end = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
         return MdvError(f"{name} {what}. The end of its log, {log}:\n{end}")
+
+
+def _address(host: str, port: int) -> str:
+    """Where a server on this machine is reached that listens on `host`.
+
+    >>> _address("0.0.0.0", 8080), _address("::1", 8080)
+    ('http://127.0.0.1:8080', 'http://[::1]:8080')
+    """
+    address = "127.0.0.1" if host == "0.0.0.0" else "::1" if host == "::" else host  # noqa: S104
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
 class _SamePort:
@@ -275,7 +331,8 @@ def _show_panel(folder: Path, system: System, token: _Token) -> None:
         "Token": f"{token.secret} (kept in {token.place})" if token.is_new else f"in {token.place}",
         "Register": f"{own} register FILE --uri http://mdv.example/NAME{data}",
         "See": f"{own} documents{data}",
-        "LMR": "the local repository is not in this version yet; its port is left free",
+        "LMR": f"{system.lmr_url}/api/v1, the repository `{LOCAL}`; the same token opens it",
+        "Subscribe": f"{own} subscribe FILE{data}",
         "Logs": str(folder / "logs"),
     }
     if not on_terminal():

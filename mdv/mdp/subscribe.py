@@ -37,8 +37,8 @@ def create_lmr(connection: Connection, name: str) -> tuple[Lmr, str]:
     """A new LMR and its token, which is shown this once."""
     if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip() or "/" in name:
         raise BadRequest(f"An LMR's name is 1 to {MAX_NAME} characters that can be printed, without a slash.")
-    if name.isdecimal() or name == SELF:
-        raise BadRequest(f"An LMR cannot be called {name}: numbers and {SELF!r} mean something else in addresses.")
+    if name.isdecimal() or name in (SELF, ".", ".."):
+        raise BadRequest(f"An LMR cannot be called {name}: that means something else in addresses.")
     lock_state(connection)
     return db.create_lmr(connection, name)
 

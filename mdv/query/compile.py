@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import reduce
 from itertools import count
 from typing import Any
 
@@ -32,6 +34,7 @@ from sqlalchemy import (
     exists,
     false,
     func,
+    literal,
     literal_column,
     not_,
     null,
@@ -45,11 +48,15 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from mdv.model import RDFS_RESOURCE
 from mdv.rules.ast import Operator
-from mdv.rules.normal import Sort
+from mdv.rules.normal import Constant, Sort
 from mdv.rules.pattern import Leaf, Pattern, Tie
 
 Condition = ColumnElement[bool]
 Expression = ColumnElement[Any]
+LookUp = Callable[..., FromClause]
+
+MAX_JOINED = 60
+"""SQLite joins 64 tables at most."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,46 @@ class Names:
     """Properties whose values are literals: their range is a datatype."""
 
 
+class Dialect:
+    """What databases are told in different ways. This one speaks to an MDP."""
+
+    pinned = True
+    """Look-ups are `probe`s. Otherwise they are plain joins, which the database makes in the order in which they are
+    written."""
+    flat = False
+    """A branch is asked for in one question as far as it goes, instead of in a question within a question for each
+    step: some databases, and Python, take few of these."""
+
+    def constant(self, constant: Constant, sort: Sort) -> Expression:
+        """A constant as a value of the statement. A truth is compared as 1 or 0."""
+        if isinstance(constant.value, str):
+            return literal(constant.value, Text())
+        return literal(Decimal(constant.value), Numeric())
+
+    def typed(self, atom: FromClause, sort: Sort) -> Expression:
+        return typed(atom, sort)
+
+    def compare(self, left: Expression, operator: Operator, right: Expression) -> Condition:
+        return compare(left, operator, right)
+
+    def beginning(self, text: Expression) -> Expression:
+        """How a value begins, as the index of values has it."""
+        return beginning(text, 64)
+
+    def is_text(self, value: Expression, constant: Expression) -> Condition:
+        return and_(self.beginning(value) == self.beginning(constant), value == constant)
+
+    def only_asked(self, conditions: Sequence[Condition]) -> Sequence[Condition]:
+        """Conditions on rows that are found by other conditions: no index is to be used for them."""
+        return conditions
+
+    def join(self, source: FromClause, table: FromClause) -> FromClause:
+        return source.join(table, true())
+
+
+MDP = Dialect()
+
+
 @dataclass
 class State:
     """The statements at one moment: the present ones, or those before a transaction."""
@@ -71,6 +118,7 @@ class State:
     resources: Table
     names: Names
     numbers: count[int] = field(default_factory=count)
+    dialect: Dialect = MDP
 
     def atoms(self) -> FromClause:
         """The statements, once more."""
@@ -103,16 +151,17 @@ class State:
                 return self.is_text(atom, constant)
             if leaf.operator is Operator.EQ:
                 return or_(self.is_text(atom, constant), atom.c.target_id == self.number(constant))
-            return compare(self.text(atom, leaf.property), leaf.operator, constant)
+            return self.dialect.compare(self.text(atom, leaf.property), leaf.operator, constant)
         if leaf.sort is Sort.REFERENCE:
             if leaf.operator is Operator.EQ:
                 return atom.c.target_id == self.number(constant)
-            return and_(atom.c.target_id.is_not(None), compare(self.uri(atom.c.target_id), leaf.operator, constant))
-        return compare(typed(atom, leaf.sort), leaf.operator, constant)
+            uri = self.uri(atom.c.target_id)
+            return and_(atom.c.target_id.is_not(None), self.dialect.compare(uri, leaf.operator, constant))
+        return compare(self.dialect.typed(atom, leaf.sort), leaf.operator, constant)
 
     def is_text(self, atom: FromClause, constant: Expression) -> Condition:
         """Whether a value is that literal; the index knows how texts begin."""
-        return and_(beginning(atom.c.value, 64) == beginning(constant, 64), atom.c.value == constant)
+        return self.dialect.is_text(atom.c.value, constant)
 
     def of_classes(self, node: Expression, classes: Sequence[str], known: bool) -> list[Condition]:
         """That a resource is an instance of all these classes; `known`: something else says that it exists."""
@@ -121,15 +170,26 @@ class State:
             atom = self.atoms()
             if class_iri == RDFS_RESOURCE:
                 if not known:
-                    conditions.append(there_is([atom], [atom.c.resource_id == node]))
+                    conditions.append(self.there_is([atom], [atom.c.resource_id == node]))
                 continue
             of_type = [
                 atom.c.resource_id == node,
                 _among(atom.c.property_id, self.names.types),
                 _among(atom.c.target_id, self.names.classes[class_iri]),
             ]
-            conditions.append(there_is([atom], of_type))
+            conditions.append(self.there_is([atom], of_type))
         return conditions
+
+    def there_is(self, sources: Sequence[FromClause], conditions: Sequence[Condition]) -> Condition:
+        """That these sources have a row for which the conditions hold."""
+        if self.dialect.pinned:
+            return there_is(sources, conditions)
+        one: Select[Any] = select(literal_column("1")).select_from(reduce(self.dialect.join, sources))
+        return exists(one.where(*conditions).correlate_except(*sources))
+
+    def look_up(self, where: list[Condition]) -> LookUp:
+        """How the rows of a table are looked up: what that leaves to be asked goes to `where`."""
+        return probe if self.dialect.pinned else freely(where)
 
 
 def there_is(sources: Sequence[FromClause], conditions: Sequence[Condition]) -> Condition:
@@ -148,6 +208,16 @@ def probe(table: FromClause, *conditions: Condition) -> FromClause:
     """
     rows: Select[Any] = select(*table.c).select_from(table).where(*conditions)
     return rows.offset(literal_column("0")).correlate_except(table).lateral()
+
+
+def freely(where: list[Condition]) -> LookUp:
+    """A look-up as a plain join: its conditions go to `where`."""
+
+    def look_up(table: FromClause, *conditions: Condition) -> FromClause:
+        where.extend(conditions)
+        return table
+
+    return look_up
 
 
 def typed(atom: FromClause, sort: Sort) -> Expression:
@@ -253,43 +323,50 @@ class Conditions:
         if leaf.property is None:
             if leaf.operator is Operator.EQ:
                 return number == self._state.number(constant)
-            return compare(self._state.uri(number), leaf.operator, constant)
-        atom = self._values(number, leaf.property)
-        return there_is([atom], [self._state.holds(atom, leaf, constant)])
+            return self._state.dialect.compare(self._state.uri(number), leaf.operator, constant)
+        atom, mine = self._values(number, leaf.property)
+        asked = self._state.dialect.only_asked([self._state.holds(atom, leaf, constant)])
+        return self._state.there_is([atom], [*mine, *asked])
 
     def tie(self, tie: Tie) -> Condition:
         """A predicate between two bound nodes."""
         left, right = self._bound[tie.left], self._bound[tie.right]
         if tie.left_property is None:
             return compare(left, tie.operator, right)
-        one = self._values(left, tie.left_property)
+        state = self._state
+        one, mine = self._values(left, tie.left_property)
         if tie.right_property is None:
-            return there_is([one], [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, right)])
-        other = self._values(right, tie.right_property)
-        return there_is([one], [there_is([other], self.equal(one, other, tie))])
+            refers = [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, right)]
+            return state.there_is([one], [*mine, *state.dialect.only_asked(refers)])
+        other, its = self._values(right, tie.right_property)
+        equal = state.dialect.only_asked(self.equal(one, other, tie))
+        return state.there_is([one], [*mine, state.there_is([other], [*its, *equal])])
 
-    def _values(self, node: Expression, property_iri: str) -> FromClause:
-        """The statements of a resource with a property: found by the resource, never by the value."""
-        atom = self._state.atoms()
-        return probe(atom, atom.c.resource_id == node, self._state.has(atom, property_iri))
+    def _values(self, node: Expression, property_iri: str) -> tuple[FromClause, list[Condition]]:
+        """The statements of a resource with a property, found by the resource, never by the value; and what is left to
+        be asked of them."""
+        atom, left = self._state.atoms(), list[Condition]()
+        look_up = self._state.look_up(left)
+        return look_up(atom, atom.c.resource_id == node, self._state.has(atom, property_iri)), left
 
     def equal(self, one: FromClause, other: FromClause, tie: Tie) -> list[Condition]:
         """How the values of two statements compare."""
         assert tie.left_property is not None and tie.right_property is not None
         if tie.sort is Sort.REFERENCE:
             return [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, other.c.target_id)]
+        dialect = self._state.dialect
         if tie.sort is not Sort.TEXT:
-            return [compare(typed(one, tie.sort), tie.operator, typed(other, tie.sort))]
+            return [compare(dialect.typed(one, tie.sort), tie.operator, dialect.typed(other, tie.sort))]
         if tie.operator is Operator.EQ and {tie.left_property, tie.right_property} <= self._state.names.literal_only:
             return [
-                beginning(one.c.value, 64) == beginning(other.c.value, 64),
+                dialect.beginning(one.c.value) == dialect.beginning(other.c.value),
                 one.c.value == other.c.value,
             ]
         return [
             compare(self._state.text(one, tie.left_property), tie.operator, self._state.text(other, tie.right_property))
         ]
 
-    def step(self, child: int, look_up: Callable[..., FromClause] = probe) -> list[FromClause]:
+    def step(self, child: int, look_up: LookUp = probe) -> list[FromClause]:
         """From a bound parent to a child, which is bound by it: what to join, each looked up for what is before it."""
         branch = self._pattern.branches[child]
         assert branch is not None
@@ -329,7 +406,7 @@ class Conditions:
             everything = self._state.resources.alias(f"r{next(self._state.numbers)}")
             self.bind(node, everything.c.id)
             atom = self._state.atoms()
-            return everything, [there_is([atom], [atom.c.resource_id == everything.c.id])]
+            return everything, [self._state.there_is([atom], [atom.c.resource_id == everything.c.id])]
         atom = self._state.atoms()
         self.bind(node, atom.c.resource_id)
         return atom, [
@@ -339,7 +416,22 @@ class Conditions:
 
     def branch(self, child: int) -> Condition:
         """That there is something that can stand for a child."""
-        return there_is(self.step(child), self.of_node(child))
+        if not self._state.dialect.flat:
+            return there_is(self.step(child), self.of_node(child))
+        # Where it divides, on with the larger part.
+        sources: list[FromClause] = []
+        asked: list[Condition] = []
+        node: int | None = child
+        while node is not None:
+            sources += self.step(node, self._state.look_up(asked))
+            onward = self._pattern.children[node] if len(sources) < MAX_JOINED else ()
+            further = max(onward, key=self._size, default=None)
+            asked += self.of_node(node, without_child=further)
+            node = further
+        return self._state.there_is(sources, asked)
+
+    def _size(self, node: int) -> int:
+        return 1 + sum(map(self._size, self._pattern.children[node]))
 
 
 def matches(state: State, pattern: Pattern, constants: Sequence[Expression], driver: int | None) -> Select[Any]:
@@ -351,17 +443,13 @@ def matches(state: State, pattern: Pattern, constants: Sequence[Expression], dri
     table, where = conditions.extent(0)
     sources: list[FromClause] = [table]
 
-    def freely(found: FromClause, *how: Condition) -> FromClause:
-        where.extend(how)
-        return found
-
     path: Sequence[int] = (0,)
     skipped = None
     if driver is not None and pattern.leaves[driver].property is not None:
         leaf = pattern.leaves[driver]
         path, skipped = pattern.path(leaf.node), driver
         for node in path[1:]:
-            sources += conditions.step(node, freely)
+            sources += conditions.step(node, freely(where))
         atom = state.atoms()
         sources.append(atom)
         where += [

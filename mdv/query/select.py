@@ -10,32 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     FromClause,
     Integer,
-    Numeric,
     Select,
     Table,
     Text,
     and_,
     cast,
     func,
-    literal,
     null,
     select,
-    true,
     union,
     union_all,
 )
 
-from mdv.query.compile import Condition, Conditions, Expression, State, needs_proof, typed
+from mdv.errors import TooCostly
+from mdv.model import RDFS_RESOURCE
+from mdv.query.compile import MAX_JOINED, Condition, Conditions, Expression, State, needs_proof
 from mdv.rules.ast import Operator
-from mdv.rules.normal import Comparison, Conjunction, Constant, Sort
-from mdv.rules.pattern import pattern_with_nodes
+from mdv.rules.normal import Comparison, Conjunction, Sort
+from mdv.rules.pattern import Leaf, pattern_with_nodes
 from mdv.rules.returns import Hop, NormalQuery, QueryPart, Returned
 
 _TYPED = (Sort.NUMBER, Sort.INSTANT, Sort.TRUTH)
@@ -61,11 +59,17 @@ def select_rows(state: State, vocabulary: Table, query: NormalQuery, most: int) 
     for n in range(len(query.returns)):
         uri, datatype = state.resources.alias(f"u{n}"), vocabulary.alias(f"d{n}")
         source = source.outerjoin(uri, uri.c.id == rows.c[f"r{n}_target"])
-        source = source.outerjoin(datatype, datatype.c.id == rows.c[f"r{n}_datatype"])
+        kind: Expression = datatype.c.uri
+        its = datatype.c.id == rows.c[f"r{n}_datatype"]
+        if state.dialect.pinned:
+            source = source.outerjoin(datatype, its)
+        else:
+            # As joins, these would be too many.
+            kind = select(kind).where(its).correlate(rows).scalar_subquery()
         text, lang = rows.c[f"r{n}_value"], rows.c[f"r{n}_lang"]
-        shown += [uri.c.uri, text, lang, datatype.c.uri]
+        shown += [uri.c.uri, text, lang, kind]
         order += [func.coalesce(uri.c.uri, text).nulls_last(), uri.c.uri.is_(None)]
-        order += [lang.nulls_first(), datatype.c.uri.nulls_first()]
+        order += [lang.nulls_first(), kind.nulls_first()]
     order += [rows.c[column.name] for column in numbers]
     labelled = [column.label(f"c{n}") for n, column in enumerate(shown)]
     return select(*labelled).select_from(source).order_by(*order).limit(most)
@@ -89,19 +93,16 @@ def select_resources(state: State, conjunctions: Sequence[Conjunction], after: s
     )
 
 
+def _is_found(leaf: Leaf) -> bool:
+    """Whether an index leads to the values that satisfy a predicate."""
+    if leaf.operator is Operator.EQ:
+        return leaf.sort is not Sort.TRUTH
+    return leaf.operator.orders and leaf.sort in (Sort.NUMBER, Sort.INSTANT)
+
+
 def _rank(operator: Operator) -> int:
     """How few values a comparison leaves, by its operator."""
     return _SELECTIVE.index(operator) if operator in _SELECTIVE else len(_SELECTIVE)
-
-
-def _literals(constants: Sequence[Constant]) -> list[Expression]:
-    """The constants as values of the statement. A truth is compared as 1 or 0."""
-    return [
-        literal(constant.value, Text())
-        if isinstance(constant.value, str)
-        else literal(Decimal(constant.value), Numeric())
-        for constant in constants
-    ]
 
 
 _FIELDS = ("target", "value", "lang", "datatype")
@@ -127,12 +128,21 @@ class _Part:
 
     def __init__(self, state: State, query: NormalQuery, part: QueryPart) -> None:
         self._state, self._query, self._part = state, query, part
-        conjunction = replace(part.conjunction, register=_beginning(part.conjunction, query.variables[0]))
+        first = query.variables[0]
+        conjunction = replace(part.conjunction, register=_beginning(part.conjunction, first))
         self._pattern, constants, self._nodes = pattern_with_nodes(conjunction)
-        self._constants = _literals(constants)
+        if not state.dialect.pinned and len(self._outer()) > MAX_JOINED:
+            # From there it is too far to what is asked for.
+            conjunction = replace(part.conjunction, register=first)
+            self._pattern, constants, self._nodes = pattern_with_nodes(conjunction)
+        self._constants = [
+            state.dialect.constant(constant, leaf.sort)
+            for constant, leaf in zip(constants, self._pattern.leaves, strict=True)
+        ]
         self._conditions = Conditions(state, self._pattern, self._constants)
         self._values: dict[tuple[object, ...], _Value] = {}
         self._whole: set[tuple[object, ...]] = set()
+        self._joined = 1
         self._source, self._where = self._bind()
 
     def select(self) -> Select[Any]:
@@ -153,21 +163,42 @@ class _Part:
     # The where part: what is bound, and what is asked of it.
 
     def _bind(self) -> tuple[FromClause, list[Condition]]:
-        conditions, pattern_ = self._conditions, self._pattern
-        source, where = conditions.extent(0)
+        conditions, dialect = self._conditions, self._state.dialect
         driver = self._driver()
-        if driver is not None:
-            leaf, atom = pattern_.leaves[driver], self._state.atoms()
-            assert leaf.property is not None
-            source = source.join(atom, atom.c.resource_id == conditions.at(0))
-            where += [self._state.has(atom, leaf.property), self._state.holds(atom, leaf, self._constants[driver])]
+        source, where = self._begin(driver)
         outer = self._outer()
         for node in outer[1:]:
-            for table in conditions.step(node):
-                source = source.join(table, true())
+            for table in conditions.step(node, self._state.look_up(where)):
+                source = dialect.join(source, table)
+                self._count()
         for node in outer:
             where += self._asked(node, outer, driver)
         return source, where
+
+    def _begin(self, driver: int | None) -> tuple[FromClause, list[Condition]]:
+        """The first node: its instances and the driver; where joins are made as they are written, the driver alone."""
+        conditions, state = self._conditions, self._state
+        if driver is None:
+            return conditions.extent(0)
+        leaf = self._pattern.leaves[driver]
+        assert leaf.property is not None
+        if state.dialect.pinned:
+            source, where = conditions.extent(0)
+            atom = state.atoms()
+            source = source.join(atom, atom.c.resource_id == conditions.at(0))
+        else:
+            source = atom = state.atoms()
+            where = list[Condition]()
+            conditions.bind(0, atom.c.resource_id)
+            if leaf.sort is Sort.TEXT and leaf.property in state.names.literal_only:
+                # So that the index of values is known to have it.
+                where.append(atom.c.value.is_not(None))
+        return source, [*where, state.has(atom, leaf.property), state.holds(atom, leaf, self._constants[driver])]
+
+    def _count(self) -> None:
+        self._joined += 1
+        if self._joined > MAX_JOINED and not self._state.dialect.pinned:
+            raise TooCostly(f"The query takes more than {MAX_JOINED} steps at once. Return fewer or shorter paths.")
 
     def _outer(self) -> list[int]:
         """The nodes that are bound, parents first."""
@@ -180,13 +211,18 @@ class _Part:
         """The predicate of the first node that should leave the fewest resources: as a join, one can begin there."""
         leaves = self._pattern.leaves
         own = [n for n, leaf in enumerate(leaves) if leaf.node == 0 and leaf.property is not None]
+        if not self._state.dialect.pinned and self._pattern.nodes[0] != (RDFS_RESOURCE,):
+            # Where the order is fixed, one begins with the class, unless an index finds what the predicate leaves.
+            own = [n for n in own if _is_found(leaves[n])]
         return min(own, key=lambda n: _rank(leaves[n].operator), default=None)
 
     def _asked(self, node: int, outer: Sequence[int], driver: int | None) -> list[Condition]:
         """What is asked of a bound node, but for the steps to other bound nodes."""
         conditions, found = self._conditions, self._pattern
-        number = conditions.at(node)
-        asked = self._state.of_classes(number, found.nodes[node], known=not needs_proof(found, node))
+        number, classes = conditions.at(node), found.nodes[node]
+        if node == 0 and driver is None and not self._state.dialect.pinned:
+            classes = classes[1:]
+        asked = self._state.of_classes(number, classes, known=not needs_proof(found, node))
         asked += [
             conditions.leaf(leaf, self._constants[n])
             for n, leaf in enumerate(found.leaves)
@@ -242,6 +278,7 @@ class _Part:
         if reach is not None:
             on += [atom.c.target_id.is_not(None), *state.of_classes(atom.c.target_id, [reach], known=False)]
         self._source = self._source.outerjoin(atom, and_(*on))
+        self._count()
         return _Value(atom.c.target_id, atom, reach)
 
     def _key_of(self, path: Returned, value: _Value) -> Expression:
@@ -249,7 +286,7 @@ class _Part:
         if value.atom is None or path.property is None:
             return self._state.uri(value.target)
         if path.sort in _TYPED:
-            return typed(value.atom, path.sort)
+            return self._state.dialect.typed(value.atom, path.sort)
         return self._state.text(value.atom, path.property)
 
 

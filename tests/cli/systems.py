@@ -71,6 +71,7 @@ class Up:
 
     folder: Path
     port: int = field(default_factory=free_port)
+    lmr_port: int = field(default_factory=free_port)
     demo: bool = False
     process: subprocess.Popen[bytes] | None = None
     known: list[int] = field(default_factory=list)
@@ -89,7 +90,8 @@ class Up:
     def start(self) -> Up:
         began = time.monotonic()
         demo = "--demo" if self.demo else "--no-demo"
-        argv = [str(MDV), "up", demo, "--port", str(self.port), "--data", str(self.folder)]
+        argv = [str(MDV), "up", demo, "--port", str(self.port), "--lmr-port", str(self.lmr_port)]
+        argv += ["--data", str(self.folder)]
         with self.folder.with_suffix(".out").open("wb") as out:
             self.process = subprocess.Popen(
                 argv, stdout=out, stderr=out, env=environment(), cwd="/", start_new_session=True

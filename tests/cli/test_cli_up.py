@@ -18,7 +18,8 @@ DOC = "http://mdv.example/doc.rdf"
 
 def run_up(folder: Path, port: int, **more: str) -> subprocess.CompletedProcess[str]:
     """An `mdv up` that is expected to end by itself."""
-    argv = [str(MDV), "up", "--no-demo", "--port", str(port), "--data", str(folder)]
+    ports = ["--port", str(port), "--lmr-port", str(free_port())]
+    argv = [str(MDV), "up", "--no-demo", *ports, "--data", str(folder)]
     return subprocess.run(argv, capture_output=True, text=True, env=environment(**more), cwd="/", timeout=60)
 
 
@@ -27,7 +28,7 @@ def test_what_was_registered_survives_every_kind_of_end(new_up: Callable[..., Up
     print(f"first start {up.seconds:.1f} s")
     token = (up.folder / "admin.token").read_text().strip()
     assert token in up.output and f"http://127.0.0.1:{up.port}/docs" in up.output
-    assert "not in this version yet" in up.output
+    assert f"http://127.0.0.1:{up.lmr_port}/api/v1, the repository `local`" in up.output
     assert "\x1b" not in up.output
     assert up.folder.stat().st_mode & 0o777 == 0o700
     for name in ("system.json", "admin.token"):
@@ -46,7 +47,10 @@ def test_what_was_registered_survives_every_kind_of_end(new_up: Callable[..., Up
             assert code == 0, up.output
             assert not (up.folder / "system.json").exists()
             stops = [line for line in up.output.splitlines() if line.startswith("Stopping ")]
-            assert stops == ["Stopping web.", "Stopping worker.", "Stopping Valkey.", "Stopping Postgres."]
+            assert stops == [
+                "Stopping LMR.",
+                *(f"Stopping {name}." for name in ("web", "worker", "Valkey", "Postgres")),
+            ]
         if number != signal.SIGTERM:
             up.start()
             print(f"next start {up.seconds:.1f} s")

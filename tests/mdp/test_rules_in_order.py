@@ -115,7 +115,9 @@ def test_rules_that_come_and_go_at_once_leave_what_is_needed(mdp: Mdp) -> None:
             for n in range(8):
                 added = own.add_rules([RULE, f"search C c register c where c.n = {n} and c.next.n = 1"])
                 with own.engine.begin() as connection:
-                    remove_rules(connection, [rule.id for rule in added[: 1 + n % 2]], mdp.schemas, mdp.vocabulary, mdp.rules)
+                    remove_rules(
+                        connection, [rule.id for rule in added[: 1 + n % 2]], mdp.schemas, mdp.vocabulary, mdp.rules
+                    )
         except BaseException as error:
             failures.append(error)
 

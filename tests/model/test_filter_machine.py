@@ -463,7 +463,7 @@ def _believe_branches(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_subproperties(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("mdv.mdp.groups._below", lambda iri, declared, closure: (iri,))
+    patch.setattr("mdv.query.names._below", lambda iri, declared, closure: (iri,))
 
 
 MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [

@@ -238,7 +238,7 @@ def test_an_lmr_can_be_ended(lmr: Repository, api: Api, doc: str, host: str) -> 
     assert api.put(doc, document(host, memory=1)).json()["lmrs"] == 0
 
 
-@pytest.mark.parametrize("name", ["", " x", "self", "17", "a/b", "a\nb", "x" * 200])
+@pytest.mark.parametrize("name", ["", " x", "self", "17", ".", "..", "a/b", "a\nb", "x" * 200])
 def test_names_that_mean_something_else_are_refused(api: Api, name: str) -> None:
     assert api.http.post("/api/v1/lmrs", json={"name": name}).status_code == 400
 

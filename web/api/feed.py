@@ -27,7 +27,7 @@ log = structlog.get_logger()
 EVENTS = "text/event-stream"
 KEEP_ALIVE = 15.0
 """Seconds after which a silent stream says that it is still there, and how far the MDP is."""
-NOTED_SECONDS = 5.0
+NOTED_SECONDS = 1.0
 """How far an LMR has read is noted no more often."""
 
 _ANSWER = {

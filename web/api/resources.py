@@ -9,14 +9,13 @@ from flask import Response, jsonify
 from mdv.db.read import list_resources, resource_documents, resource_statements
 from mdv.errors import BadRequest, NotFound
 from mdv.mdp.schemas import classes_named
-from mdv.model import RDF_TYPE, RDFS_RESOURCE
 from mdv.rdf.parse import is_absolute_iri
-from mdv.rdf.serialise import serialise
-from mdv.rdf.syntax import MEDIA_TYPES, syntax_of_media_type
+from mdv.rdf.syntax import MEDIA_TYPES
+from web.answers import resource_response
 from web.auth import lmr_reader
 from web.calls import Calls
 from web.models import ResourceQuery
-from web.negotiate import rdf_response, wanted_type
+from web.negotiate import wanted_type
 from web.openapi import page, problems, rdf, record
 from web.services import services
 
@@ -53,19 +52,12 @@ def _one(uri: str) -> Response:
     if not is_absolute_iri(uri):
         raise BadRequest(f"{uri!r} is not an absolute URI.")
     with services().engine.connect() as connection:
-        statements = sorted(resource_statements(connection, uri))
+        statements = resource_statements(connection, uri)
         documents = resource_documents(connection, uri)
         schema = services().schemas.now(connection).schema
     if not statements:
         raise NotFound(f"No document describes {uri}.")
-    if media_type != "application/json":
-        syntax = syntax_of_media_type(media_type)[0]
-        return rdf_response(serialise(statements, syntax, schema.prefixes), syntax)
-    classes = [s.object.value for s in statements if s.property == RDF_TYPE] or [RDFS_RESOURCE]
-    body = {"uri": uri, "classes": classes, "statements": [[s.property, s.object.as_dict()] for s in statements]}
-    response = jsonify(body | {"documents": documents})
-    response.headers["Vary"] = "Accept"
-    return response
+    return resource_response(uri, statements, media_type, schema.prefixes, documents=documents)
 
 
 def _page(query: ResourceQuery) -> Response:

@@ -1,0 +1,117 @@
+"""The MDP as an LMR sees it: a few calls over HTTP, each made once. Who calls knows when to try again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+import mdv
+from mdv.client import BASE, JSON, error_of, is_loopback
+from mdv.errors import Forbidden, MdvError, MustRefetch, NotFound, Unauthenticated, Unavailable
+
+Json = dict[str, Any]
+
+PAGE = 2000
+"""How many events are asked for at once."""
+PATIENCE = 30.0
+"""Seconds beyond the asked wait after which no answer is expected any more."""
+_KINDS: dict[int, type[MdvError]] = {
+    kind.status: kind for kind in (Unauthenticated, Forbidden, NotFound, MustRefetch, Unavailable)
+}
+
+
+class Mdp:
+    """The calls of one LMR's token. May be used by several threads at once; goes to no other host."""
+
+    def __init__(
+        self, url: str, token: str, *, lmr: str = "self", transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.url = url
+        self._path = f"{BASE}/lmrs/{lmr}"
+        self._http = httpx.Client(
+            base_url=url,
+            headers={"User-Agent": f"mdv/{mdv.__version__}", "Accept": JSON, "Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(PATIENCE, connect=5, pool=None),
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=8),
+            follow_redirects=False,
+            trust_env=not is_loopback(url),
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Mdp:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def feed(
+        self, after: str | None, *, wait: float = 0, buckets: Sequence[int] | None = None, limit: int = PAGE
+    ) -> Json:
+        """A page of the feed; without `after` the beginning of a snapshot, of all or of some buckets."""
+        asked: Json = {"limit": limit, "wait": f"{wait:g}"} | ({} if after is None else {"after": after})
+        if buckets is not None:
+            asked["buckets"] = ",".join(map(str, buckets))
+        page = self._call("GET", "/feed", params=asked, timeout=wait + PATIENCE)
+        if not isinstance(page.get("events"), list) or not {"cursor", "position", "up_to_date"} <= page.keys():
+            raise Unavailable(f"{self.url} did not answer as an MDP's feed does.")
+        return page
+
+    def checksum(self) -> Json:
+        """The checksum of what this LMR should hold."""
+        return self._call("GET", "/checksum")
+
+    def subscribe(self, rule: str, name: str | None = None) -> Json:
+        """Subscribe to a rule."""
+        return self._call("POST", "/subscriptions", body={"rule": rule} | ({} if name is None else {"name": name}))
+
+    def subscriptions(self, after: str | None = None, limit: int = 100) -> Json:
+        """A page of this LMR's subscriptions."""
+        return self._call(
+            "GET", "/subscriptions", params={"limit": limit} | ({} if after is None else {"after": after})
+        )
+
+    def change(self, subscription: str, rule: str) -> Json:
+        """Let a subscription say something else."""
+        return self._call("PUT", f"/subscriptions/{subscription}", body={"rule": rule})
+
+    def unsubscribe(self, subscription: str) -> Json:
+        """End a subscription."""
+        return self._call("DELETE", f"/subscriptions/{subscription}")
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Json | None = None,
+        timeout: float = PATIENCE,
+    ) -> Json:
+        content = json.dumps(body).encode() if body is not None else None
+        headers = {"Content-Type": JSON} if content is not None else {}
+        patience = httpx.Timeout(timeout, connect=5, pool=None)
+        try:
+            response = self._http.request(method, self._path + path, params=params, content=content, headers=headers,
+                                          timeout=patience)  # fmt: skip
+            answer = json.loads(response.content) if response.content else {}
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unavailable(f"{self.url} cannot be reached: {error or type(error).__name__}.") from error
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise Unavailable(f"{self.url} answered {response.status_code} and not as an MDP does.")
+        if not response.is_success:
+            if "title" in answer:
+                raise error_of(answer, response.status_code)
+            kind = _KINDS.get(response.status_code, Unavailable)
+            raise kind(f"{self.url} answered {response.status_code} and not as an MDP does.")
+        return answer

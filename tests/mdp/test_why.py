@@ -1,0 +1,470 @@
+"""Why a resource is, or is not, at an LMR: told with the paper's example, and held against the oracle."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, text
+
+import mdv
+from mdv.db.why import giving_up
+from mdv.errors import BadRequest
+from mdv.mdp.why import Why, beginning, explain_resource, stages, why_lines
+from mdv.rules.normal import Access, Comparison, Conjunction, NormalPredicate, Sort, Variable
+from mdv.rules.normalise import normalise
+from mdv.rules.parse import parse
+
+sys.path.append(str(Path(__file__).parents[1] / "model"))
+
+from rule_worlds import RESOURCES, SCHEMA, Said, populations, rule_texts, schema_in_force, turtle
+from rules_oracle import HOLDS, World
+
+if TYPE_CHECKING:
+    from conftest import Mdp
+
+DEMO = Path(mdv.__file__).parent / "demo"
+EXAMPLE_1 = (Path(__file__).parents[1] / "golden" / "rules" / "demo" / "example_1.rule").read_text("utf-8")
+D = "http://mdv.example/"
+HOST, INFO = f"{D}doc.rdf#host", f"{D}doc.rdf#info"
+ATLAS, ATLAS_INFO = f"{D}atlas.ttl#host", f"{D}atlas.ttl#info"
+LMR = 1
+
+
+def explained(mdp: Mdp, uri: str, lmr: int = LMR) -> Why:
+    with mdp.engine.connect() as connection:
+        return explain_resource(connection, lmr, uri, mdp.schemas, mdp.vocabulary, mdp.rules)
+
+
+def hold(mdp: Mdp, reasons: dict[str, int], lmr: int = LMR) -> None:
+    """Let the MDP know that an LMR holds these resources, each with so many reasons."""
+    with mdp.engine.begin() as connection:
+        for uri, count in reasons.items():
+            connection.execute(
+                text("insert into lmr_resources (lmr_id, resource_id, reasons)"
+                     " select :lmr, id, :count from resources where uri = :uri"),
+                {"lmr": lmr, "uri": uri, "count": count},
+            )  # fmt: skip
+
+
+@pytest.fixture
+def paper(mdp: Mdp) -> Mdp:
+    """The paper's schema and its servers."""
+    mdp.put_schema((DEMO / "schema.ttl").read_text("utf-8"))
+    document = (
+        f"<{HOST}> a v:CycleProvider ; v:serverHost 'pirates.uni-passau.de' ; v:serverPort 5874 ;"
+        f" v:serverInformation <{INFO}> . <{INFO}> a v:ServerInformation ; v:memory 92 ; v:cpu 600 ."
+    )
+    atlas = (
+        f"<{ATLAS}> a v:CycleProvider ; v:serverHost 'atlas.uni-passau.de' ; v:serverPort 5874 ;"
+        f" v:serverInformation <{ATLAS_INFO}> . <{ATLAS_INFO}> a v:ServerInformation ; v:memory 32 ; v:cpu 300 ."
+    )
+    prefix = "@prefix v: <http://mdv.example/schema#> . "
+    mdp.put({f"{D}doc.rdf": prefix + document, f"{D}atlas.ttl": prefix + atlas})
+    return mdp
+
+
+def sentences(why: Why) -> list[str]:
+    return [rule.sentence for rule in why.nearest]
+
+
+# -- selected
+
+
+def test_a_rule_that_selects_it_is_told_with_the_values_that_satisfy_it(paper: Mdp) -> None:
+    (rule,) = paper.add_rules([("passau", EXAMPLE_1)])
+    hold(paper, {HOST: 1, INFO: 0})
+    why = explained(paper, HOST)
+    assert (why.held, why.selected, why.described, why.more) == (True, True, True, False)
+    assert why.documents == (f"{D}doc.rdf",)
+    assert why.position == rule.position
+    (selecting,) = why.as_dict()["rules"]
+    assert (selecting["id"], selecting["name"], selecting["rule"]) == (rule.id, "passau", EXAMPLE_1)
+    assert selecting["binding"] == {"c": HOST, "c.serverInformation": INFO}
+    memory = selecting["predicates"][1]
+    assert memory == {
+        "predicate": "c.serverInformation.memory > 64",
+        "resource": INFO,
+        "property": "http://mdv.example/schema#memory",
+        "value": "92",
+        "type": "literal",
+        "operator": ">",
+        "constant": "64",
+    }
+    assert selecting["predicates"][0]["value"] == "pirates.uni-passau.de"
+    assert why.nearest == ()
+    assert why.chain is None
+
+
+def test_the_lines_for_people_are_the_same_from_the_answer_and_from_its_json(paper: Mdp) -> None:
+    paper.add_rules([EXAMPLE_1])
+    why = explained(paper, HOST)
+    assert why_lines(why) == why_lines(why.as_dict())
+    assert why_lines(why)[0] == f"<{HOST}> is at the LMR: one of its rules selects it."
+    assert "    c.serverInformation.memory > 64: 92" in why_lines(why)
+
+
+def test_rules_that_match_stretches_of_constants_are_found_like_any_other(paper: Mdp) -> None:
+    constants = [f"{sign} {number}" for sign in (">", ">=", "<", "<=", "!=", "=") for number in (64, 91, 92, 93)]
+    rule = "search ServerInformation s register s where s.memory {}"
+    ids = [added.id for added in paper.add_rules([rule.format(constant) for constant in constants], owner=2)]
+    paper.add_rules([rule.format(constant) for constant in constants], owner=1)
+    selecting = [constants[ids.index(rule.id)] for rule in explained(paper, INFO, lmr=2).rules]
+    assert selecting == [
+        "> 64", "> 91", ">= 64", ">= 91", ">= 92", "< 93", "<= 92", "<= 93", "!= 64", "!= 91", "!= 93", "= 92",
+    ]  # fmt: skip
+
+
+def test_of_many_rules_that_select_it_some_are_shown(paper: Mdp) -> None:
+    ids = [rule.id for rule in paper.add_rules([
+        f"search CycleProvider c register c where c.serverPort > {n} and c.serverHost contains 'passau'"
+        for n in range(30)
+    ])]  # fmt: skip
+    why = explained(paper, HOST)
+    assert [rule.id for rule in why.rules] == ids[:20]
+    assert why.more
+    assert why.sentence.endswith("more than 20 of its rules select it.")
+
+
+def test_rules_of_other_lmrs_are_not_told(paper: Mdp) -> None:
+    paper.add_rules([EXAMPLE_1], owner=2)
+    why = explained(paper, HOST)
+    assert (why.held, why.selected, why.nearest) == (False, False, ())
+    assert why.sentence == f"<{HOST}> is not at the LMR, which has no rules."
+
+
+def test_a_rule_with_two_variables_tells_both_resources_and_both_values(paper: Mdp) -> None:
+    paper.add_rules(["search CycleProvider c, CycleProvider d register c where c.serverPort = d.serverPort and c != d"])
+    (rule,) = explained(paper, HOST).as_dict()["rules"]
+    assert rule["binding"] == {"c": HOST, "d": ATLAS}
+    assert rule["predicates"][0]["value"] == "5874"
+    assert rule["predicates"][0]["other"] == {
+        "resource": ATLAS, "property": "http://mdv.example/schema#serverPort", "value": "5874", "type": "literal",
+    }  # fmt: skip
+    assert "constant" not in rule["predicates"][0]
+
+
+def test_of_an_or_the_side_that_holds_is_told(paper: Mdp) -> None:
+    paper.add_rules(["search CycleProvider c register c where c.serverPort = 1 or c.serverHost contains 'pirates'"])
+    (rule,) = explained(paper, HOST).rules
+    assert [held.predicate for held in rule.predicates] == ["c.serverHost contains 'pirates'"]
+
+
+def test_a_rule_that_searches_a_rule_is_told_with_what_that_asks(paper: Mdp) -> None:
+    paper.add_rules([("big", "search ServerInformation s register s where s.memory > 64"),
+                     "search CycleProvider c, big b register c where c.serverInformation = b"])  # fmt: skip
+    (rule,) = explained(paper, HOST).rules
+    assert rule.binding == {"c": HOST, "b": INFO}
+    assert [held.predicate for held in rule.predicates] == ["c.serverInformation = b", "b.memory > 64"]
+    assert sentences(explained(paper, ATLAS)) == ["b.memory > 64 fails: memory is 32"]
+
+
+def test_long_values_are_cut(mdp: Mdp) -> None:
+    mdp.put_schema(":C a rdfs:Class . :p rdfs:range xsd:string .")
+    mdp.put_one("http://d/1", f"<http://r/1> a :C ; :p '{'long' * 100}' .")
+    mdp.add_rules(["search C c register c where c.p contains 'long'"])
+    (rule,) = explained(mdp, "http://r/1").rules
+    value = rule.predicates[0].found.value
+    assert value is not None
+    assert (len(value), value[-1]) == (200, "…")
+
+
+# -- not selected
+
+
+FAILING = [
+    (
+        "search CycleProvider c register c where c.serverInformation.memory > 64",
+        "c.serverInformation.memory > 64 fails: memory is 32",
+    ),
+    (
+        "search CycleProvider c register c where c.serverHost = 'x'",
+        "c.serverHost = 'x' fails: serverHost is 'atlas.uni-passau.de'",
+    ),
+    (
+        "search CycleProvider c register c where not c.serverHost contains 'atlas'",
+        "not c.serverHost contains 'atlas' fails: serverHost is 'atlas.uni-passau.de'",
+    ),
+    ("search CycleProvider c register c where c.synthValue > 1", "it has no value of synthValue"),
+    ("search ServerInformation s register s", "it is a CycleProvider, not a ServerInformation"),
+    (f"search CycleProvider c register c where c = <{HOST}>", f"c = <{HOST}> fails: c is <{ATLAS}>"),
+    (
+        "search CycleProvider c register c where c.serverPort = 5874 and c.serverHost contains 'passau'"
+        " and c.serverInformation.cpu > 500 and c.serverInformation.memory > 64",
+        "c.serverInformation.cpu > 500 fails: cpu is 300",
+    ),
+    (
+        "search CycleProvider c, CycleProvider d register c where c.serverHost = d.serverHost and c != d",
+        f"c != d fails: c is <{ATLAS}> and d is <{ATLAS}>",
+    ),
+    (
+        "search CycleProvider c, CycleProvider d register c where c.serverPort = d.serverPort"
+        f" and d = <{HOST}> and c.serverInformation.memory > d.serverInformation.memory",
+        "c.serverInformation.memory > d.serverInformation.memory fails:"
+        " c.serverInformation.memory is 32 and d.serverInformation.memory is 92",
+    ),
+    (
+        "search CycleProvider c, ServerInformation s register c where c.serverPort = s.memory",
+        "c.serverPort = s.memory fails: no ServerInformation s satisfies it; serverPort is 5874",
+    ),
+]
+
+
+def test_the_first_predicate_that_fails_is_told_in_a_sentence(paper: Mdp) -> None:
+    for rule, sentence in FAILING:
+        (added,) = paper.add_rules([rule])
+        why = explained(paper, ATLAS)
+        assert (why.held, why.selected, why.described) == (False, False, True)
+        assert sentences(why) == [sentence]
+        paper.remove_rules([added.id])
+
+
+def test_what_would_have_to_refer_to_it_is_told(paper: Mdp) -> None:
+    paper.add_rules(["search CycleProvider c, ServerInformation s register s"
+                     " where c.serverInformation = s and c.serverPort = 1"])  # fmt: skip
+    assert sentences(explained(paper, INFO)) == ["c.serverPort = 1 fails: serverPort is 5874"]
+    paper.put_one(f"{D}doc.rdf", None)
+    paper.put_one(f"{D}new", f"@prefix v: <http://mdv.example/schema#> . <{INFO}> a v:ServerInformation ; v:cpu 1 .")
+    assert sentences(explained(paper, INFO)) == ["no CycleProvider refers to it by serverInformation"]
+    paper.add_rules(["search CycleProvider c, CycleProvider d register c where c != d and d.serverPort = 1"])
+    assert sentences(explained(paper, ATLAS)) == ["c != d fails: no CycleProvider d satisfies it; c is <" + ATLAS + ">"]
+
+
+def test_a_reference_that_leads_astray_is_told(mdp: Mdp) -> None:
+    mdp.put_schema(
+        "<> mdv:world mdv:open . :C a rdfs:Class . :I a rdfs:Class . :info rdfs:range :I . :m a rdf:Property ."
+    )
+    mdp.put_one("http://d/1", "<http://r/1> a :C ; :info <http://r/9> . <http://r/2> a :C ; :info <http://r/1> .")
+    mdp.add_rules(["search C c register c where c.info.m = '1'"])
+    assert sentences(explained(mdp, "http://r/1")) == ["info is <http://r/9>, of which nothing is said"]
+    assert sentences(explained(mdp, "http://r/2")) == ["info is <http://r/1>, which is not an I"]
+
+
+def test_the_rules_that_get_furthest_come_first_and_five_are_shown(paper: Mdp) -> None:
+    near = "search CycleProvider c register c where c.serverPort = 5874 and c.serverHost contains 'passau' and {}"
+    paper.add_rules([f"search CycleProvider c register c where c.serverPort = {n}" for n in range(50)])
+    paper.add_rules(["search ServerInformation s register s where s.memory > 100"])
+    (last,) = paper.add_rules([near.format("c.serverInformation.memory > 1000")])
+    why = explained(paper, HOST)
+    assert len(why.nearest) == 5
+    first = why.nearest[0]
+    assert first.id == last.id
+    assert (first.predicate, first.satisfied, first.of) == ("c.serverInformation.memory > 1000", 4, 5)
+    assert [found.as_dict() for found in first.found] == [
+        {"resource": INFO, "property": "http://mdv.example/schema#memory", "value": "92", "type": "literal"}
+    ]
+    assert [rule.sentence for rule in why.nearest[1:]] == [
+        f"c.serverPort = {n} fails: serverPort is 5874" for n in range(4)
+    ]
+
+
+def test_of_rules_that_get_as_far_those_of_another_kind_come_first(paper: Mdp) -> None:
+    paper.add_rules([f"search CycleProvider c register c where c.serverPort = {n}" for n in range(50)])
+    (other,) = paper.add_rules(["search CycleProvider c register c where c.serverHost = 'x'"])
+    assert [rule.id for rule in explained(paper, HOST).nearest[:3]] == [1, other.id, 2]
+
+
+def test_nothing_is_said_of_an_unknown_resource(paper: Mdp) -> None:
+    paper.add_rules(["search rdfs:Resource r register r"])
+    why = explained(paper, "http://nowhere/")
+    assert (why.held, why.selected, why.described, why.rules, why.nearest) == (False, False, False, (), ())
+    assert why.sentence.startswith("Nothing is said of <http://nowhere/>")
+
+
+def test_what_is_no_uri_is_refused(paper: Mdp) -> None:
+    for uri in ("host", "http://a/ b", "http://a/\0", "http://a/\ud800"):
+        with pytest.raises(BadRequest, match="not an absolute URI"):
+            explained(paper, uri)
+
+
+def test_what_takes_too_long_is_given_up_and_the_transaction_goes_on(connection: Connection) -> None:
+    finished = False
+    with giving_up(connection, 1):
+        connection.execute(text("select pg_sleep(30)"))
+        finished = True
+    assert not finished
+    assert connection.execute(text("select 1")).scalar_one() == 1
+
+
+def test_what_is_only_a_class_or_a_target_is_not_described(paper: Mdp) -> None:
+    paper.put_one(f"{D}doc.rdf", None)
+    why = explained(paper, "http://mdv.example/schema#CycleProvider")
+    assert (why.described, why.documents) == (False, ())
+
+
+# -- reached
+
+
+def test_what_comes_along_is_told_with_the_reference_and_the_rules_of_its_start(paper: Mdp) -> None:
+    (rule,) = paper.add_rules([("passau", EXAMPLE_1)])
+    hold(paper, {HOST: 1, INFO: 0})
+    why = explained(paper, INFO)
+    assert (why.held, why.selected) == (True, False)
+    assert why.as_dict()["chain"] == {
+        "rules": [{"id": rule.id, "name": "passau"}],
+        "more": False,
+        "steps": [{"resource": HOST, "property": "http://mdv.example/schema#serverInformation", "target": INFO}],
+    }
+    assert (
+        why.sentence == f"<{INFO}> is at the LMR: no rule selects it, but <{HOST}> leads to it by a strong reference."
+    )
+    assert sentences(why) == ["it is a ServerInformation, not a CycleProvider"]
+
+
+CHAINS = """
+:C a rdfs:Class . :D a rdfs:Class . :strong mdv:reference mdv:strong ; mdv:setValued true .
+:weak mdv:setValued true . :below rdfs:subPropertyOf :strong .
+"""
+
+
+def test_the_chain_is_a_shortest_one_over_strong_references_and_blank_nodes(mdp: Mdp) -> None:
+    mdp.put_schema(CHAINS)
+    mdp.put_one(
+        "http://d/1",
+        """
+        <http://r/start> a :C ; :strong <http://r/a> ; :weak <http://r/end> .
+        <http://r/a> a :D ; :below <http://r/b> . <http://r/b> a :D ; :strong <http://r/a>, <http://r/c> .
+        <http://r/c> a :D ; :weak [ a :D ; :strong <http://r/end> ] . <http://r/b> :strong <http://r/end2> .
+        <http://r/end> a :D . <http://r/end2> a :D .
+    """,
+    )
+    (rule,) = mdp.add_rules(["search C c register c"])
+    blank = mdp.one("select uri from resources where uri like '%#\\_:%'")
+    names = ["start", "a", "b", "c", "end", "end2"]
+    hold(mdp, {f"http://r/{name}": int(name == "start") for name in names} | {blank: 0})
+    chain = explained(mdp, "http://r/end").chain
+    assert chain is not None
+    assert [rule.id for rule in chain.rules] == [rule.id]
+    way = [(step.resource, step.property.removeprefix("http://v/")) for step in chain.steps]
+    assert way == [
+        ("http://r/start", "strong"), ("http://r/a", "below"), ("http://r/b", "strong"),
+        ("http://r/c", "weak"), (blank, "strong"),
+    ]  # fmt: skip
+    assert [step.target for step in chain.steps] == [uri for uri, _ in way[1:]] + ["http://r/end"]
+    shorter = explained(mdp, "http://r/end2").chain
+    assert shorter is not None
+    assert len(shorter.steps) == 3
+
+
+def test_what_is_awaited_is_not_there_and_the_chain_says_why_it_would_come(mdp: Mdp) -> None:
+    mdp.put_schema(CHAINS)
+    mdp.put_one("http://d/1", "<http://r/1> a :C ; :strong <http://r/2> .")
+    mdp.add_rules(["search C c register c"])
+    hold(mdp, {"http://r/1": 1, "http://r/2": 0})
+    why = explained(mdp, "http://r/2")
+    assert (why.held, why.described) == (False, False)
+    assert why.chain is not None
+    assert "comes as soon as some document describes it" in why.sentence
+
+
+def test_the_chain_stays_within_what_that_lmr_holds(mdp: Mdp) -> None:
+    mdp.put_schema(CHAINS)
+    mdp.put_one(
+        "http://d/1",
+        """
+        <http://r/1> a :C ; :strong <http://r/3> . <http://r/2> a :D ; :strong <http://r/3> . <http://r/3> :weak 'x' .
+    """,
+    )
+    mdp.add_rules(["search C c register c"], owner=1)
+    mdp.add_rules(["search D d register d"], owner=2)
+    hold(mdp, {"http://r/1": 1, "http://r/3": 0}, lmr=1)
+    hold(mdp, {"http://r/2": 1, "http://r/3": 0}, lmr=2)
+    chains = [explained(mdp, "http://r/3", lmr).chain for lmr in (1, 2)]
+    assert [chain and chain.steps[0].resource for chain in chains] == ["http://r/1", "http://r/2"]
+
+
+# -- the oracle
+
+
+def test_stages_are_the_class_the_predicates_and_what_no_predicate_speaks_of() -> None:
+    rule = normalise(parse("search Book b, Agent a, Place p register b where b.author.home = p"), WORLD.schema)
+    (conjunction,) = rule.conjunctions
+    told = [([v.name for v in stage.variables], stage.predicate is None) for stage in stages(conjunction)]
+    assert told == [(["b"], True), (["a2"], False), (["p"], False), (["a"], True)]
+    assert beginning(conjunction, 4) == Conjunction(
+        tuple(sorted(conjunction.variables, key=lambda v: ["b", "a2", "p", "a"].index(v.name))), "b",
+        conjunction.predicates,
+    )  # fmt: skip
+
+
+WORLD = schema_in_force(SCHEMA)
+
+
+def satisfiable(part: Conjunction, world: World, resource: str) -> bool:
+    """Whether a conjunction registers a resource, said naively."""
+
+    def values(access: Access, sort: Sort, binding: dict[str, str]) -> list[Any]:
+        if access.property is None:
+            return [binding[access.variable]]
+        declared = world.schema.property_of(access.property)
+        assert declared is not None
+        seen = (world.value(s, sort) for s in world.values(binding[access.variable], declared))
+        return [value for value in seen if value is not None]
+
+    def holds(predicate: NormalPredicate, binding: dict[str, str]) -> bool:
+        if isinstance(predicate, Comparison):
+            pairs = product(values(predicate.access, predicate.sort, binding), [predicate.constant.value])
+        else:
+            pairs = product(*(values(side, predicate.sort, binding) for side in (predicate.left, predicate.right)))
+        return any(HOLDS[predicate.operator](one, other) for one, other in pairs)
+
+    def bindings(rest: tuple[Variable, ...], binding: dict[str, str]) -> Iterator[dict[str, str]]:
+        if not rest:
+            yield binding
+            return
+        extent = world.instances(rest[0].class_iri)
+        for one in extent & {resource} if rest[0].name == part.register else extent:
+            yield from bindings(rest[1:], binding | {rest[0].name: one})
+
+    return any(all(holds(p, binding) for p in part.predicates) for binding in bindings(part.variables, {}))
+
+
+EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "60")) // 6
+
+
+@settings(
+    max_examples=EXAMPLES, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+)  # fmt: skip
+@given(content=populations(), texts=st.lists(rule_texts(small=True), min_size=6, max_size=6))
+def test_what_is_said_agrees_with_the_oracle(mdp: Mdp, content: Said, texts: list[Any]) -> None:
+    if mdp.one("select schema_version from mdp_state") == 0:
+        mdp.put_schema(SCHEMA)
+    mdp.put_one("http://d/1", turtle(content))
+    rules = dict(zip([rule.id for rule in mdp.add_rules([rule.text for rule in texts])],
+                     [rule.text for rule in texts], strict=True))  # fmt: skip
+    world = World(WORLD.schema, content, {})
+    try:
+        for resource in RESOURCES:
+            why = explained(mdp, resource)
+            if resource not in world.resources:
+                assert not why.described
+                continue
+            expected = {number for number, rule in rules.items() if resource in world.registered(parse(rule))}
+            assert {rule.id for rule in why.rules} == expected
+            assert why.selected is bool(expected)
+            for rule in why.rules:
+                assert all(held.found.value is not None for held in rule.predicates), rule
+            for failing in why.nearest:
+                check_failing(failing.id, failing.part, failing.satisfied, rules, world, resource)
+            assert expected or why.nearest
+    finally:
+        mdp.remove_rules(list(rules))
+
+
+def check_failing(number: int, part: int, satisfied: int, rules: dict[int, str], world: World, resource: str) -> None:
+    """What comes before the predicate that fails holds, and no conjunction of the rule gets further."""
+    normal = normalise(parse(rules[number]), WORLD.schema)
+    conjunction = normal.conjunctions[part]
+    assert not satisfied or satisfiable(beginning(conjunction, satisfied), world, resource)
+    for other in normal.conjunctions:
+        further = satisfied + 1
+        if further <= len(stages(other)):
+            assert not satisfiable(beginning(other, further), world, resource)

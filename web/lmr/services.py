@@ -1,0 +1,57 @@
+"""What a request handler of an LMR needs: the cache, what keeps it current, and the MDP."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from dataclasses import dataclass, field
+from typing import cast
+
+from flask import current_app, request
+
+from mdv.config import Config
+from mdv.errors import Unauthenticated
+from mdv.lmr.mdp import Mdp
+from mdv.lmr.store import Cache
+from mdv.lmr.sync import Sync
+
+
+@dataclass
+class LmrServices:
+    """The parts that the threads of one LMR share."""
+
+    config: Config
+    cache: Cache
+    mdp: Mdp
+    sync: Sync
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Begin to keep the cache current."""
+        threading.Thread(target=self.sync.run, args=(self._stop,), name="sync", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+def lmr() -> LmrServices:
+    """The services of the LMR that handles this request."""
+    return cast(LmrServices, current_app.extensions["mdv"])
+
+
+def user() -> None:
+    """Whoever has the LMR's token, or the admin's."""
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    given = secret.strip().encode("utf-8", "replace")
+    config = lmr().config
+    opens = [token for token in (config.lmr_token, config.admin_token) if token]
+    if scheme.lower() != "bearer" or not given:
+        raise Unauthenticated()
+    if not any(hmac.compare_digest(given, token.encode()) for token in opens):
+        raise Unauthenticated("This token does not open this LMR.")
+
+
+def reader() -> None:
+    """Whoever may read."""
+    if not lmr().config.public_read or "Authorization" in request.headers:
+        user()
