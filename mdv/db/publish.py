@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -81,18 +81,9 @@ class Publication:
         told = self._run("write_feed", tx=self._tx, last_offset=self._last_offset, schema=schema)
         return cache(lambda: Published(*(told.fetchone() or (0, 0))))
 
-    def count_told(self, described: Mapping[str, Collection[int]]) -> dict[str, int]:
-        """For each document, how many LMRs were told of what it speaks of."""
-        documents: list[int] = []
-        resources: list[int] = []
-        for number, mine in enumerate(described.values()):
-            documents += [number] * len(mine)
-            resources += mine
-        rows = self._run(
-            "count_told", documents=numbers_field(documents), resources=numbers_field(resources), tx=self._tx
-        )
-        counts = dict(rows.fetchall())
-        return {uri: counts.get(number, 0) for number, uri in enumerate(described)}
+    def told_of(self) -> dict[int, list[int]]:
+        """By resource, the LMRs that were told of it."""
+        return dict(self._run("told_of").fetchall())
 
     def names_told(self, most: int) -> list[str]:
         """The names of those that were told of something."""

@@ -15,7 +15,7 @@ from mdv.errors import Forbidden, MdvError, MustRefetch, NotFound, Unauthenticat
 
 Json = dict[str, Any]
 
-PAGE = 2000
+PAGE = 5000
 """How many events are asked for at once."""
 PATIENCE = 30.0
 """Seconds beyond the asked wait after which no answer is expected any more."""

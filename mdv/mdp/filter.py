@@ -11,7 +11,7 @@ first pass and the other two can be asked in one statement for each group, and t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from itertools import chain
 from typing import Any
 
@@ -39,21 +39,28 @@ def filter_changes(connection: Connection, groups: Groups, change: Change) -> Ca
 
 
 def count_matched(connection: Connection, matched: Set[int], change: Change) -> dict[str, int]:
-    """How many resources came to match through each document: those that it speaks of, and what refers to those."""
+    """How many resources came to match through each document."""
     if not matched:
         return dict.fromkeys(change.described, 0)
     if len(change.described) == 1:
         return dict.fromkeys(change.described, len(matched))
-    mine = {uri: set(matched).intersection(described) for uri, described in change.described.items()}
-    spoken_of = set().union(*change.described.values())
+    return {uri: len(mine) for uri, mine in concerned_by(connection, matched, change.described).items()}
+
+
+def concerned_by(
+    connection: Connection, resources: Set[int], described: Mapping[str, Collection[int]]
+) -> dict[str, set[int]]:
+    """Which of some resources changed through each document: those that it speaks of, and what refers to those."""
+    found = {uri: set(resources).intersection(mine) for uri, mine in described.items()}
+    spoken_of = set().union(*described.values())
     referring: dict[int, set[int]] = defaultdict(set)
-    if foreign := matched - spoken_of:
+    if foreign := resources - spoken_of:
         for resource, target in db.find_referring(connection, foreign, spoken_of):
             referring[target].add(resource)
-    return {
-        uri: len(mine[uri].union(*(referring[target] for target in described if target in referring)))
-        for uri, described in change.described.items()
-    }
+    if referring:
+        for uri, mine in described.items():
+            found[uri].update(*(referring[target] for target in mine if target in referring))
+    return found
 
 
 def parameters(

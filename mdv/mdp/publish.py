@@ -20,6 +20,7 @@ from mdv.db.publish import Publication, Published, References
 from mdv.db.state import State
 from mdv.db.store import Change
 from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.filter import concerned_by
 from mdv.mdp.schemas import SchemaInForce
 
 MOST_NAMED = 100
@@ -33,14 +34,16 @@ class ToldOf:
     publication: Publication | None
     published: Callable[[], Published]
 
-    def by_document(self, described: Mapping[str, Collection[int]]) -> dict[str, int]:
+    def by_document(self, connection: Connection, described: Mapping[str, Collection[int]]) -> dict[str, int]:
         """How many LMRs each document's change concerned."""
         events, lmrs = self.published()
         if not events or self.publication is None:
             return dict.fromkeys(described, 0)
         if len(described) == 1:
             return dict.fromkeys(described, lmrs)
-        return self.publication.count_told(described)
+        told = self.publication.told_of()
+        concerned = concerned_by(connection, told.keys(), described)
+        return {uri: len({lmr for resource in mine for lmr in told[resource]}) for uri, mine in concerned.items()}
 
     def names(self) -> list[str]:
         """Who was told."""

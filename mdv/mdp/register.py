@@ -164,7 +164,7 @@ def register(
             publish_changes(connection, change, state, schema, vocabulary) if state.lmrs and groups.groups else NOBODY
         )
     matched = count_matched(connection, found(), change)
-    lmrs = told.by_document(change.described)
+    lmrs = told.by_document(connection, change.described)
     names = tuple(told.names()) if naming else None
     if state.last_resource >= groups.revise_at:
         revise_drivers(connection, state, groups, Graph(connection).groups_to_revise(state.last_resource)())

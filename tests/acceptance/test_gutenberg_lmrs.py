@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import GUTENBERG
-from test_gutenberg import YEARS, prepared, register_all, stored
+from test_gutenberg import YEARS, fingerprint, prepared, register_all, stored
 
 from mdv.db.lmrs import Lmr
 from mdv.lmr.checksum import checksum
@@ -63,6 +63,10 @@ class Repository:
         with self.cache.reading() as connection:
             return int(connection.exec_driver_sql(query).scalar_one())
 
+    def selected(self) -> set[str]:
+        with self.cache.reading() as connection:
+            return set(connection.exec_driver_sql("select uri from resources where selected").scalars())
+
     def rows(self) -> int:
         with self.cache.reading() as connection:
             resources = connection.exec_driver_sql("select count(*) from resources").scalar_one()
@@ -87,6 +91,9 @@ def test_caches_hold_exactly_the_closure_year_by_year(mdp: Mdp, tmp_path: Path) 
             assert check(repository.cache) == []
             position, sums = mdp.feeds.checksum(repository.lmr)
             assert checksum(repository.cache) == (position, sums)
+        for name, rule in expected[year]["rules"].items():
+            selected = one_rule[name].selected()
+            assert (len(selected), fingerprint(selected)) == (rule["matches"], rule["sha256"]), name
         found = {name: repository.named() for name, repository in one_rule.items()}
         assert found == {name: rule["cached_named"] for name, rule in expected[year]["rules"].items()}
         assert all_rules.named() == expected[year]["all_rules_cached_named"]

@@ -1,6 +1,7 @@
 -- Publication (paper, end of 3.4): from what the filter found to what each LMR is told, within the filter's transaction.
 -- mdv/db/publish.py names the statements in their order. Each works for all LMRs at once. A strong reference is a
--- statement with one of the properties %(strong)s, or one whose object is a blank node.
+-- statement with one of the properties %(strong)s, or one whose object is a blank node. Every look-up stands behind an
+-- "offset 0", which keeps it one: by all columns of an index, row after row, whatever the planner saw of the tables.
 
 -- name: begin_publication
 delete from news;
@@ -107,7 +108,7 @@ with recursive reached (lmr_id, resource_id) as (
      select c.lmr_id, e.target_id
      from unnest(%(sources)s::bigint[], %(targets)s::bigint[]) as e (resource_id, target_id)
      cross join lateral (select lmr_id from lmr_resources c where c.resource_id = e.resource_id offset 0) c
-     where not exists (select from lmr_resources h where h.lmr_id = c.lmr_id and h.resource_id = e.target_id))
+     where not exists (select from lmr_resources h where h.lmr_id = c.lmr_id and h.resource_id = e.target_id offset 0))
     union
     select r.lmr_id, f.target_id
     from reached r
@@ -115,7 +116,7 @@ with recursive reached (lmr_id, resource_id) as (
         select f.target_id from filter_data f
         where f.resource_id = r.resource_id and f.target_id is not null
           and (f.blank or f.property_id = any (%(strong)s::int[])) offset 0) f
-    where not exists (select from lmr_resources h where h.lmr_id = r.lmr_id and h.resource_id = f.target_id)),
+    where not exists (select from lmr_resources h where h.lmr_id = r.lmr_id and h.resource_id = f.target_id offset 0)),
      entered as (
     insert into lmr_resources (lmr_id, resource_id, reasons)
     select lmr_id, resource_id, 0 from reached
@@ -130,13 +131,13 @@ with recursive reached (lmr_id, resource_id) as (
     from (select distinct resource_id, target_id from filter_data
           where property_id = any (%(stronger)s::int[]) and target_id is not null) e
     join lmr_resources c on c.resource_id = e.resource_id
-    where not exists (select from lmr_resources h where h.lmr_id = c.lmr_id and h.resource_id = e.target_id)
+    where not exists (select from lmr_resources h where h.lmr_id = c.lmr_id and h.resource_id = e.target_id offset 0)
     union
     select r.lmr_id, f.target_id
     from reached r
     join filter_data f on f.resource_id = r.resource_id and f.target_id is not null
                       and (f.blank or f.property_id = any (%(strong)s::int[]))
-    where not exists (select from lmr_resources h where h.lmr_id = r.lmr_id and h.resource_id = f.target_id)),
+    where not exists (select from lmr_resources h where h.lmr_id = r.lmr_id and h.resource_id = f.target_id offset 0)),
      entered as (
     insert into lmr_resources (lmr_id, resource_id, reasons)
     select lmr_id, resource_id, 0 from reached
@@ -200,7 +201,7 @@ with recursive trusted (lmr_id, resource_id) as (
             select from lmr_resources c where c.lmr_id = d.lmr_id and c.resource_id = f.resource_id offset 0) c
         where f.target_id = d.resource_id and (f.blank or f.property_id = any (%(strong)s::int[]))
           and not exists (
-              select from doubtful_resources o where o.lmr_id = d.lmr_id and o.resource_id = f.resource_id)
+              select from doubtful_resources o where o.lmr_id = d.lmr_id and o.resource_id = f.resource_id offset 0)
         offset 0)
     union
     select t.lmr_id, o.resource_id
@@ -229,7 +230,8 @@ from (select c.lmr_id, c.resource_id
       union
       select n.lmr_id, n.resource_id from news n
       where n.kind = 0  -- it may have entered by what left
-        and exists (select from lmr_resources c where c.lmr_id = n.lmr_id and c.resource_id = n.resource_id)) p
+        and exists (
+            select from lmr_resources c where c.lmr_id = n.lmr_id and c.resource_id = n.resource_id offset 0)) p
 where exists (select from filter_data f where f.resource_id = p.resource_id offset 0);
 
 -- name: write_feed
@@ -255,25 +257,9 @@ with event as (
     update mdp_state set last_offset = last_offset + (select events from told) where (select events from told) > 0)
 select events, coalesce(cardinality(lmrs), 0) from told;
 
--- name: count_told
--- How many LMRs were told of what each document speaks of, or of what refers to that.
-with described as (
-    select d.document, d.resource_id from unnest(%(documents)s::int[], %(resources)s::bigint[]) as d (document, resource_id)),
-     direct as (
-    select d.document, n.lmr_id
-    from described d
-    cross join lateral (select lmr_id from news n where n.resource_id = d.resource_id and n.kind > 0 offset 0) n),
-     through as (
-    select d.document, n.lmr_id
-    from described d
-    cross join lateral (
-        select f.resource_id from filter_data f
-        where f.target_id = d.resource_id and f.position <= %(tx)s
-          and exists (select from news n where n.resource_id = f.resource_id and n.kind > 0) offset 0) f
-    cross join lateral (select lmr_id from news n where n.resource_id = f.resource_id and n.kind > 0 offset 0) n
-    where not exists (select from described o where o.resource_id = f.resource_id))
-select document, count(distinct lmr_id) from (select * from direct union all select * from through) every
-group by document;
+-- name: told_of
+-- Which LMRs were told of which resources.
+select resource_id, array_agg(distinct lmr_id) from news where kind > 0 group by resource_id;
 
 -- name: names_told
 select l.name from publications p cross join unnest(p.lmrs) as t (id) join lmrs l on l.id = t.id
