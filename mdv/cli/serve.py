@@ -31,25 +31,30 @@ def worker(concurrency: int) -> None:
 
 
 @click.command(cls=Verb, example="MDV_DATABASE_URL=postgresql://mdv@db/mdv mdv migrate")
-def migrate() -> None:
+@click.option("--restored", is_flag=True, help="The database was restored from a backup: LMRs take a snapshot."
+              " A database that was restored to another place is noticed without this.")  # fmt: skip
+def migrate(restored: bool) -> None:
     """Bring the database of MDV_DATABASE_URL to this version's tables."""
     _check_settings("database_url")
-    bring_up_to_date(Config.from_environment().database_url)
-    say("The database is up to date.")
+    anew = bring_up_to_date(Config.from_environment().database_url, restored)
+    say("The database is up to date." + (" It begins another life: every LMR takes a snapshot." if anew else ""))
 
 
-def bring_up_to_date(database_url: str) -> None:
-    """Run the migrations that are missing."""
+def bring_up_to_date(database_url: str, restored: bool = False) -> bool:
+    """Run the migrations that are missing; whether the database was restored from a backup."""
     from alembic.util import CommandError
     from sqlalchemy.exc import OperationalError
 
     from mdv.db.engine import make_engine
+    from mdv.db.home import settle
     from mdv.db.migrate import migrate as run_migrations
     from mdv.errors import MdvError, Unavailable
 
     engine = make_engine(database_url)
     try:
         run_migrations(engine)
+        with engine.begin() as connection:
+            return settle(connection, restored)
     except OperationalError as error:
         raise Unavailable("The database does not answer: is MDV_DATABASE_URL right?") from error
     except CommandError as error:

@@ -1,0 +1,66 @@
+"""A database that was restored from a backup begins another life."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy import Engine
+
+from mdv.db.engine import make_engine
+from mdv.db.home import settle
+from mdv.embedded import Postgres
+from mdv.errors import MustRefetch
+
+if TYPE_CHECKING:
+    from conftest import Mdp
+
+
+def life(engine: Engine) -> object:
+    with engine.connect() as connection:
+        return connection.execute(sqlalchemy.text("select epoch from mdp_state")).scalar_one()
+
+
+def settled(engine: Engine, **options: bool) -> bool:
+    with engine.begin() as connection:
+        return settle(connection, **options)
+
+
+def test_a_database_that_stays_where_it_is_lives_on(engine: Engine) -> None:
+    before = life(engine)
+    assert not settled(engine)
+    assert not settled(engine)
+    assert life(engine) == before
+
+
+def test_one_that_is_said_to_be_restored_begins_another_life(engine: Engine) -> None:
+    settled(engine)
+    before = life(engine)
+    assert settled(engine, restored=True)
+    assert life(engine) != before
+    assert not settled(engine)
+
+
+def test_a_copy_elsewhere_is_noticed_and_old_cursors_must_refetch(mdp: Mdp, postgres: Postgres) -> None:
+    mdp.put_schema("<> mdv:world mdv:open .")
+    settled(mdp.engine)
+    lmr = mdp.create_lmr("far")
+    cursor = mdp.feed(lmr).cursor
+    mdp.engine.dispose()
+    name = str(mdp.engine.url.database)
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"create database restored_{name} template {name}")
+        url = sqlalchemy.make_url(postgres.url).set(database=f"restored_{name}")
+        copy = make_engine(url.render_as_string(hide_password=False))
+        try:
+            assert settled(copy)
+            restored = type(mdp)(copy)
+            with pytest.raises(MustRefetch):
+                restored.feed(lmr, cursor)
+            assert restored.feed(lmr).snapshot
+        finally:
+            copy.dispose()
+            connection.execute(f"drop database restored_{name} with (force)")
+    assert mdp.feed(lmr, cursor).up_to_date
