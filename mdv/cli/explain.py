@@ -20,7 +20,7 @@ def explain(resource: str, name: str, as_json: bool) -> None:
     The rules that select it, with the values that satisfy them; the chain of strong references that leads to it; or the
     rules that come nearest, with the first predicate that fails.
     """
-    from mdv.mdp.why import why_lines
+    from mdv.mdp.because import why_lines
 
     answer = connect().get("/explain", lmr=name, uri=resource)
     if as_json:

@@ -25,10 +25,11 @@ from mdv.db.propose import some_statements
 from mdv.db.read import direct_classes
 from mdv.db.why import Evidence
 from mdv.errors import BadRequest, InvalidRule, NotFound
+from mdv.mdp.beginnings import Beginnings
 from mdv.mdp.groups import read_names, states
 from mdv.mdp.rules import best_leaf
 from mdv.mdp.schemas import Schemas
-from mdv.mdp.why import Beginnings, access_text
+from mdv.mdp.teller import access_text
 from mdv.model import RDF_TYPE, RDFS_RESOURCE, Statement, Term, is_blank
 from mdv.query.compile import Names, State, matches
 from mdv.rdf.parse import is_absolute_iri

@@ -31,7 +31,7 @@ def test_a_rule_added_while_a_document_is_being_registered_has_it(mdp: Mdp) -> N
     other = type(mdp)(mdp.engine)
     item = mdp.prepare("http://d/1", DOCUMENT)
     with mdp.engine.begin() as connection:
-        register(connection, [item], own.schemas, own.vocabulary, own.rules)
+        register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
         thread = in_the_background(lambda: other.add_rules([RULE]))
         thread.join(0.3)
         assert thread.is_alive()
@@ -43,7 +43,7 @@ def test_a_document_registered_while_a_rule_is_being_added_is_matched(mdp: Mdp) 
     mdp.put_schema(SCHEMA)
     other = type(mdp)(mdp.engine)
     with mdp.engine.begin() as connection:
-        add_rules(connection, [RuleDraft(1, None, RULE)], own.schemas, own.vocabulary, own.rules)
+        add_rules(connection, [RuleDraft(1, None, RULE)], mdp.schemas, mdp.vocabulary, mdp.rules)
         thread = in_the_background(lambda: other.put_one("http://d/1", DOCUMENT))
         thread.join(0.3)
         assert thread.is_alive()
@@ -54,7 +54,7 @@ def test_a_document_registered_while_a_rule_is_being_added_is_matched(mdp: Mdp) 
 def test_what_was_remembered_of_a_rule_that_was_rolled_back_is_forgotten(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     with pytest.raises(ZeroDivisionError), mdp.engine.begin() as connection:
-        add_rules(connection, [RuleDraft(1, None, RULE)], own.schemas, own.vocabulary, own.rules)
+        add_rules(connection, [RuleDraft(1, None, RULE)], mdp.schemas, mdp.vocabulary, mdp.rules)
         _ = 1 / 0
     # Another rule takes the same numbers, in another process.
     type(mdp)(mdp.engine).add_rules(["search C c register c where c.next.n = 7"])
@@ -68,7 +68,7 @@ def test_a_dry_run_leaves_no_trace(mdp: Mdp) -> None:
     with mdp.engine.begin() as connection:
         savepoint = connection.begin_nested()
         item = mdp.prepare("http://d/1", DOCUMENT)
-        (answer,) = register(connection, [item], own.schemas, own.vocabulary, own.rules)
+        (answer,) = register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
         savepoint.rollback()
     assert getattr(answer, "matched", None) == 1
     assert mdp.put_one("http://d/1", DOCUMENT).matched == 1

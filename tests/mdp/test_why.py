@@ -17,7 +17,9 @@ from sqlalchemy import Connection, text
 import mdv
 from mdv.db.why import giving_up
 from mdv.errors import BadRequest
-from mdv.mdp.why import Why, beginning, explain_resource, stages, why_lines
+from mdv.mdp.because import Why, why_lines
+from mdv.mdp.beginnings import beginning, stages
+from mdv.mdp.why import explain_resource
 from mdv.rules.normal import Access, Comparison, Conjunction, NormalPredicate, Sort, Variable
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
