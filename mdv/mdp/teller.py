@@ -44,7 +44,7 @@ HOLDS: dict[Operator, Callable[[Any, Any], bool]] = {
 def access_text(access: Access, class_iri: str, schema: Schema) -> str:
     """`variable.property` as a rule writes it, where the variable is of that class.
 
-    >>> from mdv.model import RDF_TYPE
+    >>> from mdv.model import RDF_TYPE, RDFS_RESOURCE
     >>> from mdv.rdf.schema import EMPTY
     >>> access_text(Access("r", RDF_TYPE), RDFS_RESOURCE, EMPTY)
     'r.rdf:type?'

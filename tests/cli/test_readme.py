@@ -24,7 +24,8 @@ def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
     )
 
     def run(script: str) -> str:
-        script = script.replace(".venv/bin/mdv", str(MDV)).replace(":8080", f":{up.port}")
+        script = script.replace(".venv/bin/mdv", str(MDV))
+        script = script.replace(":8080", f":{up.port}").replace(":8081", f":{up.lmr_port}")
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True
         )
@@ -35,7 +36,7 @@ def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str]) -> None:
-    up_and_test, atoms, own, http, schema, trace, rules = BLOCKS
+    up_and_test, atoms, own, http, schema, trace, rules, held, subscribed, fed = BLOCKS
     assert re.findall(r"^make (\w+)", up_and_test, re.MULTILINE) == ["up", "test"]
     shown = re.search(r"Figure 4:\n\n```\n(.*?)```", README, re.DOTALL)
     assert shown is not None
@@ -51,5 +52,12 @@ def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str])
     told_rows = [line.split("\t") for line in shell(trace).splitlines()]
     assert told_rows[: len(shown_rows)] == shown_rows
     answers = shell(rules)
+    shown = re.search(r"```\n(<http://mdv.example/doc.rdf#info> is at the LMR.*?)```", README, re.DOTALL)
+    assert shown is not None
+    why = shell(held)
+    assert shown[1] in why and "pirates.uni-passau.de" in why
+    wanted = shell(subscribed)
+    assert "http://mdv.example/orion.ttl#host" in wanted and "memory > 200" in wanted
+    assert '"snapshot":true' in shell(fed)
     assert "Dependency tree" in answers and "pirates.uni-passau.de" in answers
     assert "schema" in shell(schema).lower()
