@@ -140,6 +140,8 @@ class Client:
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": JSON}
         response = self.request(method, path, content=content, headers=headers, once=True, seconds=seconds)
+        if response.status_code == httpx.codes.ACCEPTED:
+            return self.wait_for_job(self._json(response)["job"])
         return {} if response.status_code == httpx.codes.NO_CONTENT else self._json(response)
 
     def rdf(self, path: str, media_type: str, **params: Any) -> bytes:

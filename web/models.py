@@ -97,7 +97,7 @@ class JobState(BaseModel):
     created_at: str
     ended_at: str | None
     attempts: int
-    result: Registration | None
+    result: Registration | dict[str, Any] | None
     problem: dict[str, Any] | None
 
 

@@ -12,10 +12,13 @@ from sqlalchemy import Boolean, ColumnElement, Connection, bindparam, case, func
 
 from mdv.db.tables import jobs
 
+DOCUMENT_KINDS = ("register", "delete")
+RULE_KINDS = ("subscribe", "change", "unsubscribe")
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A registration or a deletion to be carried out."""
+    """Something to be carried out: of `DOCUMENT_KINDS` on the document `uri`, or of `RULE_KINDS` for an LMR."""
 
     id: UUID
     kind: str
@@ -73,13 +76,18 @@ MAX_CLAIMED_BYTES = 64 * 1024 * 1024
 
 
 def claim_jobs(
-    connection: Connection, limit: int, only: UUID | None = None, without: Collection[UUID] = ()
+    connection: Connection,
+    limit: int,
+    only: UUID | None = None,
+    without: Collection[UUID] = (),
+    kinds: Collection[str] = DOCUMENT_KINDS,
 ) -> list[Job]:
-    """Take up to `limit` waiting jobs for this transaction; if it dies, they wait again.
+    """Take up to `limit` waiting jobs of these kinds for this transaction; if it dies, they wait again.
 
-    Of several jobs for one document only the first is taken, so that they are carried out in the order they came.
+    Of several jobs for one document, or one LMR, only the first is taken, so that they are carried out in the order
+    they came.
     """
-    ids = _claim(connection, limit, only, without)
+    ids = _claim(connection, limit, only, without, kinds)
     if not ids:
         return []
     columns = (jobs.c.id, jobs.c.kind, jobs.c.uri, jobs.c.body, jobs.c.media_type, jobs.c.options, jobs.c.attempts)
@@ -87,7 +95,9 @@ def claim_jobs(
     return [Job(*row) for row in rows]
 
 
-def _claim(connection: Connection, limit: int, only: UUID | None, without: Collection[UUID]) -> list[UUID]:
+def _claim(
+    connection: Connection, limit: int, only: UUID | None, without: Collection[UUID], kinds: Collection[str]
+) -> list[UUID]:
     earlier = jobs.alias("earlier")
     has_earlier = (
         select(earlier.c.id)
@@ -96,7 +106,7 @@ def _claim(connection: Connection, limit: int, only: UUID | None, without: Colle
     )
     query = (
         select(jobs.c.id, func.coalesce(func.octet_length(jobs.c.body), 0))
-        .where(jobs.c.state == "queued", ~has_earlier)
+        .where(jobs.c.state == "queued", jobs.c.kind.in_(kinds), ~has_earlier)
         .order_by(jobs.c.priority, jobs.c.number)
         .limit(limit)
         .with_for_update(skip_locked=True)

@@ -15,6 +15,7 @@ from mdv.db.tables import (
     lmr_resources,
     lmrs,
     mdp_state,
+    news,
     rules,
     snapshots,
     tokens,
@@ -88,22 +89,29 @@ def list_lmrs(connection: Connection, after: int, limit: int) -> list[Lmr]:
     return [Lmr(*row) for row in connection.execute(query)]
 
 
-def count_for(connection: Connection, lmr: Lmr) -> LmrCounts:
-    def count(table: object, *conditions: object) -> object:
-        return select(func.count()).select_from(table).where(*conditions).scalar_subquery()  # type: ignore[arg-type]
-
-    held = lmr_resources.c.lmr_id == lmr.id
-    kept = feed.c.lmr_id == lmr.id
-    row = connection.execute(
-        select(
-            count(rules, rules.c.owner == lmr.id),
-            count(lmr_resources, held),
-            count(lmr_resources, held, lmr_resources.c.reasons > 0),
-            count(feed, kept),
-            count(feed, kept, feed.c.offset > (lmr.cursor or 0)),
-        )  # type: ignore[call-overload]
-    ).one()
-    return LmrCounts(*row)
+def count_for(connection: Connection, some: Sequence[Lmr]) -> dict[int, LmrCounts]:
+    """What each of some LMRs has."""
+    ids = [lmr.id for lmr in some]
+    owned = select(rules.c.owner, func.count()).where(rules.c.owner.in_(ids)).group_by(rules.c.owner)
+    held = lmr_resources.c
+    closures = (
+        select(held.lmr_id, func.count(), func.count().filter(held.reasons > 0))
+        .where(held.lmr_id.in_(ids))
+        .group_by(held.lmr_id)
+    )
+    kept = (
+        select(feed.c.lmr_id, func.count(), func.count().filter(feed.c.offset > func.coalesce(lmrs.c.cursor, 0)))
+        .join_from(feed, lmrs, lmrs.c.id == feed.c.lmr_id)
+        .where(feed.c.lmr_id.in_(ids))
+        .group_by(feed.c.lmr_id)
+    )
+    subscriptions = {row[0]: row[1] for row in connection.execute(owned)}
+    holds = {lmr: (count, roots) for lmr, count, roots in connection.execute(closures)}
+    events = {lmr: (count, behind) for lmr, count, behind in connection.execute(kept)}
+    return {
+        number: LmrCounts(subscriptions.get(number, 0), *holds.get(number, (0, 0)), *events.get(number, (0, 0)))
+        for number in ids
+    }
 
 
 def note_asked(connection: Connection, lmr_id: int, cursor: int) -> None:
@@ -135,7 +143,7 @@ def rule_ids(connection: Connection, lmr_id: int) -> list[int]:
 
 def delete_lmr(connection: Connection, lmr_id: int) -> None:
     """Forget an LMR, whose rules have been ended, with all that it held and was told. The caller holds the lock."""
-    for table in (lmr_resources, lmr_ranges, feed, snapshots):
+    for table in (lmr_resources, lmr_ranges, feed, news, snapshots):
         connection.execute(delete(table).where(table.c.lmr_id == lmr_id))
     connection.execute(delete(lmrs).where(lmrs.c.id == lmr_id))
     connection.execute(update(mdp_state).values(lmrs=mdp_state.c.lmrs - 1))

@@ -17,11 +17,19 @@ Json = dict[str, Any]
 
 PAGE = 5000
 """How many events are asked for at once."""
+SMALLEST_PAGE = 20
+"""Where answers do not come through, smaller ones are asked for, down to this."""
+CHANGE_SECONDS = 90.0
+"""Longer than an MDP lets one wait for a change."""
 PATIENCE = 30.0
 """Seconds beyond the asked wait after which no answer is expected any more."""
 _KINDS: dict[int, type[MdvError]] = {
     kind.status: kind for kind in (Unauthenticated, Forbidden, NotFound, MustRefetch, Unavailable)
 }
+
+
+class Broken(Unavailable):
+    """The MDP was reached, and its answer did not come, or not whole."""
 
 
 class Mdp:
@@ -32,6 +40,7 @@ class Mdp:
     ) -> None:
         self.url = url
         self._path = f"{BASE}/lmrs/{lmr}"
+        self._page = PAGE
         self._http = httpx.Client(
             base_url=url,
             headers={"User-Agent": f"mdv/{mdv.__version__}", "Accept": JSON, "Authorization": f"Bearer {token}"},
@@ -56,13 +65,24 @@ class Mdp:
     def feed(
         self, after: str | None, *, wait: float = 0, buckets: Sequence[int] | None = None, limit: int = PAGE
     ) -> Json:
-        """A page of the feed; without `after` the beginning of a snapshot, of all or of some buckets."""
-        asked: Json = {"limit": limit, "wait": f"{wait:g}"} | ({} if after is None else {"after": after})
+        """A page of the feed; without `after` the beginning of a snapshot, of all or of some buckets.
+
+        A link that breaks before a page is through would break again: what is asked next is half as large, and grows
+        again when it came.
+        """
+        size = min(limit, self._page)
+        asked: Json = {"limit": size, "wait": f"{wait:g}"} | ({} if after is None else {"after": after})
         if buckets is not None:
             asked["buckets"] = ",".join(map(str, buckets))
-        page = self._call("GET", "/feed", params=asked, timeout=wait + PATIENCE)
+        try:
+            page = self._call("GET", "/feed", params=asked, timeout=wait + PATIENCE)
+        except Broken:
+            self._page = max(SMALLEST_PAGE, size // 2)
+            raise
         if not isinstance(page.get("events"), list) or not {"cursor", "position", "up_to_date"} <= page.keys():
             raise Unavailable(f"{self.url} did not answer as an MDP's feed does.")
+        if page["events"]:
+            self._page = min(PAGE, max(self._page, size + size // 4))
         return page
 
     def checksum(self) -> Json:
@@ -71,7 +91,8 @@ class Mdp:
 
     def subscribe(self, rule: str, name: str | None = None) -> Json:
         """Subscribe to a rule."""
-        return self._call("POST", "/subscriptions", body={"rule": rule} | ({} if name is None else {"name": name}))
+        body = {"rule": rule} | ({} if name is None else {"name": name})
+        return self._call("POST", "/subscriptions", body=body, timeout=CHANGE_SECONDS)
 
     def subscriptions(self, after: str | None = None, limit: int = 100) -> Json:
         """A page of this LMR's subscriptions."""
@@ -81,11 +102,11 @@ class Mdp:
 
     def change(self, subscription: str, rule: str) -> Json:
         """Let a subscription say something else."""
-        return self._call("PUT", f"/subscriptions/{subscription}", body={"rule": rule})
+        return self._call("PUT", f"/subscriptions/{subscription}", body={"rule": rule}, timeout=CHANGE_SECONDS)
 
     def unsubscribe(self, subscription: str) -> Json:
         """End a subscription."""
-        return self._call("DELETE", f"/subscriptions/{subscription}")
+        return self._call("DELETE", f"/subscriptions/{subscription}", timeout=CHANGE_SECONDS)
 
     def _call(
         self,
@@ -103,15 +124,24 @@ class Mdp:
             response = self._http.request(method, self._path + path, params=params, content=content, headers=headers,
                                           timeout=patience)  # fmt: skip
             answer = json.loads(response.content) if response.content else {}
+        except (httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError, httpx.DecodingError) as error:
+            made = "" if method == "GET" else " Whether the change was made is not known: look before it is made again."
+            raise Broken(f"{self.url} did not answer to the end: {_words(error)}.{made}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unavailable(f"{self.url} cannot be reached: {error or type(error).__name__}.") from error
+            raise Unavailable(f"{self.url} cannot be reached: {_words(error)}.") from error
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
             raise Unavailable(f"{self.url} answered {response.status_code} and not as an MDP does.")
+        if response.status_code == httpx.codes.ACCEPTED:
+            raise Unavailable(f"{self.url} has taken the change, and carries it out when its turn comes.")
         if not response.is_success:
             if "title" in answer:
                 raise error_of(answer, response.status_code)
             kind = _KINDS.get(response.status_code, Unavailable)
             raise kind(f"{self.url} answered {response.status_code} and not as an MDP does.")
         return answer
+
+
+def _words(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__

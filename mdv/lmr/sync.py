@@ -1,8 +1,9 @@
 """Keep a cache current: ask the feed, apply what it answers, for ever, whatever happens in between.
 
 One thread runs `run`, which holds a long poll. Whoever waits for a position that does not concern this LMR would wait
-for that poll to end; so a waiter asks once more by itself (`poke`), without waiting. Of two answers to the same cursor
-the first is applied, and the other finds the cache elsewhere and is dropped.
+for that poll to end; so for them the MDP is asked once more (`poke`), without waiting. Of two answers to the same
+cursor the first is applied, and the other finds the cache elsewhere and is dropped. That takes a thread of its own, so
+that an MDP that does not answer holds nobody longer than they would wait.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Sync:
         self._jitter = jitter
         self._applying = threading.RLock()
         self._poking = threading.Lock()
+        self._asking = threading.Lock()
         self._changed = threading.Condition()
         state = cache.state()
         self._status = SyncStatus(state.position, state.cursor, taking_snapshot=state.cursor is None)
@@ -148,20 +150,29 @@ class Sync:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._ask_for(position)
+            self._ask_aside()
             with self._changed:
                 self._changed.wait_for(lambda: self._status.position >= position, min(pause, left))
             pause = min(2 * pause, 2.0)
         return True
 
-    def _ask_for(self, position: int) -> None:
-        with self._poking:
-            # Who waited for another's poke may find it done.
-            if self._status.position < position:
-                try:
-                    self.step()
-                except MdvError as error:
-                    log.debug("poke_failed", detail=error.detail)
+    def _ask_aside(self) -> None:
+        """Ask in a thread, unless somebody does already."""
+        if self._asking.acquire(blocking=False):
+            try:
+                threading.Thread(target=self._ask, name="poke", daemon=True).start()
+            except RuntimeError:  # no thread can be had
+                self._asking.release()
+
+    def _ask(self) -> None:
+        try:
+            self.poke()
+        except MdvError as error:
+            log.debug("poke_failed", detail=error.detail)
+        except Exception as error:  # `run` meets it, too, and tells
+            log.warning("poke_failed", detail=str(error))
+        finally:
+            self._asking.release()
 
     # -- checksum
 

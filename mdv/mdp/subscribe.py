@@ -5,12 +5,15 @@ What a new rule matches is in the LMR's feed when the call returns; when a rule 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection
 
 from mdv.db import lmrs as db
+from mdv.db.jobs import Job
 from mdv.db.lmrs import Lmr
 from mdv.db.state import lock_state
 from mdv.db.vocabulary import Vocabulary
@@ -107,3 +110,19 @@ def unsubscribe(
     for number in numbers:
         get_subscription(connection, lmr, number)
     return remove_rules(connection, numbers, schemas, vocabulary, rules)
+
+
+def change_rules(
+    connection: Connection, job: Job, schemas: Schemas, vocabulary: Vocabulary, rules: Rules
+) -> dict[str, Any]:
+    """Carry out a job about an LMR's rules."""
+    asked = json.loads(job.body or b"{}")
+    lmr = get_lmr(connection, str(job.options["lmr"]))
+    if job.kind == "subscribe":
+        drafts = [(name, text) for name, text in asked["drafts"]]
+        added = subscribe(connection, lmr, drafts, schemas, vocabulary, rules)
+        return {"ids": [one.id for one in added], "position": added[-1].position}
+    if job.kind == "change":
+        changed = change_subscription(connection, lmr, asked["id"], asked["rule"], schemas, vocabulary, rules)
+        return {"id": changed.id, "name": changed.name, "position": changed.position}
+    return {"position": unsubscribe(connection, lmr, asked["ids"], schemas, vocabulary, rules)}

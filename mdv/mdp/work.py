@@ -10,12 +10,13 @@ import structlog
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from mdv.db.jobs import Ending, Job, claim_jobs, count_attempt, end_jobs
+from mdv.db.jobs import RULE_KINDS, Ending, Job, claim_jobs, count_attempt, end_jobs
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError
 from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
+from mdv.mdp.subscribe import change_rules
 
 MAX_BATCH = 100
 MAX_ATTEMPTS = 5
@@ -46,9 +47,38 @@ class Worker:
         """Carry out what waits now; the number of jobs ended. A job that fails is tried again by another call."""
         ended: list[UUID] = []
         failed: set[UUID] = set()
-        while self._work_batch(ended, failed):
+        while self._work_batch(ended, failed) | self._work_rules(ended, failed):
             pass
         return len(ended)
+
+    def _work_rules(self, ended: list[UUID], failed: set[UUID]) -> bool:
+        """Carry out one job about rules, in a transaction of its own; false where none waits."""
+        with self._engine.begin() as connection:
+            found = claim_jobs(connection, 1, without=failed, kinds=RULE_KINDS)
+            now_ended = []
+            for job in found:
+                failed.add(job.id)
+                ending = self._carry_out_rules(connection, job)
+                end_jobs(connection, ending)
+                now_ended = [one.job.id for one in ending]
+        self._tell(now_ended, ended)
+        return bool(found)
+
+    def _carry_out_rules(self, connection: Connection, job: Job) -> list[Ending]:
+        """What came of a job about rules; nothing, where it is to be tried again."""
+        savepoint = connection.begin_nested()
+        try:
+            result = change_rules(connection, job, self._schemas, self._vocabulary, self._rules)
+            savepoint.commit()
+        except MdvError as error:
+            savepoint.rollback()
+            return [Ending(job, None, error.problem())]
+        except Exception as error:
+            if _is_away(error):
+                raise
+            savepoint.rollback()
+            return _count_failure(connection, job, error)
+        return [Ending(job, result, None)]
 
     def _work_batch(self, ended: list[UUID], failed: set[UUID]) -> bool:
         """Carry out some jobs, and tell which ended and which failed; false where nothing waits."""
@@ -140,7 +170,7 @@ def _count_failure(connection: Connection, job: Job, error: Exception) -> list[E
     if job.attempts + 1 < MAX_ATTEMPTS:
         count_attempt(connection, job)
         return []
-    return [_ending(job, MdvError(f"The registration failed {MAX_ATTEMPTS} times inside MDV: {_reason(error)}"))]
+    return [_ending(job, MdvError(f"The job failed {MAX_ATTEMPTS} times inside MDV: {_reason(error)}"))]
 
 
 def _is_away(error: Exception) -> bool:

@@ -205,13 +205,13 @@ def test_a_job_that_another_worker_ended_meanwhile_is_left_alone(store: Mdp, mon
     other = Worker(store.engine, MAX_BYTES, second.append)
     real = mdv.mdp.work.claim_jobs
 
-    def claim(connection: Any, limit: int, only: UUID | None = None, without: Any = ()) -> Any:
+    def claim(connection: Any, limit: int, only: UUID | None = None, without: Any = (), **which: Any) -> Any:
         if only is not None:
             with monkeypatch.context() as patch:
                 patch.setattr("mdv.mdp.work.claim_jobs", real)
                 patch.setattr("mdv.mdp.work.register", register)
                 other.work()
-        return real(connection, limit, only, without)
+        return real(connection, limit, only, without, **which)
 
     register = mdv.mdp.work.register
 

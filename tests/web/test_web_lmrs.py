@@ -343,3 +343,36 @@ def test_proposals_can_be_subscribed(lmr: Repository, api: Api, doc: str, host: 
     assert proposals
     lmr.subscribe(proposals[0]["rule"])
     assert f"{doc}#host" in {event.get("resource") for event in lmr.feed()["events"]}
+
+
+def test_a_subscription_sent_twice_with_one_key_is_one(lmr: Repository, host: str) -> None:
+    path, body = "/api/v1/lmrs/self/subscriptions", {"rule": rule(host)}
+    answers = [lmr.own.http.post(path, json=body, headers={"Idempotency-Key": f"once-{host}"}) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[0].json() == answers[1].json()
+    assert len(lmr.own.all("/lmrs/self/subscriptions", 10)) == 1
+    other = lmr.own.http.post(path, json={"rule": rule("other")}, headers={"Idempotency-Key": f"once-{host}"})
+    assert other.status_code == 422
+
+
+def test_very_many_rules_do_not_hold_up_who_else_calls(lmr: Repository, api: Api, server: Server) -> None:
+    rules = [{"rule": f"search CycleProvider c register c where c.serverPort = {n}"} for n in range(5000)]
+    slowest = 0.0
+    done = threading.Event()
+
+    def ask() -> None:
+        nonlocal slowest
+        while not done.is_set():
+            began = time.monotonic()
+            assert httpx.get(f"{server.url}/healthz", timeout=30).status_code == 200
+            slowest = max(slowest, time.monotonic() - began)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    answer = lmr.post("/lmrs/self/subscriptions", rules)
+    done.set()
+    asking.join()
+    print(f"5,000 rules; the slowest answer to others took {slowest:.2f} s")
+    assert answer.status_code == 201
+    assert len(answer.json()["items"]) == 5000
+    assert api.http.delete(f"/api/v1/lmrs/{lmr.id}").status_code == 200

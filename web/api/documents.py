@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-from typing import Any
 from urllib.parse import quote
-from uuid import UUID
 
 from flask import Response, jsonify, make_response, request
-from sqlalchemy.exc import IntegrityError
 
-from mdv.db.jobs import JobStatus, add_job, find_key
+from mdv.db.jobs import JobStatus
 from mdv.db.read import document_statements, list_atoms, list_documents, list_versions, read_document
-from mdv.errors import BadRequest, KeyReused, MdvError, NotFound
+from mdv.errors import BadRequest, MdvError, NotFound
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.syntax import syntax_of_media_type
 from web.auth import Caller, admin, may_write, reader
@@ -34,6 +29,7 @@ from web.openapi import (
     rdf_body,
     record,
 )
+from web.queue import accepted, has_ended, queue
 from web.services import services
 
 calls = Calls("documents", "RDF documents, each under its URI")
@@ -186,52 +182,10 @@ def _change(
     }
     asked = prefer_wait(services().config.max_wait_seconds)
     wait = DRY_RUN_WAIT if dry_run and asked is None else asked
-    key = None if dry_run else _idempotency_key()
-    digest = hashlib.sha256(json.dumps([kind, uri, media_type, options], sort_keys=True).encode() + (body or b""))
-    job_id = _job_of_key(caller, key, digest.digest())
-    is_new = job_id is None
-    if job_id is None:
-        job_id = _queue(kind, uri, caller, body, media_type, options, key, digest.digest())
-        services().wake_worker()
-    status = services().wait_for_job(job_id, wait or 0, is_new)
-    if status is None or status.state not in ("done", "failed"):
-        return _accepted(job_id, uri, status)
+    job_id, status = queue(kind, uri, caller, options, wait or 0, body, media_type, keyed=not dry_run)
+    if status is None or not has_ended(status):
+        return accepted(job_id, uri, status)
     return _ended(status, asked)
-
-
-def _queue(
-    kind: str, uri: str, caller: Caller, body: bytes | None, media_type: str | None, options: dict[str, Any],
-    key: str | None, digest: bytes,
-) -> UUID:  # fmt: skip
-    try:
-        with services().single.connect() as connection:
-            return add_job(connection, kind, uri, caller.name, body, media_type, options, key, digest if key else None)
-    except IntegrityError:
-        # Another request with this key came in between.
-        job_id = _job_of_key(caller, key, digest)
-        if job_id is None:
-            raise
-        return job_id
-
-
-def _job_of_key(caller: Caller, key: str | None, digest: bytes) -> UUID | None:
-    if key is None:
-        return None
-    with services().single.connect() as connection:
-        found = find_key(connection, caller.name, key)
-    if found is None:
-        return None
-    job_id, known = found
-    if known != digest:
-        raise KeyReused()
-    return job_id
-
-
-def _accepted(job_id: UUID, uri: str, status: JobStatus | None) -> Response:
-    state = status.state if status else "queued"
-    response = make_response({"job": str(job_id), "state": state, "document": uri}, 202)
-    response.headers["Location"] = f"/api/v1/jobs/{job_id}"
-    return response
 
 
 def _ended(status: JobStatus, wait: int | None) -> Response:
@@ -247,16 +201,6 @@ def _ended(status: JobStatus, wait: int | None) -> Response:
     if wait is not None:
         response.headers["Preference-Applied"] = f"wait={wait}"
     return response
-
-
-_KEY = re.compile(r"[\x20-\x7e]{1,255}")
-
-
-def _idempotency_key() -> str | None:
-    key = request.headers.get("Idempotency-Key")
-    if key is not None and not _KEY.fullmatch(key):
-        raise BadRequest("An Idempotency-Key has 1 to 255 printable ASCII characters.")
-    return key
 
 
 def _number(text: str | None, default: int) -> int:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
+from flask import Response, make_response
+
 from mdv.db import lmrs as db
 from mdv.db.lmrs import Lmr, LmrCounts
-from mdv.errors import BadRequest, NotFound
-from mdv.mdp.subscribe import (
-    Subscription,
-    change_subscription,
-    create_lmr,
-    delete_lmr,
-    get_subscription,
-    subscribe,
-    unsubscribe,
-)
-from web.auth import lmr_named, reader, whole_admin
+from mdv.errors import BadRequest, MdvError, NotFound
+from mdv.mdp.subscribe import Subscription, create_lmr, delete_lmr, get_subscription
+from web.auth import Caller, lmr_named, reader, whole_admin
 from web.bodies import json_body, json_request
 from web.calls import Calls
 from web.models import (
+    Accepted,
     Drafts,
     LmrChange,
     LmrCreated,
@@ -32,6 +28,7 @@ from web.models import (
     SubscriptionShown,
 )
 from web.openapi import json_answer, page, problems
+from web.queue import accepted, has_ended, queue
 from web.services import services
 
 calls = Calls("lmrs", "Local metadata repositories: who they are, and what they want")
@@ -61,7 +58,8 @@ def list_(query: Page) -> dict[str, Any]:
     reader()
     with services().engine.connect() as connection:
         found = db.list_lmrs(connection, _after(query), query.limit + 1)
-        items = [_shown(lmr, db.count_for(connection, lmr)) for lmr in found[: query.limit]]
+        counts = db.count_for(connection, found[: query.limit])
+    items = [_shown(lmr, counts[lmr.id]) for lmr in found[: query.limit]]
     return {"items": items, "next": str(items[-1]["id"]) if len(found) > query.limit else None}
 
 
@@ -70,7 +68,7 @@ def get(lmr: str) -> dict[str, Any]:
     """What it subscribes and holds, and how far it has read its feed."""
     found = lmr_named(lmr, reads=True)
     with services().engine.connect() as connection:
-        return _shown(found, db.count_for(connection, found))
+        return _shown(found, db.count_for(connection, [found])[found.id])
 
 
 @calls.call("DELETE", "/lmrs/<lmr>", "End an LMR", {200: LmrChange} | problems(404))
@@ -99,8 +97,8 @@ def renew_token(lmr: str) -> tuple[dict[str, Any], int]:
 
 
 @calls.call("POST", "/lmrs/<lmr>/subscriptions", "Subscribe",
-            {201: SubscriptionShown} | problems(404, 409, 413, 422), body=_ONE_OR_MANY)  # fmt: skip
-def add(lmr: str) -> tuple[dict[str, Any], int]:
+            {201: SubscriptionShown, 202: Accepted} | problems(404, 409, 413, 422), body=_ONE_OR_MANY)  # fmt: skip
+def add(lmr: str) -> Response:
     """One rule, or a list of them in one transaction, all or none: then the answer is a list of `items`. Present
     matches are in the feed when it answers."""
     found = lmr_named(lmr)
@@ -109,13 +107,14 @@ def add(lmr: str) -> tuple[dict[str, Any], int]:
     wanted = [(draft.name, draft.rule) for draft in (drafts if isinstance(drafts, list) else [drafts])]
     if not wanted:
         raise BadRequest("The list holds no rule.")
-    s = services()
-    with s.engine.begin() as connection:
-        added = subscribe(connection, found, wanted, s.schemas, s.vocabulary, s.rules)
-    s.ring()
-    if many:
-        return {"items": [_subscription(one) for one in added], "position": added[-1].position}, 201
-    return _subscription(added[0]), 201
+    status = _change("subscribe", found, {"drafts": wanted})
+    if isinstance(status, Response):
+        return status
+    items = [
+        {"id": number, "name": name, "rule": rule, "position": status["position"]}
+        for number, (name, rule) in zip(status["ids"], wanted, strict=True)
+    ]
+    return make_response({"items": items, "position": status["position"]} if many else items[0], 201)
 
 
 @calls.call("GET", "/lmrs/<lmr>/subscriptions", "A page of subscriptions", {200: _PAGE} | problems(404), query=Page)
@@ -136,29 +135,37 @@ def subscription(lmr: str, number: str) -> dict[str, Any]:
 
 
 @calls.call("PUT", "/lmrs/<lmr>/subscriptions/<number>", "Change a subscription",
-            {200: SubscriptionShown} | problems(404, 409, 422),
+            {200: SubscriptionShown, 202: Accepted} | problems(404, 409, 422),
             body=json_request(NewRule, {"rule": _RULE["rule"]}))  # fmt: skip
-def change(lmr: str, number: str) -> dict[str, Any]:
+def change(lmr: str, number: str) -> Response:
     """Only the difference is sent."""
     found = lmr_named(lmr)
-    text = json_body(NewRule).rule
-    s = services()
-    with s.engine.begin() as connection:
-        changed = change_subscription(connection, found, _number(number), text, s.schemas, s.vocabulary, s.rules)
-    s.ring()
-    return _subscription(changed)
+    rule = json_body(NewRule).rule
+    status = _change("change", found, {"id": _number(number), "rule": rule})
+    return status if isinstance(status, Response) else make_response({**status, "rule": rule})
 
 
 @calls.call("DELETE", "/lmrs/<lmr>/subscriptions/<number>", "End a subscription",
-            {200: LmrChange} | problems(404, 409))  # fmt: skip
-def end(lmr: str, number: str) -> dict[str, Any]:
+            {200: LmrChange, 202: Accepted} | problems(404, 409))  # fmt: skip
+def end(lmr: str, number: str) -> Response:
     """Refused while another subscription of the LMR searches it."""
     found = lmr_named(lmr)
-    s = services()
-    with s.engine.begin() as connection:
-        position = unsubscribe(connection, found, [_number(number)], s.schemas, s.vocabulary, s.rules)
-    s.ring()
-    return {"id": _number(number), "position": position}
+    status = _change("unsubscribe", found, {"ids": [_number(number)]})
+    return status if isinstance(status, Response) else make_response({"id": _number(number), **status})
+
+
+def _change(kind: str, lmr: Lmr, asked: dict[str, Any]) -> dict[str, Any] | Response:
+    """What a change of an LMR's rules did, once a worker has carried it out; an answer where that takes too long."""
+    uri = f"urn:mdv:lmr:{lmr.id}"
+    caller = Caller(uri, "lmr", lmr=lmr.id)
+    body = json.dumps(asked).encode()
+    wait = services().config.max_wait_seconds
+    job_id, status = queue(kind, uri, caller, {"lmr": lmr.id}, wait, body, "application/json")
+    if status is None or not has_ended(status):
+        return accepted(job_id, uri, status)
+    if status.problem is not None:
+        raise MdvError.from_problem(status.problem)
+    return dict(status.result or {})
 
 
 def _shown(lmr: Lmr, counts: LmrCounts) -> dict[str, Any]:

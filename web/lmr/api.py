@@ -22,7 +22,7 @@ from web.api.query import ANSWER, EXAMPLE
 from web.api.resources import ONE_OR_PAGE
 from web.bodies import JSON, json_body, json_request
 from web.calls import Calls
-from web.lmr.services import lmr, reader, user
+from web.lmr.services import asking_mdp, lmr, reader, user
 from web.models import (
     DocumentQuery,
     LmrChange,
@@ -55,12 +55,13 @@ NOUNS = [status_calls, subscription_calls, resource_calls, query_calls, local_ca
 
 @status_calls.call("GET", "/status", "How far the cache is", {200: LmrStatus}, query=StatusQuery)
 def status(query: StatusQuery) -> dict[str, Any]:
-    """With `after`, answers once that position is applied, or after `wait` seconds: so one reads one's own writes."""
+    """With `after`, answers once that position is applied, or after `wait` seconds: so one reads one's own writes. If
+    very many wait already, it answers at once; `position` and `up_to_date` tell whether it is applied."""
     reader()
     s = lmr()
     if query.after is not None:
         longest = s.config.max_wait_seconds
-        s.sync.wait_for(query.after, longest if query.wait is None else min(query.wait, longest))
+        s.wait_for(query.after, longest if query.wait is None else min(query.wait, longest))
     now = s.sync.status
     with s.cache.reading() as connection:
         counts = db.count_cache(connection)
@@ -82,7 +83,8 @@ def status(query: StatusQuery) -> dict[str, Any]:
 def verify() -> dict[str, Any]:
     """The buckets that differ are fetched again, and only they."""
     user()
-    found = lmr().sync.verify()
+    with asking_mdp():
+        found = lmr().sync.verify()
     if found is None:
         raise NotFound("Nothing could be compared: a snapshot has to be taken first. Try again when it is there.")
     return {"position": found.position, "mended": list(found.mended)}
@@ -106,7 +108,8 @@ def subscribe() -> tuple[dict[str, Any], int]:
     user()
     draft = json_body(SubscriptionDraft)
     s = lmr()
-    made = s.mdp.subscribe(draft.rule, draft.name)
+    with asking_mdp():
+        made = s.mdp.subscribe(draft.rule, draft.name)
     s.sync.wait_for(int(made["position"]), s.config.max_wait_seconds)
     return made, 201
 
@@ -114,7 +117,8 @@ def subscribe() -> tuple[dict[str, Any], int]:
 @subscription_calls.call("GET", "/subscriptions", "A page of subscriptions", {200: _PAGE} | problems(503), query=Page)
 def subscriptions(query: Page) -> dict[str, Any]:
     reader()
-    return lmr().mdp.subscriptions(query.after, query.limit)
+    with asking_mdp():
+        return lmr().mdp.subscriptions(query.after, query.limit)
 
 
 @subscription_calls.call("PUT", "/subscriptions/<number>", "Change a subscription",
@@ -125,7 +129,8 @@ def change(number: str) -> dict[str, Any]:
     user()
     text = json_body(NewRule).rule
     s = lmr()
-    changed = s.mdp.change(_number(number), text)
+    with asking_mdp():
+        changed = s.mdp.change(_number(number), text)
     s.sync.wait_for(int(changed["position"]), s.config.max_wait_seconds)
     return changed
 
@@ -136,7 +141,8 @@ def unsubscribe(number: str) -> dict[str, Any]:
     """Answers when what only it held is gone."""
     user()
     s = lmr()
-    ended = s.mdp.unsubscribe(_number(number))
+    with asking_mdp():
+        ended = s.mdp.unsubscribe(_number(number))
     s.sync.wait_for(int(ended["position"]), s.config.max_wait_seconds)
     return ended
 

@@ -14,6 +14,7 @@ from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
 from web.assemble import assemble
 from web.lmr.api import NOUNS
+from web.lmr.bodies import BodiesInTime
 from web.lmr.services import LmrServices, lmr
 from web.metrics import REGISTRY
 
@@ -29,6 +30,7 @@ def create_lmr_app(config: Config) -> Flask:
     mdp = Mdp(config.mdp_url, config.lmr_token)
     services = LmrServices(config, cache, mdp, Sync(cache, mdp))
     app = assemble(config, services, NOUNS, health)
+    app.wsgi_app = BodiesInTime(app.wsgi_app, config.body_seconds)  # type: ignore[method-assign]
     services.start()
     return app
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hmac
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
 from flask import current_app, request
 
 from mdv.config import Config
-from mdv.errors import Unauthenticated
+from mdv.errors import NotAllowed, Unauthenticated, Unavailable
 from mdv.lmr.mdp import Mdp
 from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
+
+WAITERS = 20
+"""So many callers may wait for a position at once: each holds one of the server's threads, and others are to be
+served meanwhile."""
 
 
 @dataclass
@@ -25,6 +31,7 @@ class LmrServices:
     mdp: Mdp
     sync: Sync
     _stop: threading.Event = field(default_factory=threading.Event)
+    _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(WAITERS))
 
     def start(self) -> None:
         """Begin to keep the cache current."""
@@ -33,10 +40,27 @@ class LmrServices:
     def stop(self) -> None:
         self._stop.set()
 
+    def wait_for(self, position: int, seconds: float) -> None:
+        """Wait until a position is applied, unless too many do so already."""
+        if self.sync.status.position < position and self._waiters.acquire(blocking=False):
+            try:
+                self.sync.wait_for(position, seconds)
+            finally:
+                self._waiters.release()
+
 
 def lmr() -> LmrServices:
     """The services of the LMR that handles this request."""
     return cast(LmrServices, current_app.extensions["mdv"])
+
+
+@contextmanager
+def asking_mdp() -> Iterator[None]:
+    """What the MDP says is the caller's answer, but for this: that it refuses the LMR is no fault of the caller's."""
+    try:
+        yield
+    except NotAllowed as error:
+        raise Unavailable(f"The MDP at {lmr().mdp.url} refuses this LMR: {error.detail}") from error
 
 
 def user() -> None:
