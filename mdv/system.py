@@ -86,7 +86,10 @@ def find_lmr(data: Path | None, environment: Mapping[str, str] | None = None) ->
     if data is None and environment.get("MDV_URL", "").strip():
         # Not the LMR of some other MDV that happens to run in this folder.
         raise NotFound(f"MDV_URL is an MDP's: {which}")
-    found = _in_folder(data, environment)
+    try:
+        found = _in_folder(data, environment)
+    except SystemNotFound as error:
+        raise SystemNotFound(f"{error.detail} For an LMR elsewhere, set MDV_LMR_URL and MDV_LMR_TOKEN.") from None
     if not found.lmr_url:
         raise NotFound(f"No LMR runs with the MDV of {found.known_by}: {which}")
     own = _first(environment, "MDV_LMR_TOKEN", "MDV_TOKEN") if data is None else ""

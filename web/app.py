@@ -16,5 +16,5 @@ NOUNS = [noun.calls for noun in (documents, resources, query, schema, rules, lmr
 
 def create_app(config: Config) -> Flask:
     """The web server of one MDP."""
-    engine = make_engine(config.database_url, pool_size=20, max_overflow=60, pool_timeout=20, hide_parameters=True)
+    engine = make_engine(config.database_url, pool_size=32, max_overflow=16, pool_timeout=20, hide_parameters=True)
     return assemble(config, Services(config, engine, make_redis(config.redis_url)), NOUNS, health)

@@ -30,7 +30,7 @@ class Watch:
     """One process's watch over all feeds. It begins when somebody waits for the first time."""
 
     def __init__(self, engine: Engine, client: redis.Redis) -> None:
-        self._engine = engine
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._redis = client
         self._bells: dict[int, set[threading.Event]] = defaultdict(set)
         self._lock = threading.Lock()

@@ -28,7 +28,7 @@ def lmr_program(host: str, port: int) -> list[str]:
     """The web server of an LMR: one process, whose threads share the cache."""
     return [
         *(sys.executable, "-m", "gunicorn", "--no-control-socket"),
-        *("--worker-class", "gthread", "--workers", "1", "--threads", "32"),
+        *("--worker-class", "web.lmr.worker.LmrWorker", "--workers", "1", "--threads", "32"),
         *("--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
         *("--limit-request-line", "8190", "--graceful-timeout", "2", "web.lmr.wsgi:app"),
     ]

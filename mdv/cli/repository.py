@@ -11,7 +11,7 @@ from mdv.cli.lmr import connect_lmr, lmr
 from mdv.cli.output import say, write_json
 from mdv.cli.programs import lmr_program
 from mdv.cli.serve import become
-from mdv.errors import MdvError
+from mdv.errors import BadRequest, MdvError
 
 __all__ = ["lmr"]
 
@@ -28,8 +28,13 @@ def serve(host: str, port: int, store: str | None) -> None:
     """
     import os
 
-    kept = store or os.environ.get("MDV_LMR_STORE", "").strip()
-    os.environ["MDV_LMR_STORE"] = kept or f"sqlite:///{Path.cwd() / 'mdv-lmr.db'}"
+    kept = store or os.environ.get("MDV_LMR_STORE", "").strip() or "sqlite:///mdv-lmr.db"
+    if not kept.startswith(("sqlite:///", "postgresql://", "postgres://")):
+        raise BadRequest(f"{kept!r} is no address of a cache: sqlite:///path or postgresql://… is.")
+    if kept.startswith("sqlite:///"):
+        # The program is started elsewhere, so the path must not depend on where.
+        kept = f"sqlite:///{Path(kept.removeprefix('sqlite:///')).absolute()}"
+    os.environ["MDV_LMR_STORE"] = kept
     become(lmr_program(host, port), "mdp_url", "lmr_token", "lmr_store")
 
 
@@ -49,7 +54,7 @@ def status(as_json: bool) -> None:
         f" {found['local']:,} described by local metadata."
     )
     if found["last_error"]:
-        say(f"Its MDP does not answer: {found['last_error']}")
+        say(f"The last contact with its MDP failed: {found['last_error']}")
 
 
 @lmr.command("verify", example="mdv lmr verify")

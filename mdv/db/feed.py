@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
-from mdv.db.engine import driver
+from mdv.db.engine import driver, together
 from mdv.db.publish import numbers_field
 from mdv.db.statements import statements
 from mdv.feed import BUCKETS, MODULUS
@@ -54,13 +54,25 @@ class Feed:
         row = self._run("stand", lmr=lmr).fetchone()
         return Stand(*row) if row else None
 
-    def events(self, lmr: int, after: int, most: int) -> list[StoredEvent]:
-        return [StoredEvent(*row) for row in self._run("events", lmr=lmr, after=after, most=most).fetchall()]
+    def look(self, lmr: int, after: int, most: int) -> tuple[Stand | None, list[StoredEvent]]:
+        """Where the MDP and an LMR's feed stand, and the events after an offset: all in one message."""
+        with together(self._session):
+            see_one_moment_of(self._session)
+            stand = self._run("stand", lmr=lmr)
+            events = self._run("events", lmr=lmr, after=after, most=most)
+        row = stand.fetchone()
+        return Stand(*row) if row else None, [StoredEvent(*row) for row in events.fetchall()]
 
     def offset_before(self, lmr: int, offset: int) -> int | None:
         """The offset of the event before, if one is kept."""
         row = self._run("event_before", lmr=lmr, offset=offset).fetchone()
         return row[0] if row else None
+
+    def position_before(self, lmr: int, after: int, tx: int) -> int:
+        """The position of which all was told to who has read up to `after`, if transaction `tx` comes next."""
+        row = self._run("position_before", lmr=lmr, after=after, tx=tx).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def contents(self, wanted: Sequence[tuple[int, int]], type_id: int) -> list[tuple[str | None, str | None]]:
         """Of resources as of positions, the classes and the statements, as JSON."""
@@ -108,8 +120,10 @@ class Feed:
         ).fetchone()
         assert row is not None
         self._run("fill_snapshot", snapshot=row[0], lmr=lmr, buckets=_array(buckets))
-        self._run("drop_old_snapshots", lmr=lmr)
         return int(row[0])
+
+    def drop_old_snapshots(self, lmr: int) -> None:
+        self._run("drop_old_snapshots", lmr=lmr)
 
     def snapshot(self, lmr: int, number: int) -> StoredSnapshot | None:
         row = self._run("find_snapshot", lmr=lmr, snapshot=number).fetchone()
@@ -161,8 +175,15 @@ class Feed:
 
 
 def see_one_moment(connection: Connection) -> None:
-    """All that this transaction reads is of one moment."""
-    connection.execute(text("set transaction isolation level repeatable read"))
+    """All that this transaction reads is of one moment, and looked up by index, row after row: a feed is a few rows of
+    tables that may be large, or were small when a plan was made."""
+    see_one_moment_of(driver(connection))
+
+
+def see_one_moment_of(session: psycopg.Connection[Any]) -> None:
+    """The same for a psycopg connection."""
+    session.execute("set transaction isolation level repeatable read")
+    session.execute(statements("feed")["pin"], prepare=True)
 
 
 def _array(numbers: Collection[int] | None) -> str | None:

@@ -425,7 +425,7 @@ news = Table(
     Column("kind", SmallInteger, nullable=False, comment="as in the feed; 0: it entered"),
     Index("news_resource", "resource_id"),
     prefixes=["UNLOGGED"],
-    comment="What a publication has found so far. Empty between transactions.",
+    comment="What the last publication found.",
 )
 
 reason_changes = Table(

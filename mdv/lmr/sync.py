@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from mdv.errors import MdvError, MustRefetch, NotAllowed
+from mdv.errors import MdvError, MustRefetch, NotAllowed, Unavailable
 from mdv.lmr.apply import Applied, apply
 from mdv.lmr.checksum import Source, Verified, verify
 from mdv.lmr.store import Cache
@@ -120,13 +120,19 @@ class Sync:
     # -- for ever
 
     def run(self, stop: threading.Event) -> None:
-        """Keep the cache current until `stop`. Nothing ends it but that: what fails is tried again."""
+        """Keep the cache current until `stop`. Nothing ends it but that: what fails is tried again.
+
+        Only who has all waits for more: a long poll would leave it unknown for its time whether all is here.
+        """
         first, longest, not_allowed = self._pauses
         pause = first
         verify_at = time.monotonic() + self._verify_seconds
         while not stop.is_set():
             try:
-                self.step(self._wait)
+                asked = self._cache.state().next_cursor
+                self.step(self._wait if self._status.up_to_date else 0)
+                if not self._status.up_to_date and self._cache.state().next_cursor == asked:
+                    raise Unavailable("The MDP has more to tell and does not tell it.")
                 if time.monotonic() >= verify_at:
                     verify_at = time.monotonic() + self._verify_seconds
                     self.verify()

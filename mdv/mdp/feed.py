@@ -10,7 +10,8 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from threading import Lock
 from uuid import UUID
 
@@ -40,30 +41,35 @@ SCHEMA = KINDS.index(Kind.SCHEMA)
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """Up to where somebody has read, and the offset of the last event that they have seen. With `snapshot`, `offset`
-    counts the events of that snapshot.
+    counts the events of that snapshot. `position`: amid a transaction, that of which they had all before it; what was
+    compacted began long before its own.
 
     >>> Cursor.read(str(Cursor("0123456789ab", 7, 5)))
-    Cursor(epoch='0123456789ab', offset=7, seen=5, snapshot=None)
+    Cursor(epoch='0123456789ab', offset=7, seen=5, snapshot=None, position=None)
     """
 
     epoch: str
     offset: int
     seen: int
     snapshot: int | None = None
+    position: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.epoch}-{self.offset}-{self.seen}" + (f"-s{self.snapshot}" if self.snapshot is not None else "")
+        snapshot = f"-s{self.snapshot}" if self.snapshot is not None else ""
+        position = f"-p{self.position}" if self.position is not None else ""
+        return f"{self.epoch}-{self.offset}-{self.seen}{snapshot}{position}"
 
     @classmethod
     def read(cls, text: str) -> Cursor:
         found = _CURSOR.fullmatch(text)
         if found is None:
             raise BadRequest(f"{text[:80]!r} is no cursor: `after` takes the `cursor` of an answer of this feed.")
-        epoch, offset, seen, snapshot = found.groups()
-        return cls(epoch, int(offset), int(seen), int(snapshot) if snapshot else None)
+        epoch, *numbers = found.groups()
+        offset, seen, snapshot, position = (int(number) if number is not None else None for number in numbers)
+        return cls(epoch, offset or 0, seen or 0, snapshot, position)
 
 
-_CURSOR = re.compile(r"([0-9a-f]{12})-([0-9]{1,18})-([0-9]{1,18})(?:-s([0-9]{1,18}))?", re.ASCII)
+_CURSOR = re.compile(r"([0-9a-f]{12})-([0-9]{1,18})-([0-9]{1,18})(?:-s([0-9]{1,18})|-p([0-9]{1,18}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +114,39 @@ class Feeds:
 
     def _read(self, lmr: Lmr, cursor: Cursor, limit: int) -> FeedPage:
         with self._engine.begin() as connection:
-            see_one_moment(connection)
             feed = Feed(connection)
-            stand = _stand(feed, lmr)
-            if cursor.epoch != name_epoch(stand.epoch):
-                raise MustRefetch("This cursor is from another life of the MDP: take a snapshot.")
+            after = cursor.offset if cursor.snapshot is None else 0
+            stand, found = feed.look(lmr.id, after, limit + 1 if cursor.snapshot is None else 0)
+            if stand is None:
+                raise _no_more(lmr)
+            if cursor.epoch != name_epoch(stand.epoch, lmr.id):
+                raise MustRefetch("This cursor is another LMR's, or from another life of the MDP: take a snapshot.")
             if cursor.snapshot is not None:
                 return self._read_snapshot(connection, lmr, cursor, stand, limit)
-            return self._read_events(connection, lmr, cursor, stand, limit)
+            return self._read_events(connection, lmr, cursor, stand, found, limit)
 
-    def _read_events(self, connection: Connection, lmr: Lmr, cursor: Cursor, stand: Stand, limit: int) -> FeedPage:
+    def _read_events(
+        self, connection: Connection, lmr: Lmr, cursor: Cursor, stand: Stand, found: Sequence[StoredEvent], limit: int
+    ) -> FeedPage:
         if cursor.offset < stand.kept_after:
             raise MustRefetch("What came after this cursor is not kept any more: take a snapshot.")
         if cursor.offset > stand.last_offset:
             raise MustRefetch("This cursor is ahead of the feed: take a snapshot.")
         feed = Feed(connection)
-        found = feed.events(lmr.id, cursor.offset, limit + 1)
         page = _whole(found, limit)
         contents, page = self._fill(connection, page, found[len(page) :])
         more = len(page) < len(found)
         following = found[len(page)].tx if more else None
         before = max(feed.offset_before(lmr.id, page[0].offset) or 0, cursor.seen) or None if page else None
-        events = _written(page, contents, before, following, cursor.epoch, None)
+        if more and page[-1].tx == following and cursor.position is None:
+            cursor = replace(cursor, position=feed.position_before(lmr.id, cursor.offset, following))
+        events = _written(page, contents, before, following, cursor, None)
         if not more:
             seen = page[-1].offset if page else cursor.seen
             return FeedPage(tuple(events), str(Cursor(cursor.epoch, stand.last_offset, seen)), stand.position, True)
-        position = page[-1].tx if page[-1].tx != following else page[-1].tx - 1
-        end = page[-1].offset
-        return FeedPage(tuple(events), str(Cursor(cursor.epoch, end, end)), position, False)
+        position = cursor.position if page[-1].tx == following else page[-1].tx
+        assert position is not None
+        return FeedPage(tuple(events), events[-1][0], position, False)
 
     def _fill(
         self, connection: Connection, page: Sequence[StoredEvent], rest: Sequence[StoredEvent]
@@ -161,17 +172,21 @@ class Feeds:
             state = lock_state(writer)
             with reader.begin():
                 see_one_moment(reader)
+                _stand(Feed(reader), lmr)
                 count = Feed(reader).count_snapshot(lmr.id, buckets)
                 first = Feed(writer).take_offsets(count)
                 writer.commit()
                 number = Feed(reader).make_snapshot(lmr.id, state.position, first, count, state.schema_version, buckets)
-        return Cursor(name_epoch(state.epoch), 0, 0, number)
+        # Another process may drop the same ones, which is no conflict where each statement sees what is there now.
+        with self._engine.begin() as connection:
+            Feed(connection).drop_old_snapshots(lmr.id)
+        return Cursor(name_epoch(state.epoch, lmr.id), 0, 0, number)
 
     def _read_snapshot(self, connection: Connection, lmr: Lmr, cursor: Cursor, stand: Stand, limit: int) -> FeedPage:
         feed = Feed(connection)
         assert cursor.snapshot is not None
         snapshot = feed.snapshot(lmr.id, cursor.snapshot)
-        if snapshot is None:
+        if snapshot is None or cursor.offset >= snapshot.events:
             raise MustRefetch("This snapshot is not kept any more: take another one.")
         page: Sequence[StoredEvent] = feed.snapshot_page(cursor.snapshot, snapshot, cursor.offset, limit)
         contents, page = self._fill(connection, page, ())
@@ -179,7 +194,7 @@ class Feeds:
         more = end < snapshot.events
         before = snapshot.first_offset + cursor.offset - 1 if cursor.offset else None
         following = snapshot.tx if more else None
-        events = _written(page, contents, before, following, cursor.epoch, (cursor.snapshot, snapshot.first_offset))
+        events = _written(page, contents, before, following, cursor, snapshot.first_offset)
         if more:
             return FeedPage(
                 tuple(events), str(Cursor(cursor.epoch, end, 0, cursor.snapshot)), snapshot.tx - 1, False, True
@@ -259,11 +274,13 @@ def _written(
     contents: Sequence[str],
     before: int | None,
     following: int | None,
-    epoch: str,
-    snapshot: tuple[int, int] | None,
+    cursor: Cursor,
+    first_offset: int | None,
 ) -> list[tuple[str, Kind, str]]:
-    """Events as JSON, each with its cursor and kind. `following` is the transaction of the event after them."""
+    """Events as JSON, each with its cursor and kind, where `cursor` is before them. `following` is the transaction of
+    the event after them, `first_offset` that of the snapshot."""
     written = []
+    position = cursor.position
     for place, (event, content) in enumerate(zip(page, contents, strict=True)):
         after = page[place + 1].tx if place + 1 < len(page) else following
         kind = KINDS[event.kind]
@@ -272,12 +289,13 @@ def _written(
             f'{{"event":"{kind}","offset":{event.offset},"prev":{"null" if before is None else before},'
             f'"tx":{event.tx}{resource}{content}{"" if after == event.tx else _LAST}}}'
         )
-        cursor = (
-            Cursor(epoch, event.offset, event.offset)
-            if snapshot is None
-            else Cursor(epoch, event.offset - snapshot[1] + 1, 0, snapshot[0])
-        )
-        written.append((str(cursor), kind, text))
+        if first_offset is not None:
+            behind = Cursor(cursor.epoch, event.offset - first_offset + 1, 0, cursor.snapshot)
+        elif after == event.tx:
+            behind = Cursor(cursor.epoch, event.offset, event.offset, position=position)
+        else:
+            behind, position = Cursor(cursor.epoch, event.offset, event.offset), event.tx
+        written.append((str(behind), kind, text))
         before = event.offset
     return written
 
@@ -288,14 +306,18 @@ _LAST = ',"last":true'
 def _stand(feed: Feed, lmr: Lmr) -> Stand:
     stand = feed.stand(lmr.id)
     if stand is None:
-        raise NotFound(f"There is no LMR {lmr.name} any more.")
+        raise _no_more(lmr)
     return stand
 
 
-def name_epoch(epoch: UUID) -> str:
-    """How cursors name a life of the MDP.
+def _no_more(lmr: Lmr) -> NotFound:
+    return NotFound(f"There is no LMR {lmr.name} any more.")
 
-    >>> name_epoch(UUID("01234567-89ab-cdef-0123-456789abcdef"))
-    '0123456789ab'
+
+def name_epoch(epoch: UUID, lmr: int) -> str:
+    """How cursors name a life of the MDP, and the LMR whose they are.
+
+    >>> name_epoch(UUID("01234567-89ab-cdef-0123-456789abcdef"), 7)
+    'd433708c0280'
     """
-    return epoch.hex[:12]
+    return sha256(f"{epoch}:{lmr}".encode()).hexdigest()[:12]

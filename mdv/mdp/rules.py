@@ -160,7 +160,15 @@ def add_rules(
     searches: list[dict[str, int]] = []
     for number, draft in numbered:
         library = libraries[draft.owner]
-        normal, its_plan, constants = rules.read(draft.text, schema, library)
+        try:
+            normal, its_plan, constants = rules.read(draft.text, schema, library)
+        except InvalidRule as error:
+            if len(drafts) == 1:
+                raise
+            place = number - state.last_rule
+            named = f", {draft.name}," if draft.name else ""
+            raise InvalidRule(f"Of {len(drafts):,} rules number {place}{named} has a flaw, and none was added. "
+                              f"{error.detail}", error.flaws, number=place) from None  # fmt: skip
         planned.append(Planned(number, draft.owner, its_plan, constants))
         searches += [{"rule_id": number, "searched_id": library.id(name)} for name in normal.searches]
     position = state.position + 1

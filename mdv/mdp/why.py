@@ -304,7 +304,10 @@ def _counted(number: int, more: bool) -> str:
 
 def _unsaid(uri: str, chain: Chain | None) -> str:
     if chain is None:
-        return f"Nothing is said of <{uri}>: no document describes it, so it can be at no LMR."
+        return (
+            f"Nothing is said of <{uri}>: no document that is registered here describes it."
+            " (Local metadata of an LMR is known to nobody else.)"
+        )
     return (
         f"Nothing is said of <{uri}>: it is not at the LMR, and comes as soon as some document describes it, since"
         f" <{chain.steps[0].resource}> leads to it."

@@ -171,7 +171,7 @@ def _resolve_extension(extension: Extension, scope: _Scope, library: _Library) -
     except UnknownName as unknown:
         found = None if unknown.ambiguous else library.rules(name.text)
         if found is None:
-            either = "" if unknown.ambiguous else ", and no rule has that name"
+            either = "" if unknown.ambiguous else ", and no rule here has that name"
             _refuse_unknown(scope, name, unknown, either)
     inner = _definition(name, found, scope, library)
     part = inner.conjunctions[0]

@@ -82,7 +82,7 @@ def upgrade() -> None:
         sa.Column("lmr_id", sa.BigInteger(), nullable=False),
         sa.Column("resource_id", sa.BigInteger(), nullable=False),
         sa.Column("kind", sa.SmallInteger(), nullable=False, comment="as in the feed; 0: it entered"),
-        comment="What a publication has found so far. Empty between transactions.",
+        comment="What the last publication found.",
         prefixes=["UNLOGGED"],
     )
     op.create_index("news_resource", "news", ["resource_id"], unique=False)

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from conftest import GUTENBERG
 from test_gutenberg import YEARS, fingerprint, prepared, register_all, stored
 
-from mdv.db.lmrs import Lmr
 from mdv.lmr.checksum import checksum
 from mdv.lmr.collect import check
 from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
 from mdv.mdp.register import Prepared
 
+sys.path.append(str(Path(__file__).parents[1] / "model"))
+
+from near import Near
+
 if TYPE_CHECKING:
     from conftest import Mdp
 
 pytestmark = pytest.mark.skipif(not GUTENBERG.is_dir(), reason=f"the catalogue is not at {GUTENBERG}")
-
-
-class Near:
-    """An MDP without a network between."""
-
-    def __init__(self, mdp: Mdp, lmr: Lmr) -> None:
-        self.mdp, self.lmr = mdp, lmr
-
-    def feed(self, after: str | None, *, wait: float = 0, buckets: Any = None) -> dict[str, Any]:
-        if buckets is not None:
-            return dict(json.loads(self.mdp.feeds.read_buckets(self.lmr, buckets, 2000).text))
-        return dict(json.loads(self.mdp.feeds.read(self.lmr, after, 2000).text))
-
-    def checksum(self) -> dict[str, Any]:
-        position, sums = self.mdp.feeds.checksum(self.lmr)
-        return {"position": position, "buckets": [str(number) for number in sums]}
 
 
 class Repository:

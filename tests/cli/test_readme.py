@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from systems import MDV, SCHEMA, Up, environment
+from systems import MDV, SCHEMA, Up, environment, free_port
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
@@ -36,7 +36,7 @@ def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str]) -> None:
-    up_and_test, atoms, own, http, schema, trace, rules, held, subscribed, fed = BLOCKS
+    up_and_test, atoms, own, http, schema, trace, rules, held, subscribed, fed, branch, local = BLOCKS
     assert re.findall(r"^make (\w+)", up_and_test, re.MULTILINE) == ["up", "test"]
     shown = re.search(r"Figure 4:\n\n```\n(.*?)```", README, re.DOTALL)
     assert shown is not None
@@ -59,5 +59,7 @@ def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str])
     wanted = shell(subscribed)
     assert "http://mdv.example/orion.ttl#host" in wanted and "memory > 200" in wanted
     assert '"snapshot":true' in shell(fed)
+    shell(branch.replace(":8082", f":{free_port()}").replace("--port 8082", f"--port {free_port()}"))
+    assert '"created":true' in shell(local).replace(" ", "")
     assert "Dependency tree" in answers and "pirates.uni-passau.de" in answers
     assert "schema" in shell(schema).lower()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import sys
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from cache_content import content_of
@@ -17,8 +17,10 @@ from mdv.lmr.checksum import verify
 from mdv.lmr.collect import check
 from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
-from mdv.mdp.feed import Feeds
-from mdv.mdp.subscribe import create_lmr, subscribe, unsubscribe
+
+sys.path.append(str(Path(__file__).parents[1] / "model"))
+
+from near import Near
 
 if TYPE_CHECKING:
     from conftest import Mdp
@@ -31,34 +33,18 @@ SCHEMA = """
 """
 
 
-class Called:
+class Called(Near):
     """An MDP's calls for one LMR, without the network between. Pages are small."""
 
     def __init__(self, mdp: Mdp, name: str = "local") -> None:
-        self.mdp = mdp
-        self.feeds = Feeds(mdp.engine, mdp.vocabulary)
-        with mdp.engine.begin() as connection:
-            self.lmr, _ = create_lmr(connection, name)
-
-    def feed(self, after: str | None, *, wait: float = 0, buckets: Sequence[int] | None = None) -> dict[str, Any]:
-        page = self.feeds.read_buckets(self.lmr, buckets, 3) if buckets else self.feeds.read(self.lmr, after, 3)
-        answer: dict[str, Any] = json.loads(page.text)
-        return answer
-
-    def checksum(self) -> dict[str, Any]:
-        position, sums = self.feeds.checksum(self.lmr)
-        return {"position": position, "buckets": sums}
+        super().__init__(mdp, mdp.create_lmr(name), 3)
 
     def subscribe(self, rule: str) -> int:
-        mdp = self.mdp
-        with mdp.engine.begin() as connection:
-            (made,) = subscribe(connection, self.lmr, [(None, rule)], mdp.schemas, mdp.vocabulary, mdp.rules)
+        (made,) = self.mdp.subscribe(self.lmr, rule)
         return made.id
 
     def unsubscribe(self, number: int) -> None:
-        mdp = self.mdp
-        with mdp.engine.begin() as connection:
-            unsubscribe(connection, self.lmr, [number], mdp.schemas, mdp.vocabulary, mdp.rules)
+        self.mdp.unsubscribe(self.lmr, number)
 
 
 def catch_up(sync: Sync) -> None:

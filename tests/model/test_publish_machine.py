@@ -5,27 +5,42 @@ what entered a closure or changed in it, matches and unmatches for exactly what 
 Each follower knows nothing but its feed, reads it when it likes, in pages of any size, and may begin again from an
 older cursor or from a snapshot; when it has caught up, it has the closure, statement by statement.
 
+Beside each follower stands a real cache behind a bad line: answers are lost, or come again and are cut elsewhere; it is
+closed and opened, holds local documents, and may be anywhere when events are compacted or dropped. After every step of
+it, it has the closure as of the position that it says it has, and nothing of what came later. The mutants at the end
+show that the machine would notice.
+
 MDV_MODEL_EXAMPLES sets the number of runs, for longer searches.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from closure_oracle import Closure, closure_of, reached
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from near import Unsteady
 from rule_worlds import (
     DOCUMENTS,
+    NOWHERE,
+    RESOURCES,
     SCHEMA,
     RuleText,
     Said,
+    V,
     contents,
     in_order,
     lawful,
@@ -37,13 +52,26 @@ from rule_worlds import (
 )
 from systems_of_two import System
 
+from mdv.db.feed import Feed
 from mdv.db.lmrs import Lmr
-from mdv.errors import Conflict, MdvError, MustRefetch
+from mdv.db.publish import References
+from mdv.db.statements import statements
+from mdv.errors import Conflict, MdvError, MustRefetch, Unavailable
 from mdv.feed import Event, Kind
-from mdv.model import Statement
+from mdv.lmr.checksum import checksum
+from mdv.lmr.collect import check
+from mdv.lmr.local import delete_local, put_local
+from mdv.lmr.store import Cache
+from mdv.lmr.sync import Sync
+from mdv.mdp.reasons import RuleReasons
+from mdv.model import RDF_TYPE, Statement, Term
 from mdv.rdf.schema import EMPTY, Schema, read_schema
 from mdv.rules.ast import ParsedRule
 from mdv.rules.parse import parse
+
+sys.path.append(str(Path(__file__).parents[1] / "lmr"))
+
+from cache_content import content_of
 
 if TYPE_CHECKING:
     from conftest import Mdp
@@ -137,21 +165,60 @@ class Follower:
         self.said = {uri: said for uri, said in self.said.items() if uri in kept}
 
 
+LOCAL = ["http://local/1", "http://local/2"]
+
+
+class Kept:
+    """An LMR as it is: a cache that is kept current over a bad line."""
+
+    def __init__(self, mdp: Mdp, lmr: Lmr, url: str) -> None:
+        self.url = url
+        self.source = Unsteady(mdp, lmr)
+        self.local: dict[str, frozenset[Statement]] = {}
+        self.open()
+
+    def open(self) -> None:
+        self.cache = Cache.open(self.url)
+        self.sync = Sync(self.cache, self.source)
+
+    def close(self) -> None:
+        self.cache.close()
+
+    def check(self, closures: Mapping[int, Closure]) -> None:
+        """It holds the closure as of its position: nothing less, nothing more, nothing of a transaction in part."""
+        wanted = closures[self.cache.state().position]
+        found = content_of(self.cache)
+        assert found.selected == wanted.selected, "it selects otherwise"
+        said = {uri: {(s.property, s.object) for s in about} for uri, about in wanted.said.items()}
+        assert found.content == said, "it has other statements"
+        assert found.local == self.local
+
+    def catch_up(self) -> None:
+        self.source.steady()
+        for _ in range(10_000):
+            if self.sync.step().up_to_date:
+                return
+        raise AssertionError("the feed never ends")
+
+
 @dataclass
 class Repository:
-    """One LMR of the model: its rules, and who follows its feed."""
+    """One LMR of the model: its rules, who follows its feed, and its cache."""
 
     lmr: Lmr
     follower: Follower
+    kept: Kept
     rules: dict[int, Subscribed] = field(default_factory=dict)
     told: int = 0
     """The offset up to which its events have been looked at."""
+    history: dict[int, Closure] = field(default_factory=dict)
+    """Its closure at each position."""
 
 
 class Model:
     """What is known of a whole system: documents, schema, LMRs and their rules."""
 
-    def __init__(self, processes: list[Mdp]) -> None:
+    def __init__(self, processes: list[Mdp], urls: Mapping[str, str]) -> None:
         self.processes = processes
         self.acting = 0
         self.store: dict[str, Said] = {}
@@ -159,12 +226,19 @@ class Model:
         self.repositories = {}
         for name in LMRS:
             lmr = self.mdp.create_lmr(name)
-            self.repositories[name] = Repository(lmr, Follower(self.mdp, lmr))
+            kept = Kept(self.mdp, lmr, urls[name])
+            self.repositories[name] = Repository(lmr, Follower(self.mdp, lmr), kept)
         self.before = self.closures()
+        for name, repository in self.repositories.items():
+            repository.history = {0: self.before[name], self.position: self.before[name]}
 
     @property
     def mdp(self) -> Mdp:
         return self.processes[self.acting]
+
+    @property
+    def position(self) -> int:
+        return int(self.mdp.one("select position from mdp_state"))
 
     def put_schema(self, text: str) -> None:
         self.mdp.put_schema(text)
@@ -194,7 +268,9 @@ class Model:
 
     def check(self) -> None:
         """After one step: what the MDP holds for each LMR, and what it told each."""
-        after = self.closures()
+        after, position = self.closures(), self.position
+        for name, repository in self.repositories.items():
+            repository.history[position] = after[name]
         for name, repository in self.repositories.items():
             rows = self.mdp.rows(
                 "select r.uri, c.reasons from lmr_resources c join resources r on r.id = c.resource_id"
@@ -233,26 +309,78 @@ class Model:
             follower.catch_up(limit)
             assert follower.selected == closures[name].selected, f"{name} selects otherwise"
             assert follower.said == closures[name].said, f"{name} has other statements"
-            assert follower.position == self.mdp.one("select position from mdp_state")
+            assert follower.position == self.position
+
+    def check_kept(self, name: str) -> None:
+        repository = self.repositories[name]
+        repository.kept.check(repository.history)
+
+    def check_at_rest(self, name: str) -> None:
+        """A cache that has caught up: it is right, and knows it."""
+        kept, lmr = self.repositories[name].kept, self.repositories[name].lmr
+        kept.catch_up()
+        self.check_kept(name)
+        assert check(kept.cache) == []
+        assert kept.cache.state().position == self.position
+        assert checksum(kept.cache) == self.mdp.feeds.checksum(lmr)
 
 
 NAME = st.sampled_from(LMRS)
 PROCESS = st.sampled_from([0, 1])
 SMALL = DOCUMENTS[1:]
+OTHER = st.sampled_from([*RESOURCES, NOWHERE])
+STRONG = st.sampled_from([V + "author", V + "author", V + "sequel", V + "about"])
+"""In some schemas, or in most."""
 BATCHES = st.dictionaries(st.sampled_from(SMALL), contents() | st.none(), min_size=1, max_size=3)
 
 
+FAULTS = st.lists(st.sampled_from(["", "", "loses", "answers again"]), min_size=1, max_size=4)
+LIMIT = st.sampled_from([1, 1, 2, 3, 1000])
+LOCAL_SAID = st.frozensets(
+    st.builds(
+        Statement,
+        st.sampled_from(RESOURCES),
+        st.sampled_from([V + "author", V + "source", V + "undeclared"]),
+        st.sampled_from(RESOURCES).map(Term.uri),
+    ),
+    min_size=1,
+    max_size=3,
+).map(lawful)
+
+_numbers = itertools.count(1)
+
+
+def cache_urls(mdp: Mdp, folder: Path, stack: ExitStack) -> dict[str, str]:
+    """Where the caches of a run are: one in Postgres, beside the MDP's own database."""
+    number = next(_numbers)
+    name = f"cache_of_machine_{number}"
+    server = mdp.engine.url.set(drivername="postgresql", database="postgres")
+    administer = stack.enter_context(psycopg.connect(server.render_as_string(hide_password=False), autocommit=True))
+    administer.execute(f"create database {name} strategy file_copy")
+    stack.callback(administer.execute, f"drop database {name} with (force)")
+    urls = {lmr: f"sqlite:///{folder / f'{lmr}{number}.db'}" for lmr in LMRS}
+    return urls | {LMRS[-1]: server.set(database=name).render_as_string(hide_password=False)}
+
+
 class PublishMachine(RuleBasedStateMachine):
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, folder: Path) -> None:
         super().__init__()
         self.stack = ExitStack()
-        self.model = Model(self.stack.enter_context(system()))
+        processes = self.stack.enter_context(system())
+        self.model = Model(processes, cache_urls(processes[0], folder, self.stack))
 
     def teardown(self) -> None:
         try:
             self.model.check_followers(1000, LMRS)
+            for name in LMRS:
+                self.model.check_at_rest(name)
         finally:
-            self.stack.close()
+            self.close()
+
+    def close(self) -> None:
+        for repository in self.model.repositories.values():
+            repository.kept.close()
+        self.stack.close()
 
     @initialize(population=populations(), data=st.data())
     def begin(self, population: Said, data: st.DataObject) -> None:
@@ -284,6 +412,17 @@ class PublishMachine(RuleBasedStateMachine):
         left = {uri: frozenset(s for s in said if s.subject != subject) for uri, said in store.items()}
         batch = {uri: said or None for uri, said in left.items() if said != store[uri]}
         self.step(process, lambda: self.model.put(batch))
+
+    @rule(process=PROCESS, name=NAME, uri=st.sampled_from(SMALL), other=OTHER, property_=STRONG, data=st.data())
+    def let_what_is_held_refer_to_another(
+        self, process: int, name: str, uri: str, other: str, property_: str, data: st.DataObject
+    ) -> None:
+        """Beside what other documents let it refer to."""
+        held = sorted(self.model.before[name].held)
+        if held:
+            refers = Statement(data.draw(st.sampled_from(held)), property_, Term.uri(other))
+            said = lawful([refers, *in_order(self.model.store.get(uri, frozenset()))])
+            self.step(process, lambda: self.model.put({uri: said}))
 
     @rule(process=PROCESS, text=st.sampled_from(SCHEMAS))
     def change_the_schema(self, process: int, text: str) -> None:
@@ -354,17 +493,79 @@ class PublishMachine(RuleBasedStateMachine):
     @rule(name=NAME)
     def keep_no_events(self, name: str) -> None:
         """Retention runs out."""
-        from mdv.db.feed import Feed
-
         with self.model.mdp.engine.begin() as connection:
             Feed(connection).trim(self.model.repositories[name].lmr.id, 1e9, 0)
 
     @rule(name=NAME)
     def compact(self, name: str) -> None:
-        from mdv.db.feed import Feed
-
         with self.model.mdp.engine.begin() as connection:
             Feed(connection).compact(self.model.repositories[name].lmr.id)
+
+    # -- caches
+
+    def kept(self, name: str, process: int, limit: int) -> Kept:
+        """The cache of an LMR, which that process will answer."""
+        kept = self.model.repositories[name].kept
+        kept.source.mdp, kept.source.limit = self.model.processes[process], limit
+        kept.source.steady()
+        return kept
+
+    @rule(name=NAME, process=PROCESS, limit=LIMIT, faults=FAULTS, data=st.data())
+    def sync_a_few_steps(self, name: str, process: int, limit: int, faults: Sequence[str], data: st.DataObject) -> None:
+        kept = self.kept(name, process, limit)
+        for fault in faults:
+            kept.source.steady()
+            if fault == "loses":
+                kept.source.loses = True
+                try:
+                    kept.sync.step()  # a cursor from which the feed cannot go on is told so, and no answer is lost
+                except Unavailable:
+                    self.model.check_kept(name)
+                continue
+            if fault == "answers again" and kept.source.asked:
+                kept.source.answers_from = data.draw(st.sampled_from(kept.source.asked[-5:]))
+            kept.sync.step()
+            self.model.check_kept(name)
+
+    @rule(name=NAME, process=PROCESS, limit=LIMIT)
+    def sync_to_the_end(self, name: str, process: int, limit: int) -> None:
+        self.kept(name, process, limit)
+        self.model.check_at_rest(name)
+
+    @rule(name=NAME, process=PROCESS)
+    def compact_amid_a_transaction(self, name: str, process: int) -> None:
+        kept = self.kept(name, process, 1)
+        while not kept.sync.step().up_to_date and kept.cache.state().staged_cursor is None:
+            pass
+        self.model.check_kept(name)
+        self.compact(name)
+        kept.sync.step()
+        self.model.check_kept(name)
+
+    @rule(name=NAME)
+    def end_and_begin_again(self, name: str) -> None:
+        kept = self.model.repositories[name].kept
+        kept.close()
+        kept.open()
+        self.model.check_kept(name)
+
+    @rule(name=NAME, process=PROCESS, limit=LIMIT)
+    def verify_by_checksum(self, name: str, process: int, limit: int) -> None:
+        verified = self.kept(name, process, limit).sync.verify()
+        assert verified is None or verified == (self.model.position, ()), "buckets differ"
+        self.model.check_kept(name)
+
+    @rule(name=NAME, uri=st.sampled_from(LOCAL), said=LOCAL_SAID | st.none())
+    def say_locally(self, name: str, uri: str, said: Said | None) -> None:
+        kept = self.model.repositories[name].kept
+        if kept.cache.state().position == 0:
+            return  # without a schema nothing can be said
+        if said is not None:
+            put_local(kept.cache, uri, turtle(said).encode(), "text/turtle")
+            kept.local[uri] = said
+        elif kept.local.pop(uri, None):
+            delete_local(kept.cache, uri)
+        self.model.check_kept(name)
 
     # -- carrying out
 
@@ -406,20 +607,158 @@ class PublishMachine(RuleBasedStateMachine):
             del repository.rules[number]
 
 
-def search(system: System, examples: int = EXAMPLES, **options: Any) -> None:
+def search(system: System, folder: Path, examples: int = EXAMPLES, **options: Any) -> None:
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     profile = settings(max_examples=examples, stateful_step_count=STEPS, deadline=None, suppress_health_check=checks,
                        report_multiple_bugs=False, **options)  # fmt: skip
-    run_state_machine_as_test(lambda: PublishMachine(system), settings=profile)
+    run_state_machine_as_test(lambda: PublishMachine(system, folder), settings=profile)
 
 
-def test_every_lmr_is_told_what_it_should_be(system: System) -> None:
-    search(system, phases=[Phase.reuse, Phase.generate])
+def test_every_lmr_is_told_what_it_should_be(system: System, tmp_path: Path) -> None:
+    search(system, tmp_path, phases=[Phase.reuse, Phase.generate])
 
 
 def test_every_lmr_is_told_the_same_if_rules_are_evaluated_as_many(
-    system: System, monkeypatch: pytest.MonkeyPatch
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mdv.mdp.evaluate.FEW", 0)
     monkeypatch.setattr("mdv.mdp.reasons.FEW", 0)
-    search(system, phases=[Phase.reuse, Phase.generate])
+    search(system, tmp_path, max(1, EXAMPLES // 2), phases=[Phase.reuse, Phase.generate])
+
+
+RULES = [
+    "search Book a register a where a.pages > {}",
+    "search Book a register a where a.pages <= {}",
+    "search rdfs:Resource a register a where a.pages != {}",
+    "search Book a register a where a.author.pages >= {}",
+    "search Novel a register a",
+    "search Agent a, Book b register a where b.sequel = a and a.pages > {}",
+]
+
+
+def wander(system: System, folder: Path, steps: int, seed: int) -> None:
+    """A long way through a world with many references: the same laws, checked after each step."""
+    choice = Random(seed)
+
+    def content() -> Said:
+        said = []
+        for subject in choice.sample(RESOURCES, choice.randrange(1, 4)):
+            said.append(Statement(subject, RDF_TYPE, Term.uri(V + choice.choice(["Book", "Novel", "Agent"]))))
+            said.append(Statement(subject, V + "pages", Term.literal(str(choice.randrange(10)))))
+            for name in choice.choices(["author", "sequel", "mentions"], k=choice.randrange(3)):
+                said.append(Statement(subject, V + name, Term.uri(choice.choice([*RESOURCES, NOWHERE]))))
+        return lawful(said)
+
+    def written() -> RuleText:
+        return RuleText(choice.choice(RULES).format(choice.randrange(10)))
+
+    machine = PublishMachine(system, folder)
+    model = machine.model
+    try:
+        for _ in range(steps):
+            process, name, limit = choice.randrange(2), choice.choice(LMRS), choice.choice([1, 2, 1000])
+            repository = model.repositories[name]
+            step = choice.randrange(20)
+            if step < 10:
+                drawn = {uri: content() if choice.random() < 0.8 else None for uri in choice.sample(DOCUMENTS, 2)}
+                machine.register_and_delete(process, drawn)
+            elif step < 13 and len(repository.rules) < MOST_RULES:
+                drafts = [(None, written()) for _ in range(choice.randrange(1, 3))]
+                machine.step(process, partial(machine.subscribe_texts, name, drafts))
+            elif step < 15 and repository.rules:
+                number = choice.choice(sorted(repository.rules))
+                machine.step(process, partial(machine.change_to, repository, number, written()))
+            elif step < 16 and repository.rules:
+                ended = choice.sample(sorted(repository.rules), choice.randrange(1, len(repository.rules) + 1))
+                machine.step(process, partial(machine.end, repository, ended))
+            elif step < 17:
+                machine.change_the_schema(process, choice.choice(SCHEMAS))
+            else:
+                act = choice.choice([machine.keep_no_events, machine.compact, machine.end_and_begin_again, lambda _: 0])
+                act(name)
+                follow = choice.choice([machine.catch_up, machine.take_a_snapshot])
+                follow(name, limit)
+                machine.sync_to_the_end(choice.choice(LMRS), process, limit)
+    except BaseException:
+        machine.close()
+        raise
+    machine.teardown()
+
+
+def test_every_lmr_is_told_what_it_should_be_on_a_long_way(system: System, tmp_path: Path) -> None:
+    wander(system, tmp_path, 12 * EXAMPLES, seed=1)
+
+
+# -- mutants: each is a mistake that the machine must notice
+
+
+def _rewrite(patch: pytest.MonkeyPatch, file: str, name: str, *changes: tuple[str, str]) -> None:
+    """Change the text of a named statement."""
+    text = statements(file)[name]
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    patch.setitem(statements(file), name, text)
+
+
+def _skip(file: str, name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setitem(statements(file), name, "select")
+
+
+def _believe_the_doubtful(patch: pytest.MonkeyPatch) -> None:
+    """What any resource references stays, be that itself in doubt: a cycle keeps itself."""
+    beyond_doubt = """
+          and not exists (
+              select from doubtful_resources o where o.lmr_id = d.lmr_id and o.resource_id = f.resource_id offset 0)"""
+    _rewrite(patch, "publish", "trust", (beyond_doubt, ""))
+
+
+def _ignore_new_references(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mdv.mdp.publish.References", lambda sources, targets, lost: References(lost=lost))
+
+
+def _count_one_reason(patch: pytest.MonkeyPatch) -> None:
+    for name in ("count_reasons", "count_rule_reasons"):
+        _rewrite(patch, "publish", name, ("c.reasons + excluded.reasons", "sign(c.reasons + excluded.reasons)"),
+                 ("resource_id, more from changed", "resource_id, sign(more) from changed"))  # fmt: skip
+
+
+def _ignore_ranges(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RuleReasons, "_compare_ranges", lambda self, groups, new: None)
+
+
+def _forget_marks(patch: pytest.MonkeyPatch) -> None:
+    _rewrite(patch, "feed", "count_held", (" + count(*) filter (where reasons > 0)", ""))
+    _rewrite(patch, "feed", "fill_snapshot", ("(k.kind = 2 or c.reasons > 0)", "k.kind = 2"))
+
+
+def _read_ahead(patch: pytest.MonkeyPatch) -> None:
+    """As a reader would that goes by the greatest offset it saw, while smaller ones are still to be committed."""
+    _rewrite(patch, "feed", "stand", ("s.last_offset", "s.last_offset + 1"))
+
+
+MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    ("what is selected comes without what it references", _skip("publish", "enter")),
+    ("nothing ever leaves", _skip("publish", "doubt")),
+    ("cycles keep themselves", _believe_the_doubtful),
+    ("what is gone is not told", _skip("publish", "note_gone")),
+    ("references that came are ignored", _ignore_new_references),
+    ("only the first reason counts", _count_one_reason),
+    ("ranges stay when rules change", _ignore_ranges),
+    ("a snapshot has no marks", _forget_marks),
+    ("what commits late is skipped", _read_ahead),
+]
+"""A mistake in words, and how it is made."""
+
+
+@pytest.mark.parametrize(("mistake", "mutate"), MUTANTS, ids=[mistake for mistake, _ in MUTANTS])
+def test_machine_notices_when(
+    mistake: str,
+    mutate: Callable[[pytest.MonkeyPatch], None],
+    system: System,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError):
+        wander(system, tmp_path, 1000, seed=2)

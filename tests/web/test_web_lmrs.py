@@ -153,7 +153,7 @@ def test_server_sent_events_go_on_from_the_last_event(lmr: Repository, api: Api,
     with lmr.own.http.stream("GET", "/api/v1/lmrs/self/feed", headers=headers) as response:
         assert response.headers["Content-Type"].startswith("text/event-stream")
         stream = read_stream(response)
-        assert [next(stream)["event"] for _ in range(2)] == ["schema", "up-to-date"]
+        assert [next(stream)["event"] for _ in range(3)] == ["snapshot", "schema", "up-to-date"]
         api.put(doc, document(host))
         events = [next(stream) for _ in range(2)]
     assert [event["event"] for event in events] == ["put", "put"]

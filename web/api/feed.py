@@ -12,8 +12,8 @@ from flask import Response, request
 
 from mdv.db.lmrs import Lmr, note_asked
 from mdv.errors import BadRequest, MdvError, MustRefetch
-from mdv.feed import BUCKETS
-from mdv.mdp.feed import MAX_EVENTS, Cursor, FeedPage
+from mdv.feed import BUCKETS, Kind
+from mdv.mdp.feed import KINDS, MAX_EVENTS, Cursor, FeedPage
 from web.auth import lmr_named
 from web.calls import Calls
 from web.models import Checksum, FeedQuery
@@ -28,22 +28,44 @@ EVENTS = "text/event-stream"
 KEEP_ALIVE = 15.0
 """Seconds after which a silent stream says that it is still there, and how far the MDP is."""
 NOTED_SECONDS = 1.0
-"""How far an LMR has read is noted no more often."""
+"""How far a busy LMR has read is noted no more often."""
 
-_ANSWER = {
-    **json_answer(
-        record(events="array", cursor="string", position="integer", up_to_date="boolean"),
-        "Every transaction up to `position` is in this answer, or was in one before",
-    )
+_PAGE = record(events="array", cursor="string", position="integer", up_to_date="boolean")
+_PAGE["properties"]["events"]["items"] = {
+    "type": "object",
+    "required": ["event", "offset", "prev", "tx"],
+    "properties": {
+        "event": {"enum": [kind.value for kind in KINDS]},
+        "offset": {"type": "integer", "description": "ascending, in the order of commits"},
+        "prev": {
+            "type": ["integer", "null"],
+            "description": "the offset before: if it was not seen, events are missing",
+        },
+        "tx": {"type": "integer", "description": "the position of the transaction that it belongs to"},
+        "last": {"type": "boolean", "description": "true: it completes its transaction"},
+        "resource": {"type": "string"},
+        "classes": {"type": "array", "items": {"type": "string"}, "description": "of a put: its direct types"},
+        "statements": {"type": "array", "items": {"type": "array"}, "description": "of a put: [property, value], all"},
+        "schema": {"type": "object", "description": "of a schema: version, statements and prefixes"},
+    },
 }
+_PAGE["properties"]["snapshot"] = {"type": "boolean", "description": "true: this is all there is, not a change"}
+_ANSWER = json_answer(_PAGE, "Every transaction up to `position` is in this answer, or was in one before")
 _ANSWER["content"][EVENTS] = {"schema": {"type": "string"}}
 
 
 @calls.call("GET", "/lmrs/<lmr>/feed", "The feed", {200: _ANSWER} | problems(404, 406, 410), query=FeedQuery)
 def read(query: FeedQuery, lmr: str) -> Response:
     """Events after a cursor; without one a snapshot, page by page. With `wait`, an answer without events comes only
-    after that time. As server-sent events with `Accept: text/event-stream`, going on from `Last-Event-ID`. A cursor
-    that the feed cannot go on from is answered 410: take a snapshot."""
+    after that time. A cursor that the feed cannot go on from is answered 410: take a snapshot.
+
+    `put` tells a resource whole; `match` and `unmatch`, whether some rule of the LMR selects it; `delete`, that it is
+    gone from the MDP. What is neither selected nor strongly referenced any more is not told: whoever keeps a copy
+    collects it. An event with `last` completes its transaction.
+
+    With `Accept: text/event-stream` the same as server-sent events, each named by its kind, its `id` the cursor behind
+    it, going on from `Last-Event-ID`. An event `snapshot` stands before those of a snapshot: forget what you have.
+    `up-to-date` says the position when there is no more, and every 15 s."""
     found = lmr_named(lmr)
     limit = min(query.limit, MAX_EVENTS)
     if wanted_type(["application/json", EVENTS]) == EVENTS:
@@ -74,6 +96,7 @@ def _wait_for_page(s: Services, lmr: Lmr, after: str | None, limit: int, seconds
         page = s.feeds.read(lmr, after, limit)
         _note(s, lmr, after)
         while not page.events and not page.snapshot and (left := deadline - time.monotonic()) > 0:
+            _note(s, lmr, page.cursor, idle=True)
             bell.wait(left)
             bell.clear()
             page = s.feeds.read(lmr, page.cursor, limit)
@@ -89,6 +112,8 @@ def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
         page, told = first, True
         with s.watch.bell(lmr.id) as bell:
             while True:
+                if page.snapshot and page.events and page.events[0][1] is Kind.SCHEMA:
+                    yield "event: snapshot\ndata: {}\n\n"
                 for cursor, kind, text in page.events:
                     yield f"id: {cursor}\nevent: {kind}\ndata: {text}\n\n"
                 if page.up_to_date and (page.events or told):
@@ -112,19 +137,21 @@ def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
     return Response(events(), content_type=f"{EVENTS}; charset=utf-8", headers=headers)
 
 
-_noted: dict[int, float] = {}
+_noted: dict[int, tuple[float, int]] = {}
 
 
-def _note(s: Services, lmr: Lmr, after: str | None) -> None:
-    """How far an LMR has read, for whoever looks after it: now and then, and never in the way of the feed."""
-    now = time.monotonic()
-    if after is None or now - _noted.get(lmr.id, float("-inf")) < NOTED_SECONDS:
+def _note(s: Services, lmr: Lmr, after: str | None, idle: bool = False) -> None:
+    """How far an LMR has read, for whoever looks after it: now and then, and (`idle`) when it begins to wait."""
+    if after is None:
         return
-    cursor = Cursor.read(after)
-    if cursor.snapshot is None:
-        _noted[lmr.id] = now
-        with s.single.connect() as connection:
-            note_asked(connection, lmr.id, cursor.offset)
+    cursor, now = Cursor.read(after), time.monotonic()
+    when, offset = _noted.get(lmr.id, (float("-inf"), -1))
+    recent = now - when < NOTED_SECONDS
+    if cursor.snapshot is not None or (recent and (not idle or offset == cursor.offset)):
+        return
+    _noted[lmr.id] = now, cursor.offset
+    with s.single.connect() as connection:
+        note_asked(connection, lmr.id, cursor.offset)
 
 
 def _buckets(text: str, after: str | None) -> list[int]:

@@ -22,7 +22,7 @@ from web.api.query import ANSWER, EXAMPLE
 from web.api.resources import ONE_OR_PAGE
 from web.bodies import JSON, json_body, json_request
 from web.calls import Calls
-from web.lmr.services import asking_mdp, lmr, reader, user
+from web.lmr.services import asking_mdp, begun, lmr, reader, user
 from web.models import (
     DocumentQuery,
     LmrChange,
@@ -154,7 +154,7 @@ def unsubscribe(number: str) -> dict[str, Any]:
     "GET",
     "/resources",
     "One resource, or a page of them",
-    {200: rdf("The resource (`uri`), or a page of resources", ONE_OR_PAGE)} | problems(404, 406),
+    {200: rdf("The resource (`uri`), or a page of resources", ONE_OR_PAGE)} | problems(404, 406, 503),
     query=ResourceQuery,
 )
 def resources(query: ResourceQuery) -> Response:
@@ -162,7 +162,7 @@ def resources(query: ResourceQuery) -> Response:
     reader()
     if query.uri is not None and query.class_ is not None:
         raise BadRequest("Ask for one resource with uri=, or for the instances of a class with class=, not for both.")
-    cache = lmr().cache
+    cache = begun().cache
     if query.uri is not None:
         media_type = wanted_type([JSON, *MEDIA_TYPES])
         if not is_absolute_iri(query.uri):
@@ -183,7 +183,7 @@ def resources(query: ResourceQuery) -> Response:
     return jsonify({"items": items, "next": str(rows[query.limit - 1][0]) if len(rows) > query.limit else None})
 
 
-@query_calls.call("POST", "/query", "Ask a query", {200: ANSWER} | problems(406, 408, 413, 415, 422),
+@query_calls.call("POST", "/query", "Ask a query", {200: ANSWER} | problems(406, 408, 413, 415, 422, 503),
                   body=json_request(QueryQuestion, EXAMPLE), reads=True)  # fmt: skip
 def query() -> Response:
     """The same language and the same answers as at the MDP, from the cache and local metadata together."""
@@ -193,7 +193,7 @@ def query() -> Response:
     media_type = wanted_type([JSON, CSV] if isinstance(parsed, ParsedQuery) else [JSON, CSV, *MEDIA_TYPES])
     if question.after is not None and not is_absolute_iri(question.after):
         raise BadRequest("`after` takes the `next` of the page before.")
-    cache = lmr().cache
+    cache = begun().cache
     with cache.reading() as connection:
         schema = cache.schema(connection).schema
         answer = run_query(connection, schema, parsed, limit=question.limit, after=question.after,
@@ -205,13 +205,13 @@ def query() -> Response:
 
 
 @local_calls.call("PUT", "/local/documents", "Register a local document",
-                  {200: LocalDocument, 201: LocalDocument} | problems(408, 413, 415, 422), query=LocalUri,
+                  {200: LocalDocument, 201: LocalDocument} | problems(408, 413, 415, 422, 503), query=LocalUri,
                   body=rdf_body({}))  # fmt: skip
 def put(query: LocalUri) -> tuple[dict[str, Any], int]:
     """In every query here; never sent anywhere. It keeps to the MDP's schema."""
     user()
     uri = check_document_uri(query.uri)
-    s = lmr()
+    s = begun()
     body = read_body(s.config.body_seconds)
     done = put_local(s.cache, uri, body, request.headers.get("Content-Type"), s.config.max_document_bytes)
     answer = {"document": done.uri, "created": done.created, "changed": done.changed, "statements": done.statements}

@@ -43,13 +43,15 @@ def healthz() -> dict[str, str]:
 
 @health.get("/readyz")
 def readyz() -> tuple[dict[str, Any], int]:
-    """The cache can be read. The MDP is told of and not needed."""
+    """The cache can be read, and was filled once. The MDP is told of and not needed after that."""
     status = lmr().sync.status
     mdp = "away" if status.last_error else "ready" if status.last_contact else "not asked yet"
     try:
         lmr().cache.state()
     except SQLAlchemyError:
         return {"status": "not ready", "cache": "away", "mdp": mdp}, 503
+    if not lmr().has_begun:
+        return {"status": "not ready", "cache": "waiting for its first snapshot", "mdp": mdp}, 503
     return {"status": "ready", "cache": "ready", "mdp": mdp, "up_to_date": status.up_to_date}, 200
 
 

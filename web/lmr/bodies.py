@@ -76,7 +76,7 @@ class Late:
         try:
             yield
         finally:
-            del self._reading[me]
+            self._reading.pop(me, None)
 
     def _watch(self) -> None:
         while True:

@@ -40,6 +40,12 @@ class LmrServices:
     def stop(self) -> None:
         self._stop.set()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the MDP has ever told its state."""
+        status = self.sync.status
+        return status.cursor is not None or status.position > 0
+
     def wait_for(self, position: int, seconds: float) -> None:
         """Wait until a position is applied, unless too many do so already."""
         if self.sync.status.position < position and self._waiters.acquire(blocking=False):
@@ -52,6 +58,18 @@ class LmrServices:
 def lmr() -> LmrServices:
     """The services of the LMR that handles this request."""
     return cast(LmrServices, current_app.extensions["mdv"])
+
+
+def begun() -> LmrServices:
+    """The same, once there is something to answer from: without a schema no name would have a meaning."""
+    s = lmr()
+    if not s.has_begun:
+        said = s.sync.status.last_error
+        raise Unavailable(
+            "The first snapshot of the MDP is not here yet"
+            + (f", and it does not come: {said}" if said else "; try again soon.")
+        )
+    return s
 
 
 @contextmanager

@@ -1,6 +1,12 @@
 -- Reading the feeds. mdv/db/feed.py names the statements. What a resource was at some position the store knows: no
 -- content is kept for the feeds.
 
+-- name: pin
+select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true), set_config('enable_material', 'off', true),
+       set_config('enable_memoize', 'off', true), set_config('jit', 'off', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true);
+
 -- name: stand
 -- Where the MDP and one LMR's feed stand, at one moment.
 select s.epoch, s.position, s.last_offset, l.kept_after
@@ -11,6 +17,13 @@ select f."offset", f.tx, f.kind, f.resource_id, r.uri
 from feed f left join resources r on r.id = f.resource_id
 where f.lmr_id = %(lmr)s and f."offset" > %(after)s
 order by f."offset" limit %(most)s;
+
+-- name: position_before
+-- The last position of which an LMR that has read up to `after` was told all, where transaction `tx` comes next. Before
+-- what was compacted, which is the first that is kept, that is before all that became part of it.
+select case
+    when exists (select from feed where lmr_id = %(lmr)s and "offset" <= %(after)s and tx < %(tx)s) then %(tx)s - 1
+    else least(%(tx)s - 1, (select min(tx) - 1 from publications where last_offset > %(after)s)) end;
 
 -- name: event_before
 select max("offset") from feed where lmr_id = %(lmr)s and "offset" < %(offset)s;
@@ -132,17 +145,20 @@ select lmr_id, count(*) from feed group by lmr_id having count(*) > %(most)s;
 
 -- name: compact
 -- All that is kept for an LMR becomes one transaction, the last: of a resource only what was last said of it, and whether
--- it is selected, is left. A deletion says both.
-with mine as (
+-- it is selected, is left. A deletion says both. What left the LMR, which nobody is told, is not put: it may be gone by now.
+with every as (
     select "offset", kind, resource_id, max(tx) over () as tx,
            max("offset") filter (where kind in (0, 1, 2)) over (partition by resource_id) as last_said,
            max("offset") filter (where kind in (1, 3, 4)) over (partition by resource_id) as last_selected
     from feed where lmr_id = %(lmr)s),
+     mine as (
+    select "offset", tx,
+           coalesce("offset" = last_selected, false) or coalesce("offset" = last_said, false) and (kind <> 2 or exists (
+               select from lmr_resources c where c.lmr_id = %(lmr)s and c.resource_id = e.resource_id offset 0)) as stays
+    from every e),
      superseded as (
     delete from feed f using mine m
-    where f.lmr_id = %(lmr)s and f."offset" = m."offset"
-      and m."offset" is distinct from m.last_said and m."offset" is distinct from m.last_selected
+    where f.lmr_id = %(lmr)s and f."offset" = m."offset" and not m.stays
     returning f."offset")
 update feed f set tx = m.tx from mine m
-where f.lmr_id = %(lmr)s and f."offset" = m."offset" and f.tx <> m.tx
-  and (m."offset" is not distinct from m.last_said or m."offset" is not distinct from m.last_selected);
+where f.lmr_id = %(lmr)s and f."offset" = m."offset" and f.tx <> m.tx and m.stays;

@@ -43,17 +43,23 @@ with explicit as (
           and l.greatest >= least(b.before, b.after) and l.greatest < greatest(b.before, b.after)
         offset 0) l),
      other as (
-    -- Any other value will do: it fails where all values are the one constant.
+    -- Any other value will do: it fails where all values are the one constant, and where there is no value.
     select l.lmr_id, x.resource_id, l.after::int - l.before::int as more
     from result_ranges x
     cross join lateral (
         select l.lmr_id,
-               coalesce(not (x.low_before = l.least and x.high_before = l.least and l.least = l.greatest),
-                        not (x.low_text_before = l.least_text and x.high_text_before = l.least_text
-                             and l.least_text = l.greatest_text), false) as before,
-               coalesce(not (x.low_after = l.least and x.high_after = l.least and l.least = l.greatest),
-                        not (x.low_text_after = l.least_text and x.high_text_after = l.least_text
-                             and l.least_text = l.greatest_text), false) as after
+               case when x.low_before is not null
+                        then not (x.low_before = l.least and x.high_before = l.least and l.least = l.greatest)
+                    when x.low_text_before is not null
+                        then not (x.low_text_before = l.least_text and x.high_text_before = l.least_text
+                                  and l.least_text = l.greatest_text)
+                    else false end as before,
+               case when x.low_after is not null
+                        then not (x.low_after = l.least and x.high_after = l.least and l.least = l.greatest)
+                    when x.low_text_after is not null
+                        then not (x.low_text_after = l.least_text and x.high_text_after = l.least_text
+                                  and l.least_text = l.greatest_text)
+                    else false end as after
         from lmr_ranges l where l.group_id = x.group_id and l.operator = '!=' offset 0) l
     where l.before <> l.after),
      changed as (
@@ -166,7 +172,8 @@ with recursive doubt (lmr_id, resource_id) as (
     cross join lateral (
         select c.resource_id from lmr_resources c
         where c.lmr_id = d.lmr_id and c.resource_id = f.target_id and c.reasons <= 0 offset 0) c)
-insert into doubtful_resources (lmr_id, resource_id) select lmr_id, resource_id from doubt;
+insert into doubtful_resources (lmr_id, resource_id) select lmr_id, resource_id from doubt
+on conflict do nothing;  -- a change of the schema may have raised some of these doubts
 
 -- name: doubt_weaker
 -- The same for the targets of properties that have ceased to be strong.

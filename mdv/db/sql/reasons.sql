@@ -91,9 +91,12 @@ where case r.operator
           when '>=' then x.high_after >= r.least
           when '<' then x.low_after < r.greatest
           when '<=' then x.low_after <= r.greatest
-          else coalesce(not (x.low_after = r.least and x.high_after = r.least and r.least = r.greatest),
-                        not (x.low_text_after = r.least_text and x.high_text_after = r.least_text
-                             and r.least_text = r.greatest_text), false)
+          else case when x.low_after is not null
+                        then not (x.low_after = r.least and x.high_after = r.least and r.least = r.greatest)
+                    when x.low_text_after is not null
+                        then not (x.low_text_after = r.least_text and x.high_text_after = r.least_text
+                                  and r.least_text = r.greatest_text)
+                    else false end
       end;
 
 -- name: subtract_present

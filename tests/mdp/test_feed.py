@@ -1,0 +1,526 @@
+"""The feed's promises: nothing is lost, told twice or torn, whoever writes, reads, cuts, trims or compacts meanwhile.
+
+That an event with a smaller offset is never committed after one with a greater offset needs no luck: offsets are given
+out from `mdp_state`, in the transaction that holds the lock on its only row until it commits (`lock_state`). Another
+writer learns the last offset only when it has that lock, hence after the commit. So there is no order of commits other
+than that of the offsets, and no reader, however it reads, can see the greater without the smaller: a mutant that reads
+in the order of offsets what is committed in another cannot be made, short of taking the lock away. That the lock is
+there is shown below.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mdv.db.engine import make_engine
+from mdv.db.feed import Feed
+from mdv.db.lmrs import Lmr
+from mdv.errors import MdvError, MustRefetch, NotFound
+from mdv.feed import Event, Kind, Page
+from mdv.lmr.checksum import checksum
+from mdv.lmr.collect import check
+from mdv.lmr.store import Cache
+from mdv.lmr.sync import Sync
+from mdv.mdp import feed as feed_
+from mdv.mdp import tend as tend_
+from mdv.mdp.feed import Cursor
+from mdv.mdp.register import register
+from mdv.mdp.subscribe import delete_lmr
+from mdv.mdp.tend import tend
+from mdv.model import Statement
+
+sys.path.append(str(Path(__file__).parents[1] / "model"))
+
+from near import Near
+
+if TYPE_CHECKING:
+    from conftest import Mdp
+
+SCHEMA = """
+:Host a rdfs:Class .
+:next a rdf:Property ; mdv:reference mdv:strong ; mdv:setValued true .
+:memory a rdf:Property ; rdfs:range xsd:integer .
+:name a rdf:Property ; rdfs:range xsd:string .
+"""
+D = "http://d/"
+EVERY = "search Host h register h"
+LONG = 1e9
+"""Seconds for which everything is kept."""
+
+
+@pytest.fixture
+def mdp(mdp: Mdp) -> Mdp:
+    mdp.put_schema(SCHEMA)
+    return mdp
+
+
+@pytest.fixture
+def lmr(mdp: Mdp) -> Lmr:
+    lmr = mdp.create_lmr("north")
+    mdp.subscribe(lmr, EVERY)
+    return lmr
+
+
+def host(name: str, memory: int, *following: str) -> str:
+    links = "".join(f" ; :next <{D}{other}>" for other in following)
+    return f"<{D}{name}> a :Host ; :memory {memory}{links} ."
+
+
+class Reader:
+    """Reads a feed and holds it to what it promises."""
+
+    def __init__(self, mdp: Mdp, lmr: Lmr, limit: int) -> None:
+        self.mdp, self.lmr, self.limit = mdp, lmr, limit
+        self.cursor: str | None = None
+        self.offset: int | None = None
+        self.position = 0
+        self.begun: list[Event] = []
+        self.transactions: list[list[Event]] = []
+        self.selected: set[str] = set()
+        self.said: dict[str, frozenset[Statement]] = {}
+
+    def read(self) -> Page:
+        page = self.mdp.feed(self.lmr, self.cursor, self.limit)
+        for event in page.events:
+            if self.offset is not None:
+                assert event.offset > self.offset, "offsets ascend, and nothing comes twice"
+                assert event.prev == self.offset or (event.prev is None and page.snapshot), "the chain is unbroken"
+            self.offset = event.offset
+            self.begun.append(event)
+            if event.last:
+                self.apply()
+        assert page.position >= self.position
+        assert all(events[0].tx <= page.position for events in self.transactions)
+        if self.begun and not page.snapshot:
+            assert page.position < self.begun[0].tx, "a position of which not all was sent"
+        self.cursor, self.position = page.cursor, page.position
+        return page
+
+    def apply(self) -> None:
+        events, self.begun = self.begun, []
+        assert len({event.tx for event in events}) == 1
+        assert not self.transactions or events[0].tx > self.transactions[-1][0].tx, "a transaction comes once, whole"
+        self.transactions.append(events)
+        for event in events:
+            if event.kind is Kind.PUT:
+                assert event.statements
+                self.said[event.resource] = frozenset(event.statements)
+            elif event.kind is Kind.MATCH:
+                self.selected.add(event.resource)
+            elif event.kind is not Kind.SCHEMA:
+                self.selected.discard(event.resource)
+                if event.kind is Kind.DELETE:
+                    self.said.pop(event.resource, None)
+
+    def catch_up(self) -> None:
+        while not self.read().up_to_date:
+            pass
+        assert not self.begun
+
+    def held(self) -> dict[str, frozenset[Statement]]:
+        """What it selects, and what is said of it: here every resource that is described is selected, or was."""
+        return {uri: said for uri, said in self.said.items() if uri in self.selected}
+
+
+def processes(database_url: str, mdp: Mdp, number: int) -> list[Mdp]:
+    """Several processes on one database."""
+    return [type(mdp)(make_engine(database_url)) for _ in range(number)]
+
+
+def write(mdp: Mdp, first: int, documents: int = 12) -> None:
+    """Register documents, change some and delete some, one transaction each; others may change the same ones."""
+    for number in range(documents):
+        shared, own = f"shared{number % 4}", f"own{first}.{number % 5}"
+        batch: dict[str, str | None] = {
+            D + own: host(own, number, shared),
+            D + shared: host(shared, first * 100 + number),
+        }
+        mdp.put(batch)
+        if number % 5 == 4:
+            mdp.put({D + own: None})
+
+
+def without_prev(transactions: Iterable[list[Event]]) -> list[list[Event]]:
+    """Before the first event of a feed comes a snapshot, which is each reader's own."""
+    return [[event._replace(prev=None) for event in events] for events in transactions]
+
+
+def run_all(calls: Iterable[Callable[[], object]]) -> None:
+    """At the same time; the first error, if any, is raised."""
+    some = list(calls)
+    with ThreadPoolExecutor(len(some)) as pool:
+        for future in [pool.submit(call) for call in some]:
+            future.result()
+
+
+# -- many at once
+
+
+def test_every_reader_sees_every_event_once_while_many_write(database_url: str, mdp: Mdp) -> None:
+    several = processes(database_url, mdp, 3)
+    lmrs = [mdp.create_lmr(name) for name in ("north", "south")]
+    mdp.subscribe(lmrs[0], EVERY)
+    mdp.subscribe(lmrs[1], "search Host h register h where h.memory > 50")
+    readers = [
+        Reader(process, lmr, limit) for lmr in lmrs for process, limit in zip(several, (1, 3, 1000), strict=True)
+    ]
+    for reader in readers:
+        reader.catch_up()
+    done = threading.Event()
+
+    def follow(reader: Reader) -> None:
+        while not done.is_set():
+            reader.read()
+        reader.catch_up()
+
+    def work() -> None:
+        try:
+            run_all([lambda process=process, n=n: write(process, n) for n, process in enumerate(several)])
+        finally:
+            done.set()
+
+    run_all([work, *[lambda reader=reader: follow(reader) for reader in readers]])
+    for lmr in lmrs:
+        mine = [reader for reader in readers if reader.lmr is lmr]
+        stored = mdp.rows('select "offset" from feed where lmr_id = :lmr order by "offset"', lmr=lmr.id)
+        for reader in mine:
+            offsets = [event.offset for events in reader.transactions[1:] for event in events]
+            assert offsets == [offset for (offset,) in stored][-len(offsets) :]
+            assert offsets, "nothing was written"
+            assert without_prev(reader.transactions[1:]) == without_prev(mine[0].transactions[1:])
+            assert reader.position == mdp.one("select position from mdp_state")
+        fresh = Reader(mdp, lmr, 1000)
+        fresh.catch_up()
+        assert all(reader.held() == fresh.held() for reader in mine)
+
+
+def test_a_writer_waits_for_the_one_before_it_so_that_offsets_are_committed_in_their_order(
+    database_url: str, mdp: Mdp, lmr: Lmr
+) -> None:
+    first, second = processes(database_url, mdp, 2)
+    reader = Reader(mdp, lmr, 1000)
+    reader.catch_up()
+    with ThreadPoolExecutor(1) as pool:
+        with first.engine.begin() as connection:
+            register(connection, [first.prepare(D + "1", host("a", 1))], first.schemas, first.vocabulary, first.rules)
+            behind = pool.submit(second.put_one, D + "2", host("b", 2))
+            while not mdp.one("select count(*) from pg_locks where not granted"):
+                assert not behind.done(), "it did not wait"
+            assert reader.read().events == (), "what is not committed is not seen"
+        behind.result()
+    reader.catch_up()
+    assert [event.resource for events in reader.transactions[1:] for event in events] == [D + "a"] * 2 + [D + "b"] * 2
+
+
+def test_snapshot_that_is_taken_while_others_write_goes_on_to_what_all_others_have(database_url: str, mdp: Mdp) -> None:
+    several = processes(database_url, mdp, 3)
+    lmr = mdp.create_lmr("north")
+    mdp.subscribe(lmr, EVERY)
+    follower = Reader(mdp, lmr, 1000)
+    follower.catch_up()
+    done = threading.Event()
+    late: list[Reader] = []
+
+    def snapshots() -> None:
+        while not done.is_set():
+            reader = Reader(several[2], lmr, 3)
+            while not reader.transactions:
+                reader.read()
+            late.append(reader)
+
+    def work() -> None:
+        try:
+            run_all([lambda process=process, n=n: write(process, n) for n, process in enumerate(several[:2])])
+        finally:
+            done.set()
+
+    run_all([work, snapshots])
+    states = {follower.transactions[0][0].tx: follower.held()}
+    while True:
+        read = len(follower.transactions)
+        page = mdp.feed(lmr, follower.cursor, 1)
+        for event in page.events:
+            follower.begun.append(event)
+            if event.last:
+                follower.apply()
+                states[event.tx] = follower.held()
+        follower.cursor = page.cursor
+        if page.up_to_date and len(follower.transactions) == read:
+            break
+    assert late
+    for reader in late:
+        position = reader.transactions[0][0].tx
+        assert reader.held() == states[max(tx for tx in states if tx <= position)], (
+            "the snapshot is not of its position"
+        )
+        reader.catch_up()
+        assert reader.held() == follower.held()
+
+
+def test_snapshots_of_one_lmr_may_be_taken_by_many_at_once(database_url: str, mdp: Mdp, lmr: Lmr) -> None:
+    mdp.put({f"{D}{number}": host(str(number), number) for number in range(20)})
+    several = processes(database_url, mdp, 4)
+
+    def take(process: Mdp) -> None:
+        for _ in range(6):
+            try:
+                assert process.feed(lmr, None, 1000).up_to_date
+            except MustRefetch:
+                continue  # two younger ones were taken before it was read
+
+    run_all([lambda process=process: take(process) for process in several])
+    assert mdp.feed(lmr, None, 1000).up_to_date
+    assert mdp.one("select count(*) from snapshots") == 2
+
+
+# -- pages
+
+
+def test_pages_cut_anywhere_never_tear_or_lose(mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch) -> None:
+    beginning = mdp.feed(lmr).cursor
+    for first in range(3):
+        write(mdp, first, 6)
+        mdp.put({f"{D}many{n}": host(f"many{n}", first) for n in range(15)})
+    whole = Reader(mdp, lmr, 10_000)
+    whole.cursor = beginning
+    whole.catch_up()
+    assert len(whole.transactions) > 15
+    sizes = set()
+    cuts = [
+        (1, 1000, 500),
+        (300, 1000, 1),
+        (300, 7, 4),
+        (2000, 1000, 4),
+        (2000, 2, 500),
+        (10**9, 1, 500),
+        (10**9, 7, 1),
+    ]
+    for most_bytes, limit, chunk in cuts:
+        monkeypatch.setattr(feed_, "MAX_BYTES", most_bytes)
+        monkeypatch.setattr(feed_, "CHUNK", chunk)
+        reader = Reader(type(mdp)(mdp.engine), lmr, limit)
+        reader.cursor = beginning
+        pages = [reader.read()]
+        while not pages[-1].up_to_date:
+            pages.append(reader.read())
+            assert pages[-1].events, "a page without events, and more to come"
+        assert reader.transactions == whole.transactions
+        sizes.add(len(pages))
+    assert len(sizes) > 3, "they were all cut alike"
+
+
+def test_snapshot_cut_anywhere_is_the_same(mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch) -> None:
+    mdp.put({f"{D}{n}": host(str(n), n) for n in range(9)})
+    whole = Reader(mdp, lmr, 1000)
+    whole.catch_up()
+    for most_bytes, limit in ((1, 1000), (300, 1000), (10**9, 1), (10**9, 4)):
+        monkeypatch.setattr(feed_, "MAX_BYTES", most_bytes)
+        reader = Reader(mdp, lmr, limit)
+        reader.catch_up()
+        assert reader.held() == whole.held()
+        assert len(reader.transactions) == 1
+
+
+def test_an_event_that_is_larger_than_an_answer_should_be_still_arrives(mdp: Mdp, lmr: Lmr) -> None:
+    reader = Reader(mdp, lmr, 1000)
+    reader.catch_up()
+    text = "x" * 10_000_000
+    prepared = mdp.prepare(D + "1", f"<{D}a> a :Host ; :name '{text}' . {host('b', 1)} {host('c', 2)}")
+    assert not [answer for answer in mdp.register_batch([prepared]) if isinstance(answer, MdvError)]
+    pages = [reader.read()]
+    while not pages[-1].up_to_date:
+        pages.append(reader.read())
+    assert len(pages) > 1
+    assert text in {statement.object.value for statement in reader.said[D + "a"]}
+    assert reader.selected == {D + "a", D + "b", D + "c"}
+
+
+# -- what is not kept
+
+
+def kept_after(mdp: Mdp, lmr: Lmr) -> int:
+    return int(mdp.one("select kept_after from lmrs where id = :lmr", lmr=lmr.id))
+
+
+def offsets(mdp: Mdp, lmr: Lmr) -> list[int]:
+    rows = mdp.rows('select "offset" from feed where lmr_id = :lmr order by "offset"', lmr=lmr.id)
+    return [offset for (offset,) in rows]
+
+
+def test_retention_by_count_drops_whole_transactions_and_says_so(mdp: Mdp, lmr: Lmr) -> None:
+    cursors = [mdp.feed(lmr).cursor]
+    for number in range(5):
+        mdp.put({f"{D}{number}.{n}": host(f"{number}.{n}", n) for n in range(2)})
+        cursors.append(mdp.feed(lmr, cursors[-1]).cursor)
+    every = offsets(mdp, lmr)
+    assert tend(mdp.engine, LONG, 100) == 0
+    assert kept_after(mdp, lmr) == 0, "nothing was deleted"
+    gone = tend(mdp.engine, LONG, 9)
+    kept = offsets(mdp, lmr)
+    assert kept == every[gone:]
+    assert gone > 0
+    assert len(kept) >= 9, "a transaction is not torn to keep less"
+    assert kept_after(mdp, lmr) == every[gone - 1], "it moves to the last that went, and no further"
+    assert len({tx for (tx,) in mdp.rows('select tx from feed where "offset" <= :last', last=every[gone - 1])}) == 0
+    for cursor in cursors:
+        if Cursor.read(cursor).offset < kept_after(mdp, lmr):
+            with pytest.raises(MustRefetch):
+                mdp.feed(lmr, cursor)
+        else:
+            reader = Reader(mdp, lmr, 3)
+            reader.cursor = cursor
+            reader.catch_up()
+    assert tend(mdp.engine, LONG, 9) == 0, "a second time there is nothing to do"
+
+
+def test_retention_by_age(mdp: Mdp, lmr: Lmr) -> None:
+    beginning = mdp.feed(lmr).cursor
+    mdp.put_one(D + "1", host("a", 1))
+    middle = mdp.feed(lmr, beginning).cursor
+    mdp.run("update publications set at = at - interval '2 hours'")
+    mdp.put_one(D + "2", host("b", 2))
+    every = offsets(mdp, lmr)
+    assert tend(mdp.engine, 3 * 3600, 10**6) == 0
+    assert tend(mdp.engine, 3600, 10**6) == 2
+    assert offsets(mdp, lmr) == every[2:]
+    assert kept_after(mdp, lmr) == every[1]
+    assert [event.resource for event in mdp.feed(lmr, middle).events] == [D + "b", D + "b"]
+    with pytest.raises(MustRefetch):
+        mdp.feed(lmr, beginning)
+    assert mdp.one("select count(*) from publications") == 1
+
+
+def test_lmr_that_is_told_nothing_keeps_its_cursor_whatever_goes(mdp: Mdp, lmr: Lmr) -> None:
+    quiet = mdp.create_lmr("quiet")
+    cursor = mdp.feed(quiet).cursor
+    for number in range(5):
+        mdp.put_one(f"{D}{number}", host(str(number), number))
+    assert tend(mdp.engine, LONG, 0) == 10
+    assert kept_after(mdp, quiet) == 0
+    page = mdp.feed(quiet, cursor)
+    assert (page.events, page.up_to_date) == ((), True)
+
+
+def compact(mdp: Mdp, lmr: Lmr) -> None:
+    with mdp.engine.begin() as connection:
+        Feed(connection).compact(lmr.id)
+
+
+def rows_of(mdp: Mdp, lmr: Lmr) -> list[tuple[object, ...]]:
+    return mdp.rows('select "offset", tx, kind, resource_id from feed where lmr_id = :lmr order by 1', lmr=lmr.id)
+
+
+def test_compaction_twice_is_the_same_as_once(mdp: Mdp, lmr: Lmr) -> None:
+    beginning = mdp.feed(lmr).cursor
+    write(mdp, 1)
+    before = rows_of(mdp, lmr)
+    compact(mdp, lmr)
+    once = rows_of(mdp, lmr)
+    assert len(once) < len(before)
+    assert len({row[1] for row in once}) == 1, "it is one transaction"
+    compact(mdp, lmr)
+    assert rows_of(mdp, lmr) == once
+    reader, fresh = Reader(mdp, lmr, 2), Reader(mdp, lmr, 1000)
+    reader.cursor = beginning
+    reader.catch_up()
+    fresh.catch_up()
+    assert reader.held() == fresh.held()
+
+
+def test_compaction_says_nothing_of_what_came_and_left_again(mdp: Mdp, lmr: Lmr) -> None:
+    """It may have changed since, or be gone, and nobody was told."""
+    beginning = mdp.feed(lmr).cursor
+    mdp.put({D + "1": host("a", 1, "b"), D + "2": f"<{D}b> :name 'b' ."})
+    mdp.put_one(D + "1", host("a", 1))
+    mdp.put_one(D + "2", None)
+    compact(mdp, lmr)
+    events = mdp.feed(lmr, beginning).events
+    assert sorted((event.kind.value, event.resource) for event in events) == [("match", D + "a"), ("put", D + "a")]
+
+
+def test_no_position_is_told_before_all_up_to_it_was_sent_although_it_was_compacted(mdp: Mdp, lmr: Lmr) -> None:
+    """Who waits for a position reads what was written there."""
+    mdp.put_one(D + "0", host("z", 0))
+    page = mdp.feed(lmr)
+    before = page.position
+    for name in "abcd":
+        mdp.put_one(D + name, host(name, 1))
+    mdp.put({D + "a": host("a", 2), D + "b": host("b", 2)})
+    compact(mdp, lmr)
+    pages = [mdp.feed(lmr, page.cursor, 2)]
+    while not pages[-1].up_to_date:
+        pages.append(mdp.feed(lmr, pages[-1].cursor, 2))
+    assert len(pages) > 2
+    assert [page.position for page in pages[:-1]] == [before] * (len(pages) - 1)
+    assert pages[-1].position == mdp.one("select position from mdp_state")
+
+
+def test_snapshots_are_dropped_with_the_third_and_after_an_hour(
+    mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mdp.put({D + name: host(name, 1) for name in "abc"})
+    first = mdp.feed(lmr, None, 2)
+    second = mdp.feed(lmr, None, 2)
+    assert mdp.feed(lmr, first.cursor, 2).events
+    third = mdp.feed(lmr, None, 2)
+    with pytest.raises(MustRefetch):
+        mdp.feed(lmr, first.cursor)
+    assert mdp.feed(lmr, second.cursor).events
+    tend(mdp.engine, LONG, 10**6)
+    assert mdp.feed(lmr, third.cursor).events
+    monkeypatch.setattr(tend_, "SNAPSHOT_SECONDS", 0.0)
+    tend(mdp.engine, LONG, 10**6)
+    with pytest.raises(MustRefetch):
+        mdp.feed(lmr, third.cursor)
+    assert mdp.one("select count(*) from snapshot_events") == 0
+
+
+def test_cursor_beyond_the_end_of_a_snapshot_must_refetch(mdp: Mdp, lmr: Lmr) -> None:
+    mdp.put({D + name: host(name, 1) for name in "abc"})
+    cursor = Cursor.read(mdp.feed(lmr, None, 2).cursor)
+    with pytest.raises(MustRefetch):
+        mdp.feed(lmr, str(Cursor(cursor.epoch, 7, 0, cursor.snapshot)))
+
+
+def test_lmr_that_is_deleted_leaves_no_snapshot_to_whoever_asks_on(mdp: Mdp, lmr: Lmr) -> None:
+    with mdp.engine.begin() as connection:
+        delete_lmr(connection, lmr, mdp.schemas, mdp.vocabulary, mdp.rules)
+    with pytest.raises(NotFound):
+        mdp.feed(lmr)
+    assert mdp.one("select count(*) from snapshots") == 0
+
+
+def test_tending_several_lmrs_harms_none(mdp: Mdp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is where it is: one current, one behind, one that never asked; all have their closure in the end."""
+    monkeypatch.setattr(tend_, "COMPACT_EVENTS", 15)
+    monkeypatch.setattr(tend_, "PAGE", 2)
+    rules = {"north": EVERY, "south": "search Host h register h where h.memory > 300", "west": EVERY, "none": None}
+    lmrs = {name: mdp.create_lmr(name) for name in rules}
+    for name, rule in rules.items():
+        if rule:
+            mdp.subscribe(lmrs[name], rule)
+    caches = {name: Cache.open(f"sqlite:///{tmp_path / name}.db") for name in rules}
+    syncs = {name: Sync(cache, Near(mdp, lmrs[name], 2)) for name, cache in caches.items()}
+    gone = 0
+    for first in range(5):
+        write(mdp, first, 7)
+        for name, steps in (("north", 10**6), ("south", 3), ("west", 0 if first < 4 else 1), ("none", 1)):
+            for _ in range(steps):
+                if syncs[name].step().up_to_date:
+                    break
+        gone += tend(mdp.engine, LONG, 40)
+        assert all(len(offsets(mdp, lmr)) <= 40 + 20 for lmr in lmrs.values())
+    assert gone > 0
+    for name, sync in syncs.items():
+        while not sync.step().up_to_date:
+            pass
+        assert checksum(caches[name]) == mdp.feeds.checksum(lmrs[name]), name
+        assert check(caches[name]) == []
+        caches[name].close()

@@ -1,0 +1,865 @@
+"""The running LMR over HTTP: what it serves, what it keeps to itself, and what no break of the network changes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from lmr_running import Backbone, Lmr, Proxy, StartLmr, create, hosts, rule, start_lmr_server, through_proxy
+from rdflib import Graph
+from running import (
+    ADMIN,
+    JSON_LD,
+    N_TRIPLES,
+    PROBLEM,
+    SCHEMA,
+    TURTLE,
+    XML,
+    V,
+    eventually,
+    provider,
+    start_server,
+    start_worker,
+    stopping,
+    turtle,
+)
+
+from mdv.db.engine import make_engine
+from mdv.db.feed import Feed
+from mdv.embedded import Valkey
+from mdv.feed import bucket_of
+
+LONG_POLL = 25.0
+MARK = "never-sent-anywhere-7f3a"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def mdp(folder: Path, new_database: Callable[[], str], valkey: Valkey) -> Iterator[Backbone]:
+    """An MDP of this file's own, since it is ended and begun again."""
+    database, queue = new_database(), valkey.url.removesuffix("/0") + "/3"
+    worker = start_worker(folder, database, queue)
+    with stopping(worker):
+        backbone = Backbone(folder, database, queue, worker, start_server(folder, database, queue))
+        try:
+            assert backbone.api.put_schema(SCHEMA).status_code == 200
+            yield backbone
+        finally:
+            backbone.server.stop()
+
+
+@pytest.fixture(scope="module")
+def start_lmr(mdp: Backbone, folder: Path) -> Iterator[StartLmr]:
+    """Starts an LMR of its own, or, given one, starts that again."""
+    started: list[Lmr] = []
+
+    def start(again: Lmr | None = None, *, url: str | None = None, store: str | None = None, **settings: str) -> Lmr:
+        number = next(_numbers)
+        if again is None:
+            name = f"lmr-{number}"
+            identity, token = create(mdp.api, name)
+            kept = store or f"sqlite:///{folder / name}.db"
+        else:
+            identity, name, token, kept = again.id, again.name, again.token, again.store
+            url, settings = url or again.settings.get("MDV_URL"), {**again.settings, **settings}
+        settings["MDV_URL"] = url or mdp.server.url
+        given = {variable: value for variable, value in settings.items() if variable != "MDV_URL"}
+        process = start_lmr_server(folder, settings["MDV_URL"], token, kept, **given)
+        started.append(Lmr(identity, name, token, kept, process, settings))
+        return started[-1]
+
+    yield start
+    for lmr in started:
+        lmr.kill()
+
+
+@pytest.fixture(scope="module")
+def lmr(start_lmr: StartLmr) -> Lmr:
+    """The LMR of the tests that harm nothing."""
+    return start_lmr()
+
+
+@pytest.fixture(scope="module")
+def public(start_lmr: StartLmr) -> Lmr:
+    """One that anyone may read, and that has little patience."""
+    return start_lmr(MDV_PUBLIC_READ="true", MDV_BODY_SECONDS="2", MDV_MAX_WAIT_SECONDS="3")
+
+
+@pytest.fixture(scope="module")
+def linked(mdp: Backbone, start_lmr: StartLmr) -> Iterator[tuple[Proxy, Lmr]]:
+    """An LMR, and the network between it and its MDP."""
+    with through_proxy(mdp) as proxy:
+        yield proxy, start_lmr(url=proxy.url)
+
+
+@pytest.fixture(scope="module")
+def lonely(start_lmr: StartLmr) -> Lmr:
+    """One whose MDP will be away, and will refuse it in the end."""
+    return start_lmr()
+
+
+@pytest.fixture
+def mark() -> str:
+    return f"m{next(_numbers)}.example"
+
+
+@pytest.fixture
+def doc() -> str:
+    return f"http://lmr-docs.example/{next(_numbers)}"
+
+
+@pytest.fixture
+def held(mdp: Backbone, lmr: Lmr, doc: str, mark: str) -> str:
+    """A document of two providers that the LMR subscribes to."""
+    mdp.put(doc, hosts(mark, 2))
+    lmr.subscribe(rule(mark))
+    return doc
+
+
+# What is open, and to whom
+
+
+def test_health_figures_and_description_are_open(lmr: Lmr, mdp: Backbone) -> None:
+    lmr.is_at(1)
+    assert httpx.get(lmr.url + "/healthz").json() == {"status": "alive"}
+    ready = httpx.get(lmr.url + "/readyz")
+    assert (ready.status_code, ready.json()["cache"], ready.json()["mdp"]) == (200, "ready", "ready")
+    assert "mdv_lmr_position" in httpx.get(lmr.url + "/metrics").text
+    paths = httpx.get(lmr.url + "/openapi.json").json()["paths"]
+    assert {"/api/v1/status", "/api/v1/subscriptions", "/api/v1/local/documents", "/api/v1/query"} <= paths.keys()
+    assert "swagger" in httpx.get(lmr.url + "/docs").text
+
+
+CALLS = [("GET", "/status"), ("GET", "/resources"), ("GET", "/subscriptions"), ("POST", "/subscriptions"),
+         ("POST", "/query"), ("POST", "/verify"), ("POST", "/check"), ("GET", "/local/documents"),
+         ("PUT", "/local/documents"), ("DELETE", "/local/documents"), ("DELETE", "/subscriptions/1")]  # fmt: skip
+
+
+def test_without_a_right_token_nothing_opens(lmr: Lmr) -> None:
+    for method, path in CALLS:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {lmr.token}"},
+                        {"Authorization": "Bearer"}, {"Authorization": "Bearer \xe4"}):  # fmt: skip
+            answer = httpx.request(method, lmr.url + "/api/v1" + path, params={"uri": "http://a/"} if "local" in path
+                                   else {}, headers={k: v.encode("latin-1") for k, v in headers.items()})  # fmt: skip
+            assert (answer.status_code, answer.headers["Content-Type"]) == (401, PROBLEM), (method, path, headers)
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_its_own_token_and_the_admins_open_it(lmr: Lmr, mdp: Backbone, doc: str) -> None:
+    for token in (lmr.token, ADMIN):
+        api = lmr.process.api(token)
+        assert api.get("/status").status_code == 200
+        put = api.http.put("/api/v1/local/documents", params={"uri": doc}, content=provider(),
+                           headers={"Content-Type": TURTLE})  # fmt: skip
+        assert put.status_code in (200, 201)
+    _, other = create(mdp.api, f"other-{next(_numbers)}")
+    assert lmr.process.api(other).get("/status").status_code == 401
+
+
+def test_public_reading_opens_reading_alone(public: Lmr) -> None:
+    anyone = public.process.api(None)
+    for path in ("/status", "/resources", "/local/documents", "/subscriptions"):
+        assert anyone.get(path).status_code == 200, path
+    assert anyone.http.post("/api/v1/query", json={"query": "search CycleProvider c return c"}).status_code == 200
+    assert public.process.api("wrong").get("/status").status_code == 401
+    for method, path in CALLS:
+        if method != "GET" and path != "/query":
+            assert anyone.http.request(method, "/api/v1" + path).status_code == 401, path
+
+
+# Subscriptions
+
+
+def test_what_a_new_subscription_matches_is_here_when_it_answers(mdp: Backbone, lmr: Lmr, doc: str, mark: str) -> None:
+    mdp.put(doc, hosts(mark, 3))
+    assert not lmr.has(f"{doc}#h0")
+    made = lmr.call("POST", "/subscriptions", {"rule": rule(mark)})
+    assert made.status_code == 201
+    assert {"id", "rule", "position"} <= made.json().keys()
+    assert made.json()["rule"] == rule(mark)
+    for name in ("h0", "h2", "i0", "i2"):
+        assert lmr.has(f"{doc}#{name}")
+    number = made.json()["id"]
+
+    changed = lmr.call("PUT", f"/subscriptions/{number}", {"rule": rule(f"1.{mark}")})
+    assert (changed.status_code, changed.json()["rule"]) == (200, rule(f"1.{mark}"))
+    assert [lmr.has(f"{doc}#{name}") for name in ("h0", "i0", "h1", "i1")] == [False, False, True, True]
+
+    assert lmr.call("DELETE", f"/subscriptions/{number}").status_code == 200
+    assert [lmr.has(f"{doc}#{name}") for name in ("h1", "i1")] == [False, False]
+
+
+def test_pages_of_subscriptions(lmr: Lmr, mark: str) -> None:
+    made = [lmr.subscribe(rule(f"{n}.{mark}"), f"page {n} of {mark}")["id"] for n in range(3)]
+    found = lmr.own.all("/subscriptions", limit=2)
+    assert [item["id"] for item in found if item["id"] in made] == made
+    assert {item["name"] for item in found} >= {f"page {n} of {mark}" for n in range(3)}
+    for number in made:
+        lmr.call("DELETE", f"/subscriptions/{number}")
+    assert not {item["id"] for item in lmr.own.all("/subscriptions", limit=1000)} & set(made)
+
+
+def test_what_the_mdp_refuses_is_refused_in_its_words(mdp: Backbone, lmr: Lmr, mark: str) -> None:
+    wrong = {"rule": rule(mark).replace("serverHost", "serverHosd")}
+    here = lmr.call("POST", "/subscriptions", wrong)
+    there = mdp.server.api(lmr.token).http.post("/api/v1/lmrs/self/subscriptions", json=wrong)
+    assert here.status_code == there.status_code == 422
+    assert here.json() == there.json()
+    assert "^" in here.text and here.json()["errors"][0]["line"] == 1 and "serverHost" in here.text
+    named = lmr.subscribe(rule(mark), f"twice {mark}")["id"]
+    twice = lmr.call("POST", "/subscriptions", {"rule": rule(mark), "name": f"twice {mark}"})
+    assert (twice.status_code, twice.headers["Content-Type"]) == (409, PROBLEM)
+    for unknown in ("999999999", "x", "0", "9" * 30):
+        assert lmr.call("DELETE", f"/subscriptions/{unknown}").status_code == 404
+        assert lmr.call("PUT", f"/subscriptions/{unknown}", {"rule": rule(mark)}).status_code == 404
+    assert lmr.call("PUT", f"/subscriptions/{named}", wrong).status_code == 422
+    outer = lmr.subscribe(f"search rdfs:Resource r register r where r = <http://{mark}/>")
+    for body in ({}, {"rule": 7}, {"rule": rule(mark), "extra": 1}, [wrong]):
+        assert lmr.call("POST", "/subscriptions", body).status_code == 400
+    assert lmr.call("DELETE", f"/subscriptions/{outer['id']}").status_code == 200
+
+
+# Positions
+
+
+def test_the_status_tells_how_far_the_cache_is(mdp: Backbone, lmr: Lmr, held: str) -> None:
+    status = lmr.is_at(1)
+    assert {"mdp", "cursor", "position", "up_to_date", "resources", "roots", "strong", "local"} <= status.keys()
+    assert status["mdp"] == mdp.server.url
+    assert status["resources"] == status["roots"] + status["strong"]
+    assert status["last_error"] is None
+    known = mdp.api.get(f"/lmrs/{lmr.name}").json()
+    assert (status["resources"], status["roots"]) == (known["resources"], known["roots"])
+
+
+def test_one_reads_ones_own_writes_whether_they_concern_the_lmr_or_not(
+    mdp: Backbone, lmr: Lmr, held: str, mark: str
+) -> None:
+    for n in range(3):
+        position = mdp.put(held, hosts(mark, 2, memory=100 + n))
+        began = time.monotonic()
+        status = lmr.is_at(position)
+        assert time.monotonic() - began < LONG_POLL / 4
+        found = lmr.query(f"search ServerInformation i where i = <{held}#i1> return i.memory").json()["rows"]
+        assert [row[0]["value"] for row in found] == [str(100 + n)]
+        position = mdp.put(f"{held}/other", provider(n))
+        began = time.monotonic()
+        status = lmr.is_at(position)
+        assert status["up_to_date"] is True and time.monotonic() - began < LONG_POLL / 4
+
+
+def test_a_position_that_is_not_reached_is_not_up_to_date(lmr: Lmr) -> None:
+    began = time.monotonic()
+    status = lmr.status(after=10**12, wait=0.5)
+    assert status["up_to_date"] is False and 0.4 < time.monotonic() - began < 5
+    assert lmr.status(after=10**40, wait=0)["up_to_date"] is False
+    for wrong in ({"after": -1}, {"after": "x"}, {"after": 1, "wait": -1}, {"wait": "nan"}, {"since": 1}):
+        assert lmr.get("/status", **wrong).status_code == 400
+
+
+# Resources
+
+
+def test_a_resource_in_every_syntax(lmr: Lmr, held: str) -> None:
+    uri = f"{held}#h0"
+    answer = lmr.get("/resources", uri=uri)
+    assert answer.headers["Content-Type"].startswith("application/json")
+    assert (answer.json()["uri"], answer.json()["classes"]) == (uri, [f"{V}CycleProvider"])
+    graphs = []
+    for media_type, name in ((TURTLE, "turtle"), (XML, "xml"), (N_TRIPLES, "nt"), (JSON_LD, "json-ld")):
+        answer = lmr.get("/resources", {"Accept": media_type}, uri=uri)
+        assert answer.status_code == 200 and answer.headers["Content-Type"].startswith(media_type)
+        graphs.append(set(Graph().parse(data=answer.text, format=name)))
+    assert len(graphs[0]) == 4
+    assert all(graph == graphs[0] for graph in graphs)
+    assert lmr.get("/resources", {"Accept": "image/png"}, uri=uri).status_code == 406
+
+
+def test_pages_of_resources(lmr: Lmr, held: str) -> None:
+    def listed(limit: int, **query: Any) -> list[str]:
+        return [item["uri"] for item in lmr.own.all("/resources", limit, **query)]
+
+    providers = {f"{held}#h0", f"{held}#h1"}
+    for name in ("CycleProvider", "ex:CycleProvider", f"{V}CycleProvider", "Provider"):  # a subclass's are the class's
+        found = listed(1, **{"class": name})
+        assert providers <= set(found) and len(found) == len(set(found))
+        assert f"{held}#i0" not in found
+    everything = listed(3)
+    assert everything == listed(1000) and providers | {f"{held}#i0"} <= set(everything)
+    assert set(listed(1000, **{"class": "rdfs:Resource"})) == set(everything)
+    assert lmr.status()["resources"] <= len(everything)
+
+
+def test_what_is_not_here_or_not_meant(lmr: Lmr) -> None:
+    absent = lmr.get("/resources", uri="http://nowhere.example/x")
+    assert absent.status_code == 404
+    assert "not in this cache" in absent.json()["detail"] and "explain" in absent.json()["detail"]
+    wrong = [{"uri": "http://a/", "class": "Provider"}, {"uri": "relative"}, {"after": "x"}, {"limit": 0},
+             {"limit": 1001}, {"clas": "Provider"}, {"uri": "http://a/\0"}, {"class": "\0"}, {"after": "1\0"},
+             {"after": "٣"}, {"after": "9" * 40}]  # fmt: skip
+    for query in wrong:
+        answer = lmr.get("/resources", **query)
+        assert (answer.status_code, answer.headers["Content-Type"]) == (400, PROBLEM), query
+    assert 400 <= lmr.get("/resources", **{"class": "Nonsense"}).status_code < 500
+    assert lmr.get("/nowhere").status_code == 404
+    assert lmr.call("PATCH", "/resources").status_code == 405
+
+
+# Queries
+
+
+def test_queries_are_answered_from_the_cache(lmr: Lmr, held: str, mark: str) -> None:
+    text = (f"search CycleProvider c where c.serverHost contains '{mark}' and c.serverInformation.memory > 60"
+            " return c.serverHost, c.serverInformation.cpu order by c.serverInformation.cpu desc")  # fmt: skip
+    rows = lmr.query(text).json()
+    assert [[cell["value"] for cell in row] for row in rows["rows"]] == [[f"1.{mark}", "1"], [f"0.{mark}", "0"]]
+    assert len(rows["columns"]) == 2
+    first = lmr.query(text + " limit 1").json()
+    assert [row[0]["value"] for row in first["rows"]] == [f"1.{mark}"]
+    table = lmr.query(text, "text/csv")
+    assert table.headers["Content-Type"].startswith("text/csv")
+    assert table.text.splitlines()[1:] == [f"1.{mark},1", f"0.{mark},0"]
+
+    resources = lmr.query(rule(mark))
+    assert {item["uri"] for item in resources.json()["items"]} == {f"{held}#h0", f"{held}#h1"}
+    page = lmr.query(rule(mark), limit=1).json()
+    rest = lmr.query(rule(mark), limit=1, after=page["next"]).json()
+    assert [page["items"][0]["uri"], rest["items"][0]["uri"], rest["next"]] == [f"{held}#h0", f"{held}#h1", None]
+    graph = Graph().parse(data=lmr.query(rule(mark), TURTLE).text, format="turtle")
+    assert {str(subject) for subject in graph.subjects()} == {f"{held}#h0", f"{held}#h1"}
+
+    joined = lmr.query(f"search CycleProvider c, ServerInformation i where c.serverInformation = i and i.cpu = 1"
+                       f" and c.serverHost contains '{mark}' return c, i").json()["rows"]  # fmt: skip
+    assert [[cell["value"] for cell in row] for row in joined] == [[f"{held}#h1", f"{held}#i1"]]
+
+
+def test_a_wrong_query_is_told_its_place(lmr: Lmr) -> None:
+    wrong = lmr.query("search CycleProvider c\nwhere c.serverHosd = 'x'\nreturn c")
+    assert (wrong.status_code, wrong.headers["Content-Type"]) == (422, PROBLEM)
+    assert wrong.json()["errors"][0]["line"] == 2 and "^" in wrong.text and "serverHost" in wrong.text
+    assert lmr.query("search").status_code == 422
+    assert lmr.query("search CycleProvider c return c", TURTLE).status_code == 406
+    assert lmr.query("search CycleProvider c return c where c.serverHost = 'a\0b'").status_code in (400, 422)
+    assert lmr.call("POST", "/query", {"query": "x", "more": 1}).status_code == 400
+    assert lmr.call("POST", "/query").status_code == 415
+
+
+# Local metadata
+
+
+def test_local_documents_are_put_read_listed_and_deleted(lmr: Lmr, doc: str) -> None:
+    body = turtle("<#a> a ex:CycleProvider ; ex:serverHost 'here' ; ex:serverInformation [ ex:memory 7 ] .")
+    made = lmr.put_local(doc, body)
+    assert made.status_code == 201, made.text
+    assert made.json() == {"document": doc, "created": True, "changed": True, "statements": 4}
+    assert lmr.put_local(doc, body).json()["changed"] is False
+    assert lmr.put_local(doc, body + "<#a> ex:note 'x' .").status_code == 200
+    for media_type, name in ((TURTLE, "turtle"), (XML, "xml"), (N_TRIPLES, "nt"), (JSON_LD, "json-ld")):
+        answer = lmr.get("/local/documents", {"Accept": media_type}, uri=doc)
+        assert answer.status_code == 200 and len(Graph().parse(data=answer.text, format=name)) == 5
+    lmr.put_local(doc + "/2", provider())
+    uris = [item["uri"] for item in lmr.own.all("/local/documents", limit=1)]
+    assert {doc, doc + "/2"} <= set(uris) and uris == sorted(set(uris))
+    assert lmr.delete_local(doc).status_code == 200
+    assert lmr.get("/local/documents", uri=doc).status_code == 404
+    assert lmr.delete_local(doc).status_code == 404
+    assert not lmr.has(f"{doc}#a")
+
+
+def test_local_statements_join_global_resources(lmr: Lmr, mdp: Backbone, held: str, doc: str, mark: str) -> None:
+    before = lmr.status()
+    local = turtle(f"<{held}#h0> ex:note 'rated {mark}' .",
+                   f"<{doc}#mine> a ex:CycleProvider ; ex:serverHost 'mine.{mark}' ;"
+                   f" ex:serverInformation <{held}#i1> .")  # fmt: skip
+    assert lmr.put_local(doc, local).status_code == 201
+    found = lmr.query(f"search CycleProvider c where c.note? contains '{mark}' and c.serverInformation.memory = 64"
+                      " return c.serverHost").json()["rows"]  # fmt: skip
+    assert [row[0]["value"] for row in found] == [f"0.{mark}"]
+    assert {item["uri"] for item in lmr.query(rule(mark)).json()["items"]} == {
+        f"{held}#h0", f"{held}#h1", f"{doc}#mine"
+    }  # fmt: skip
+    said = lmr.get("/resources", uri=f"{held}#h0").json()["statements"]
+    assert [f"{V}note", {"type": "literal", "value": f"rated {mark}"}] in said and len(said) == 5
+    after = lmr.status()
+    assert (after["resources"], after["roots"]) == (before["resources"], before["roots"])
+    assert after["local"] == before["local"] + 2
+    lmr.assert_like_the_mdp()
+    # What goes at the MDP goes here, but for what is said of it here.
+    mdp.api.delete(held)
+    lmr.is_at(mdp.put(held + "/x", provider()))
+    assert [said[0] for said in lmr.get("/resources", uri=f"{held}#h0").json()["statements"]] == [f"{V}note"]
+    assert not lmr.has(f"{held}#i1")
+    lmr.delete_local(doc)
+    assert not lmr.has(f"{held}#h0")
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type", "status"),
+    [
+        (turtle("<#a> a ex:CycleProvider ; ex:serverPort 'x' ; ex:unheard 1 ."), TURTLE, 422),
+        (turtle("<#a> a ex:CycleProvider ; ex:serverPort 1, 2 ."), TURTLE, 422),
+        ("<#a> <#b", TURTLE, 400),
+        ("<rdf:RDF", XML, 400),
+        ("", XML, 400),
+        ('<!DOCTYPE x [<!ENTITY a "b">]><x/>', XML, 400),
+        (turtle("<#a> ex:note 'x\0y' ."), TURTLE, 400),
+        (provider(), "image/png", 415),
+        (b"#" * (40 * 1024 * 1024), TURTLE, 413),
+    ],
+)
+def test_a_wrong_local_document_is_refused_whole(
+    lmr: Lmr, doc: str, body: str | bytes, media_type: str, status: int
+) -> None:
+    lmr.put_local(doc, provider(7, "kept"))
+    answer = lmr.put_local(doc, body, media_type)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (status, PROBLEM), answer.text
+    assert lmr.has(f"{doc}#kept") and not lmr.has(f"{doc}#a")
+    if status == 422:
+        assert answer.json()["errors"]
+
+
+def test_a_name_that_is_no_documents_is_refused(lmr: Lmr) -> None:
+    for uri in ("relative", "http://a/#b", "http://a/#_:b", "http://a/ b", "", "http://a/\0"):
+        assert lmr.put_local(uri, provider()).status_code in (400, 422), uri
+    assert lmr.call("PUT", "/local/documents").status_code == 400
+
+
+def test_local_metadata_is_in_no_message_and_outlives_restarts_and_snapshots(
+    mdp: Backbone, start_lmr: StartLmr, doc: str, mark: str
+) -> None:
+    mdp.put(doc, hosts(mark, 5))
+    with through_proxy(mdp) as proxy:
+        lmr = start_lmr(url=proxy.url)
+        lmr.subscribe(rule(mark))
+        place = f"http://{MARK}.example/local"
+        body = turtle(f"<{doc}#h1> ex:note '{MARK}' .", f"<#{MARK}> a ex:CycleProvider ; ex:serverHost '{MARK}' .")
+        assert lmr.put_local(place, body).status_code == 201
+        asked = f"search CycleProvider c where c.note? = '{MARK}' return c"
+
+        def all_is_here() -> bool:
+            rows = lmr.query(asked).json()["rows"]
+            return [row[0]["value"] for row in rows] == [f"{doc}#h1"] and lmr.has(f"{place}#{MARK}")
+
+        assert all_is_here()
+        lmr.query(rule(MARK))
+        lmr.subscribe(rule("something else"))
+        assert lmr.put_local(place, body.replace(f"<{doc}#h1> ex:note '{MARK}' .", "")).status_code == 200
+        assert lmr.put_local(place, body).status_code == 200
+        mdp.api.put_schema(SCHEMA + "ex:rating rdfs:range xsd:integer .")
+        lmr.is_at(mdp.put(doc, hosts(mark, 6)))
+        lmr.assert_like_the_mdp()
+
+        # A restart
+        lmr.stop()
+        lmr = start_lmr(lmr)
+        assert all_is_here()
+        # The MDP forgets the feed while the LMR is down: it takes a snapshot by itself.
+        lmr.stop()
+        cursor = lmr_state(lmr)["cursor"]
+        position = mdp.put(doc, hosts(mark, 7))
+        with closing_engine(mdp) as connection:
+            assert Feed(connection).trim(lmr.id, 1e9, 0) > 0
+        proxy.hold()
+        lmr = start_lmr(lmr)
+        assert all_is_here() and lmr.has(f"{doc}#i5")  # what it had is served meanwhile
+        assert not lmr.has(f"{doc}#h6")
+        proxy.flow()
+        status = lmr.is_at(position)
+        assert status["cursor"] != cursor and lmr.has(f"{doc}#h6") and all_is_here()
+        lmr.assert_like_the_mdp()
+        # Another life of the MDP, restored from a backup; the LMR is running.
+        with psycopg.connect(mdp.database_url, autocommit=True) as database:
+            database.execute("update mdp_state set epoch = gen_random_uuid()")
+        position = mdp.put(doc, hosts(mark, 4))
+        status = lmr.is_at(position)
+        assert status["cursor"][:12] != cursor[:12]
+        assert lmr.has(f"{doc}#h3") and not lmr.has(f"{doc}#h6") and all_is_here()
+        lmr.assert_like_the_mdp()
+
+        # Damage to the cache
+        lmr.stop()
+        damaged = damage(lmr, doc)
+        lmr = start_lmr(lmr)
+        verified = lmr.call("POST", "/verify")
+        assert verified.status_code == 200, verified.text
+        assert verified.json()["mended"] == sorted({bucket_of(uri) for uri in damaged})
+        assert lmr.status()["mended"] == len(verified.json()["mended"])
+        assert all_is_here() and lmr.has(f"{doc}#i2")
+        lmr.assert_like_the_mdp()
+        lmr.stop()
+        assert MARK.encode() not in proxy.sent
+        assert b"/feed?" in proxy.sent and b"/checksum" in proxy.sent and b"something else" in proxy.sent
+
+
+def damage(lmr: Lmr, doc: str) -> list[str]:
+    """Change a cache by hand; the resources that are not as they should be then."""
+    with closing(lmr.file()) as file:
+        number = "(select id from resources where uri = ?)"
+        file.execute(f"delete from statements where document_id = 0 and hash = (select min(hash) from statements where"
+                     f" resource_id = {number} and value is not null and document_id = 0)", [f"{doc}#h0"])  # fmt: skip
+        file.execute("update resources set selected = 1 - selected where uri = ?", [f"{doc}#h2"])
+        file.execute(f"update statements set value = value || 'x', hash = hash + 1 where resource_id = {number}"
+                     " and value is not null and document_id = 0", [f"{doc}#i3"])  # fmt: skip
+        assert file.execute("select changes()").fetchone() == (2,)
+    return [f"{doc}#h0", f"{doc}#h2", f"{doc}#i3"]
+
+
+def lmr_state(lmr: Lmr) -> dict[str, Any]:
+    with closing(lmr.file()) as file:
+        row = file.execute("select * from lmr_state")
+        return dict(zip([column[0] for column in row.description], row.fetchone(), strict=True))
+
+
+class closing_engine:
+    """A transaction at the MDP's database."""
+
+    def __init__(self, mdp: Backbone) -> None:
+        self._engine = make_engine(mdp.database_url)
+
+    def __enter__(self) -> Any:
+        self._begun = self._engine.begin()
+        return self._begun.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._begun.__exit__(*error)
+        self._engine.dispose()
+
+
+# Breaks
+
+
+def test_an_lmr_goes_on_without_its_mdp_and_catches_up_by_itself(
+    mdp: Backbone, lonely: Lmr, doc: str, mark: str
+) -> None:
+    lmr = lonely
+    mdp.put(doc, hosts(mark, 2))
+    subscribed = lmr.subscribe(rule(mark))["id"]
+    mdp.kill_web()
+    try:
+        status = eventually(lambda: (s := lmr.status())["last_error"] and s)
+        assert mdp.server.url in status["last_error"] and status["up_to_date"] is False
+        assert status["resources"] == 4
+        assert httpx.get(lmr.url + "/readyz").json()["mdp"] == "away"
+        assert lmr.has(f"{doc}#i1")
+        assert len(lmr.query(rule(mark)).json()["items"]) == 2
+        assert lmr.put_local(doc + "/local", turtle(f"<{doc}#h0> ex:note 'alone' .")).status_code == 201
+        assert len(lmr.query("search CycleProvider c where c.note? = 'alone' return c").json()["rows"]) == 1
+        for method, path, body in (("POST", "/subscriptions", {"rule": rule("x")}), ("GET", "/subscriptions", None),
+                                   ("PUT", f"/subscriptions/{subscribed}", {"rule": rule("x")}),
+                                   ("DELETE", f"/subscriptions/{subscribed}", None),
+                                   ("POST", "/verify", None)):  # fmt: skip
+            away = lmr.call(method, path, body)
+            assert (away.status_code, away.headers["Content-Type"]) == (503, PROBLEM)
+            assert "cannot be reached" in away.json()["detail"]
+        began = time.monotonic()
+        assert lmr.status(after=10**9, wait=1)["up_to_date"] is False
+        assert time.monotonic() - began < 3
+        assert "Traceback" not in lmr.process.words()
+    finally:
+        mdp.start_web()
+    began = time.monotonic()
+    eventually(lambda: lmr.status()["up_to_date"])  # although nothing has happened
+    assert lmr.status()["last_error"] is None and time.monotonic() - began < LONG_POLL / 2
+    position = mdp.put(doc, hosts(mark, 3))
+    eventually(lambda: lmr.status()["position"] >= position)
+    status = lmr.status()
+    assert (status["last_error"], status["up_to_date"], status["resources"]) == (None, True, 6)
+    lmr.assert_like_the_mdp()
+
+
+@pytest.fixture(scope="module")
+def bulk(mdp: Backbone) -> tuple[str, int]:
+    """Many documents: what their hosts have in common, and how many resources they describe."""
+    each, documents = 150, 20
+    mdp.put_many({f"http://bulk.example/{n}": hosts("bulk", each, memory=n) for n in range(documents)})
+    return "bulk", 2 * each * documents
+
+
+def test_an_lmr_that_is_killed_while_it_catches_up_goes_on_where_it_was(
+    mdp: Backbone, start_lmr: StartLmr, bulk: tuple[str, int]
+) -> None:
+    mark, count = bulk
+    with through_proxy(mdp) as proxy:
+        lmr = start_lmr(url=proxy.url)
+        lmr.kill()
+        mdp.server.api(lmr.token).http.post("/api/v1/lmrs/self/subscriptions", json={"rule": rule(mark)})
+        for n in range(5):
+            mdp.put(f"http://bulk.example/{n}", hosts(mark, 150, memory=1000 + n))
+        for _ in range(2):
+            lmr = start_lmr(lmr)
+            seen = proxy.received
+            eventually(lambda seen=seen: proxy.received > seen + 200_000)
+            lmr.kill()
+        with closing(lmr.file()) as file:
+            assert file.execute("pragma integrity_check").fetchone() == ("ok",)
+        lmr = start_lmr(lmr)
+        position = mdp.put("http://bulk.example/0", hosts(mark, 150, memory=5000))
+        status = lmr.is_at(position, 60)
+        assert status["resources"] == count == mdp.api.get(f"/lmrs/{lmr.name}").json()["resources"]
+        lmr.assert_like_the_mdp()
+        # Many readers while all of it comes again
+        lmr.kill()
+        with closing_engine(mdp) as connection:
+            assert Feed(connection).trim(lmr.id, 1e9, 0) > 0
+        lmr = start_lmr(lmr)
+        read_by_many(lmr, mark, lambda: lmr.status()["position"] >= position and lmr.status()["up_to_date"])
+        assert lmr.status()["resources"] == count
+        lmr.assert_like_the_mdp()
+
+
+def read_by_many(lmr: Lmr, mark: str, until: Callable[[], bool]) -> None:
+    """50 callers at once, each of whom sees all or nothing of a transaction and no failure."""
+    ended = threading.Event()
+    codes: list[int] = []
+
+    def read(number: int) -> None:
+        with lmr.own.http as http:
+            while not ended.is_set():
+                if number % 3 == 0:
+                    answer = http.post("/api/v1/query", json={"query": f"{rule(mark)} and c.serverPort = {number}"})
+                elif number % 3 == 1:
+                    answer = http.get("/api/v1/resources", params={"class": "Provider", "limit": 20})
+                else:
+                    answer = http.get("/api/v1/status")
+                codes.append(answer.status_code)
+                time.sleep(0.1)
+
+    with ThreadPoolExecutor(50) as pool:
+        readers = [pool.submit(read, number) for number in range(50)]
+        try:
+            eventually(until, 60, 0.2)
+            time.sleep(0.3)
+        finally:
+            ended.set()
+    for reader in readers:
+        reader.result()
+    assert len(codes) > 50 and set(codes) == {200}
+
+
+def test_connections_that_are_cut_anywhere_change_nothing_in_the_end(
+    mdp: Backbone, linked: tuple[Proxy, Lmr], bulk: tuple[str, int]
+) -> None:
+    (proxy, lmr), (mark, count) = linked, bulk
+    chance = random.Random(7)
+    proxy.cut_after([chance.choice([1, 17, 200, 1000, 30_000]) + chance.randrange(400) for _ in range(6)]
+                    + [chance.randrange(100_000) for _ in range(3)])  # fmt: skip
+    mdp.server.api(lmr.token).http.post("/api/v1/lmrs/self/subscriptions", json={"rule": rule(mark)})
+    position = mdp.put("http://bulk.example/1", hosts(mark, 150, memory=6000))
+    status = lmr.is_at(position, 60)
+    assert proxy.cuts_left == 0
+    assert status["resources"] == count
+    proxy.cut_after([])
+    lmr.assert_like_the_mdp()
+
+
+def test_a_link_that_carries_little_at_a_time_is_enough(
+    mdp: Backbone, linked: tuple[Proxy, Lmr], bulk: tuple[str, int]
+) -> None:
+    """Were answers always as large, none would ever come through."""
+    (proxy, lmr), (mark, count) = linked, bulk
+    for item in lmr.own.all("/subscriptions", 1000):
+        assert lmr.call("DELETE", f"/subscriptions/{item['id']}").status_code == 200
+    assert lmr.status()["resources"] == 0
+    proxy.cut_after([200_000] * 1000)
+    own = mdp.server.api(lmr.token).http.post("/api/v1/lmrs/self/subscriptions", json={"rule": rule(mark)})
+    status = lmr.is_at(own.json()["position"], 60)
+    assert status["resources"] == count
+    assert 0 < proxy.cuts_left < 1000
+    proxy.cut_after([])
+    lmr.assert_like_the_mdp()
+
+
+def test_an_mdp_that_falls_silent_holds_nobody_longer_than_they_would_wait(
+    mdp: Backbone, linked: tuple[Proxy, Lmr], doc: str, mark: str
+) -> None:
+    proxy, lmr = linked
+    lmr.subscribe(rule(mark))
+    proxy.hold()
+    position = mdp.put(doc, hosts(mark))
+    began = time.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(lmr.status, after=position, wait=1) for _ in range(4)]
+        assert not any(waiter.result()["up_to_date"] for waiter in waiting)
+    assert time.monotonic() - began < 6
+    assert lmr.query(rule(mark)).status_code == 200
+    proxy.flow()
+    lmr.is_at(position)
+    assert lmr.has(f"{doc}#i0")
+
+
+def test_without_redis_the_feed_still_comes(mdp: Backbone, start_lmr: StartLmr, doc: str, mark: str) -> None:
+    silent = start_server(mdp.folder, mdp.database_url, "redis://127.0.0.1:1/0", ready=False)
+    with stopping(silent):
+        eventually(lambda: httpx.get(silent.url + "/healthz").status_code == 200)
+        lmr = start_lmr(url=silent.url)
+        lmr.subscribe(rule(mark))
+        mdp.put(doc, hosts(mark))
+        began = time.monotonic()
+        eventually(lambda: lmr.has(f"{doc}#i0"))
+        assert time.monotonic() - began < LONG_POLL / 2
+        lmr.kill()
+
+
+def test_an_lmr_whose_token_was_revoked_serves_on_and_says_so(mdp: Backbone, lonely: Lmr, doc: str, mark: str) -> None:
+    lmr = lonely
+    mdp.put(doc, hosts(mark))
+    lmr.subscribe(rule(mark))
+    assert mdp.api.http.post(f"/api/v1/lmrs/{lmr.name}/token").status_code == 201
+    status = lmr.status(after=10**9, wait=0.5)
+    assert "revoked" in status["last_error"] and status["up_to_date"] is False
+    assert lmr.has(f"{doc}#i0") and lmr.query(rule(mark)).status_code == 200
+    # Its own caller did nothing wrong.
+    for method, path, body in (("POST", "/subscriptions", {"rule": rule("x")}), ("GET", "/subscriptions", None),
+                               ("POST", "/verify", None)):  # fmt: skip
+        refused = lmr.call(method, path, body)
+        assert refused.status_code == 503, refused.text
+        assert "revoked" in refused.json()["detail"] and "MDP" in refused.json()["detail"]
+
+
+def test_a_cache_in_postgres(mdp: Backbone, start_lmr: StartLmr, postgres: Any, doc: str, mark: str) -> None:
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        name = f"lmr_cache_{next(_numbers)}"
+        connection.execute(f"create database {name}")
+    lmr = start_lmr(store=postgres.url.rsplit("/", 1)[0] + f"/{name}")
+    mdp.put(doc, hosts(mark, 3))
+    number = lmr.subscribe(rule(mark))["id"]
+    assert lmr.has(f"{doc}#i2")
+    lmr.put_local(doc + "/local", turtle(f"<{doc}#h2> ex:note 'local' ."))
+    lmr.is_at(mdp.put(doc, hosts(mark, 3, memory=65)))
+    rows = lmr.query("search CycleProvider c where c.note? = 'local' and c.serverInformation.memory = 65"
+                     " return c.serverHost order by c.serverHost limit 5").json()["rows"]  # fmt: skip
+    assert [row[0]["value"] for row in rows] == [f"2.{mark}"]
+    lmr.assert_like_the_mdp()
+    lmr.kill()
+    position = mdp.put(doc, hosts(mark, 4))
+    with closing_engine(mdp) as connection:
+        Feed(connection).trim(lmr.id, 1e9, 0)
+    lmr = start_lmr(lmr)
+    status = lmr.is_at(position)
+    assert (status["resources"], status["roots"], status["strong"], status["local"]) == (8, 4, 4, 1)
+    assert {item["uri"] for item in lmr.own.all("/resources", 3, **{"class": "Provider"})} == {
+        f"{doc}#h{n}" for n in range(4)
+    }
+    lmr.assert_like_the_mdp()
+    assert lmr.call("DELETE", f"/subscriptions/{number}").status_code == 200
+    assert [item["uri"] for item in lmr.own.all("/resources", 1000)] == [f"{doc}#h2"]  # for what is local
+
+
+# Programs
+
+
+def serve(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    argv = [str(Path(sys.executable).with_name("mdv")), "lmr", "serve", *arguments]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MDV_")}
+    return subprocess.run(argv, env=plain | settings, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_lmr_that_cannot_be_started_says_why(tmp_path: Path) -> None:
+    missing = serve()
+    assert missing.returncode != 0 and "MDV_URL" in missing.stderr and "Traceback" not in missing.stderr
+    missing = serve(MDV_URL="http://127.0.0.1:9")
+    assert missing.returncode != 0 and "MDV_LMR_TOKEN" in missing.stderr and "Traceback" not in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("store", "said"), [("mysql://x/y", "sqlite:///path"), ("sqlite:////nowhere/at/all.db", "cannot be opened")]
+)
+def test_a_cache_that_cannot_be_opened_ends_the_lmr_with_a_sentence(store: str, said: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ended = serve("--port", str(port), "--store", store, MDV_URL="http://127.0.0.1:9", MDV_LMR_TOKEN="t")
+    assert ended.returncode != 0
+    assert said in ended.stderr and "Traceback" not in ended.stderr, ended.stderr
+
+
+# Slow and hostile callers
+
+
+def raw(lmr: Lmr, request: bytes, seconds: float = 8) -> bytes:
+    with socket.create_connection(("127.0.0.1", lmr.process.port), timeout=seconds) as connection:
+        connection.sendall(request)
+        answer = b""
+        try:
+            while part := connection.recv(65536):
+                answer += part
+        except ConnectionResetError:
+            pass
+        return answer
+
+
+def head(lmr: Lmr, *more: str) -> bytes:
+    lines = ["PUT /api/v1/local/documents?uri=http://slow.example/ HTTP/1.1", "Host: x", "Content-Type: text/turtle",
+             f"Authorization: Bearer {lmr.token}", "Connection: close", *more, "", ""]  # fmt: skip
+    return "\r\n".join(lines).encode()
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(public: Lmr) -> None:
+    for begun in (
+        head(public, "Content-Length: 100") + b"<#a",
+        head(public, "Transfer-Encoding: chunked") + b"5\r\n<#a",
+    ):
+        began = time.monotonic()
+        answer = raw(public, begun)
+        assert answer.startswith(b"HTTP/1.1 408 ") and b"urn:mdv:problem:too-slow" in answer, answer
+        assert time.monotonic() - began < 6
+    assert raw(public, head(public, "Content-Length: 41943040")).startswith(b"HTTP/1.1 413 ")
+    with socket.create_connection(("127.0.0.1", public.process.port)) as connection:
+        connection.sendall(head(public, "Content-Length: 100") + b"<#a")
+    assert public.get("/local/documents", uri="http://slow.example/").status_code == 404
+
+
+def test_a_body_that_comes_byte_by_byte_ends_in_time(public: Lmr) -> None:
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", public.process.port), timeout=0.3) as connection:
+        connection.sendall(head(public, "Content-Length: 1000"))
+        answer = b""
+        while not answer and time.monotonic() - began < 10:
+            try:
+                connection.sendall(b"#")
+                answer = connection.recv(65536)
+            except TimeoutError:
+                continue
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_callers_that_wait_for_nothing_do_not_keep_others_out(public: Lmr) -> None:
+    with ThreadPoolExecutor(60) as pool:
+        waiting = [pool.submit(public.status, after=10**12, wait=3) for _ in range(60)]
+        time.sleep(0.5)
+        answers = [httpx.get(public.url + "/healthz"), public.get("/resources")]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert not all(waiter.done() for waiter in waiting), "others were served when these had ended"
+        assert not any(waiter.result()["up_to_date"] for waiter in waiting)
+
+
+def test_an_lmr_that_was_never_told_anything_says_so(folder: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    process = start_lmr_server(folder, nobody, "t", f"sqlite:///{folder}/never.db", ready=False)
+    with stopping(process):
+        api = process.api("t")
+        ready = eventually(lambda: (answer := httpx.get(process.url + "/readyz")).status_code == 503 and answer)
+        assert ready.json()["status"] == "not ready"
+        eventually(lambda: api.get("/status").json()["last_error"])
+        put = api.http.put("/api/v1/local/documents", params={"uri": "http://a/"}, content=provider(),
+                           headers={"Content-Type": TURTLE})  # fmt: skip
+        asked = api.http.post("/api/v1/query", json={"query": rule("x")})
+        for answer in (put, asked, api.get("/resources")):
+            assert (answer.status_code, answer.headers["Content-Type"]) == (503, PROBLEM)
+            assert "first snapshot" in answer.json()["detail"] and nobody in answer.json()["detail"]
+        process.kill()
