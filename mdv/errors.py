@@ -18,6 +18,7 @@ MdvError
  │    ├── TooCostly             422  a query that takes too long
  │    └── BreakingSchema        409  a schema that rules or stored documents could not live with
  ├── Conflict                   409  something else stands in the way: a rule that another searches, a name taken
+ ├── TooMany                    429  more at once than one caller may have
  ├── MustRefetch                410  a cursor from which the feed cannot go on: take a snapshot
  ├── PreconditionFailed         412  If-Match, If-None-Match
  ├── KeyReused                  422  an Idempotency-Key that stood for another request
@@ -216,6 +217,12 @@ class Conflict(MdvError):
     """Something else stands in the way."""
 
     status, slug, title = 409, "conflict", "Conflict"
+
+
+class TooMany(MdvError):
+    """This is more at once than one caller may have."""
+
+    status, slug, title = 429, "too-many", "Too many at once"
 
 
 class MustRefetch(MdvError):

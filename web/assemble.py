@@ -38,6 +38,8 @@ def assemble(config: Config, services: object, nouns: list[Calls], health: Bluep
 
 def _refuse_unstorable() -> None:
     """NUL is in no name and no value; refused here, it reaches no handler."""
+    if "\0" in request.path:
+        raise BadRequest("The address contains a NUL character.")
     for name, value in request.args.items(multi=True):
         if "\0" in name or "\0" in value:
             raise BadRequest(f"The parameter {name!r} contains a NUL character.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flask import request
@@ -12,7 +13,7 @@ from mdv.db.tokens import find_token
 from mdv.errors import Forbidden, NotFound, Unauthenticated
 from mdv.mdp.register import within
 from mdv.mdp.subscribe import SELF, get_lmr
-from web.services import services
+from web.services import Services, services
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,21 @@ def lmr_named(name: str, reads: bool = False) -> Lmr:
     if caller.is_limited and not reads:
         raise Forbidden(f"The token {caller.name!r} is limited to some URIs; this call concerns all of them.")
     return _lmr(name)
+
+
+def same_caller(s: Services, lmr: Lmr) -> Callable[[], bool]:
+    """Asks later whether who calls now may still speak for an LMR: its token may have been revoked meanwhile."""
+    secret = request.headers.get("Authorization", "").partition(" ")[2].strip()
+    own = s.config.admin_token
+
+    def is_allowed() -> bool:
+        if own and hmac.compare_digest(secret.encode("utf-8", "replace"), own.encode()):
+            return True
+        with s.single.connect() as connection:
+            token = find_token(connection, secret)
+        return token is not None and (token.lmr_id == lmr.id or token.role == "admin")
+
+    return is_allowed
 
 
 def _lmr(name: str) -> Lmr:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
 
-from mdv.errors import MdvError, TooLarge, Unauthenticated, Unavailable
+from mdv.errors import MdvError, TooLarge, TooMany, Unauthenticated, Unavailable
 from web.services import first_line
 
 log = structlog.get_logger()
@@ -24,7 +24,7 @@ def problem_response(problem: dict[str, Any]) -> Response:
     )
     if problem["status"] == Unauthenticated.status:
         response.headers["WWW-Authenticate"] = 'Bearer realm="mdv"'
-    if problem["status"] == Unavailable.status:
+    if problem["status"] in (Unavailable.status, TooMany.status):
         response.headers["Retry-After"] = "2"
     return response
 

@@ -70,6 +70,7 @@ def problems(*statuses: int) -> dict[int, dict[str, Any]]:
         414: "an address too long for the HTTP server, which answers before MDV does",
         415: "a syntax that is not read",
         422: "at odds with the schema, or an Idempotency-Key used twice",
+        429: "more at once than one caller may have",
         503: "a part of the system is away",
     }
     shape = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -40,6 +40,11 @@ def queue(
     return job_id, services().wait_for_job(job_id, wait, is_new)
 
 
+def lmr_uri(number: int) -> str:
+    """What jobs about an LMR's rules are about."""
+    return f"urn:mdv:lmr:{number}"
+
+
 def accepted(job_id: UUID, uri: str, status: JobStatus | None) -> Response:
     """The answer to a change that has not been carried out yet."""
     state = status.state if status else "queued"

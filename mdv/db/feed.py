@@ -116,14 +116,20 @@ class Feed:
     ) -> int:
         """Note what an LMR holds at this moment; the snapshot's number."""
         row = self._run(
-            "note_snapshot", lmr=lmr, tx=tx, first_offset=first_offset, events=events, schema_version=schema_version
-        ).fetchone()
+            "note_snapshot", lmr=lmr, tx=tx, first_offset=first_offset, events=events, schema_version=schema_version,
+            whole=buckets is None,
+        ).fetchone()  # fmt: skip
         assert row is not None
         self._run("fill_snapshot", snapshot=row[0], lmr=lmr, buckets=_array(buckets))
         return int(row[0])
 
     def drop_old_snapshots(self, lmr: int) -> None:
         self._run("drop_old_snapshots", lmr=lmr)
+
+    def present_snapshot(self, lmr: int) -> int | None:
+        """A snapshot that is still what an LMR holds."""
+        row = self._run("present_snapshot", lmr=lmr).fetchone()
+        return row[0] if row else None
 
     def snapshot(self, lmr: int, number: int) -> StoredSnapshot | None:
         row = self._run("find_snapshot", lmr=lmr, snapshot=number).fetchone()
@@ -166,9 +172,13 @@ class Feed:
         """The LMRs with more events than that."""
         return self._run("largest_feeds", most=most).fetchall()
 
-    def compact(self, lmr: int) -> None:
-        """Make one transaction of all that is kept for an LMR, without what was superseded in it."""
+    def compact(self, lmr: int) -> int:
+        """Make one transaction of all that is kept for an LMR, without what was superseded in it; how many events are
+        left."""
+        self._run("by_hash")
         self._run("compact", lmr=lmr)
+        row = self._run("count_events", lmr=lmr).fetchone()
+        return int(row[0]) if row else 0
 
     def _run(self, name: str, **values: object) -> psycopg.Cursor[Any]:
         return self._session.execute(self._sql[name], values, prepare=True)

@@ -79,7 +79,7 @@ def revoke_lmr_tokens(connection: Connection, lmr: Lmr) -> None:
 
 def find_lmr(connection: Connection, name: str) -> Lmr | None:
     """The LMR of that name or number."""
-    is_it = lmrs.c.id == int(name) if name.isdecimal() and len(name) < 19 else lmrs.c.name == name
+    is_it = lmrs.c.id == int(name) if name.isascii() and name.isdecimal() and len(name) < 19 else lmrs.c.name == name
     row = connection.execute(select(*_COLUMNS).where(is_it)).one_or_none()
     return Lmr(*row) if row else None
 

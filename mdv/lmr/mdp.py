@@ -134,7 +134,9 @@ class Mdp:
         if not isinstance(answer, dict):
             raise Unavailable(f"{self.url} answered {response.status_code} and not as an MDP does.")
         if response.status_code == httpx.codes.ACCEPTED:
-            raise Unavailable(f"{self.url} has taken the change, and carries it out when its turn comes.")
+            raise Unavailable(
+                f"{self.url} has taken the change, and carries it out when its turn comes: do not send it again."
+            )
         if not response.is_success:
             if "title" in answer:
                 raise error_of(answer, response.status_code)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from threading import Lock
@@ -19,7 +20,7 @@ from sqlalchemy import Connection, Engine
 
 from mdv.db.feed import Feed, Stand, StoredEvent, see_one_moment
 from mdv.db.lmrs import Lmr
-from mdv.db.state import lock_state
+from mdv.db.state import lock_state, read_state
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import BadRequest, MustRefetch, NotFound
 from mdv.feed import Kind
@@ -101,18 +102,19 @@ class Feeds:
         self._engine = engine
         self._vocabulary = vocabulary
         self._contents = _Contents()
-        self._one_at_a_time = Lock()
+        self._lock = Lock()
+        self._snapshot_locks: dict[int, tuple[Lock, int]] = {}
 
-    def read(self, lmr: Lmr, after: str | None, limit: int = DEFAULT_EVENTS) -> FeedPage:
+    def read(self, lmr: Lmr, after: str | None, limit: int = DEFAULT_EVENTS, most_bytes: int | None = None) -> FeedPage:
         """The events after a cursor; without one, the beginning of a snapshot."""
         cursor = self._take_snapshot(lmr, None) if after is None else Cursor.read(after)
-        return self._read(lmr, cursor, limit)
+        return self._read(lmr, cursor, limit, most_bytes or MAX_BYTES)
 
     def read_buckets(self, lmr: Lmr, buckets: Collection[int], limit: int = DEFAULT_EVENTS) -> FeedPage:
         """The beginning of a snapshot of some buckets alone."""
-        return self._read(lmr, self._take_snapshot(lmr, buckets), limit)
+        return self._read(lmr, self._take_snapshot(lmr, buckets), limit, MAX_BYTES)
 
-    def _read(self, lmr: Lmr, cursor: Cursor, limit: int) -> FeedPage:
+    def _read(self, lmr: Lmr, cursor: Cursor, limit: int, most_bytes: int) -> FeedPage:
         with self._engine.begin() as connection:
             feed = Feed(connection)
             after = cursor.offset if cursor.snapshot is None else 0
@@ -122,11 +124,18 @@ class Feeds:
             if cursor.epoch != name_epoch(stand.epoch, lmr.id):
                 raise MustRefetch("This cursor is another LMR's, or from another life of the MDP: take a snapshot.")
             if cursor.snapshot is not None:
-                return self._read_snapshot(connection, lmr, cursor, stand, limit)
-            return self._read_events(connection, lmr, cursor, stand, found, limit)
+                return self._read_snapshot(connection, lmr, cursor, stand, limit, most_bytes)
+            return self._read_events(connection, lmr, cursor, stand, found, limit, most_bytes)
 
     def _read_events(
-        self, connection: Connection, lmr: Lmr, cursor: Cursor, stand: Stand, found: Sequence[StoredEvent], limit: int
+        self,
+        connection: Connection,
+        lmr: Lmr,
+        cursor: Cursor,
+        stand: Stand,
+        found: Sequence[StoredEvent],
+        limit: int,
+        most_bytes: int,
     ) -> FeedPage:
         if cursor.offset < stand.kept_after:
             raise MustRefetch("What came after this cursor is not kept any more: take a snapshot.")
@@ -134,7 +143,7 @@ class Feeds:
             raise MustRefetch("This cursor is ahead of the feed: take a snapshot.")
         feed = Feed(connection)
         page = _whole(found, limit)
-        contents, page = self._fill(connection, page, found[len(page) :])
+        contents, page = self._fill(connection, page, found[len(page) :], most_bytes)
         more = len(page) < len(found)
         following = found[len(page)].tx if more else None
         before = max(feed.offset_before(lmr.id, page[0].offset) or 0, cursor.seen) or None if page else None
@@ -149,7 +158,7 @@ class Feeds:
         return FeedPage(tuple(events), events[-1][0], position, False)
 
     def _fill(
-        self, connection: Connection, page: Sequence[StoredEvent], rest: Sequence[StoredEvent]
+        self, connection: Connection, page: Sequence[StoredEvent], rest: Sequence[StoredEvent], most_bytes: int
     ) -> tuple[list[str], Sequence[StoredEvent]]:
         """What events say beyond their resource, as JSON; the page ends earlier where that is too much."""
         contents: list[str] = []
@@ -157,8 +166,8 @@ class Feeds:
         for start in range(0, len(page), CHUNK):
             chunk = page[start : start + CHUNK]
             for said in self._contents.read(connection, chunk, self._vocabulary.ids([RDF_TYPE])[RDF_TYPE]):
-                size += len(said)
-                if size > MAX_BYTES and contents:
+                size += len(said) if said.isascii() else len(said.encode())
+                if size > most_bytes and contents:
                     page = _whole([*page, *rest], len(contents))
                     return contents[: len(page)], page
                 contents.append(said)
@@ -167,8 +176,36 @@ class Feeds:
     # Snapshots
 
     def _take_snapshot(self, lmr: Lmr, buckets: Collection[int] | None) -> Cursor:
-        """Note what an LMR holds, at one position. Whoever writes waits only while it is counted."""
-        with self._one_at_a_time, self._engine.connect() as reader, self._engine.begin() as writer:
+        """Note what an LMR holds, at one position; unless it was noted before, and nothing was told since. Of one LMR
+        one at a time: however many ask, others do not wait for them. Whoever writes waits only while it is counted."""
+        with self._snapshot_lock(lmr.id):
+            if buckets is None:
+                with self._engine.begin() as connection:
+                    known = Feed(connection).present_snapshot(lmr.id)
+                    epoch = read_state(connection).epoch
+                if known is not None:
+                    return Cursor(name_epoch(epoch, lmr.id), 0, 0, known)
+            return self._make_snapshot(lmr, buckets)
+
+    @contextmanager
+    def _snapshot_lock(self, lmr: int) -> Iterator[None]:
+        with self._lock:
+            lock, waiting = self._snapshot_locks.get(lmr, (None, 0))
+            lock = lock or Lock()
+            self._snapshot_locks[lmr] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                _, waiting = self._snapshot_locks[lmr]
+                if waiting > 1:
+                    self._snapshot_locks[lmr] = lock, waiting - 1
+                else:
+                    del self._snapshot_locks[lmr]
+
+    def _make_snapshot(self, lmr: Lmr, buckets: Collection[int] | None) -> Cursor:
+        with self._engine.connect() as reader, self._engine.begin() as writer:
             state = lock_state(writer)
             with reader.begin():
                 see_one_moment(reader)
@@ -182,14 +219,16 @@ class Feeds:
             Feed(connection).drop_old_snapshots(lmr.id)
         return Cursor(name_epoch(state.epoch, lmr.id), 0, 0, number)
 
-    def _read_snapshot(self, connection: Connection, lmr: Lmr, cursor: Cursor, stand: Stand, limit: int) -> FeedPage:
+    def _read_snapshot(
+        self, connection: Connection, lmr: Lmr, cursor: Cursor, stand: Stand, limit: int, most_bytes: int
+    ) -> FeedPage:
         feed = Feed(connection)
         assert cursor.snapshot is not None
         snapshot = feed.snapshot(lmr.id, cursor.snapshot)
         if snapshot is None or cursor.offset >= snapshot.events:
             raise MustRefetch("This snapshot is not kept any more: take another one.")
         page: Sequence[StoredEvent] = feed.snapshot_page(cursor.snapshot, snapshot, cursor.offset, limit)
-        contents, page = self._fill(connection, page, ())
+        contents, page = self._fill(connection, page, (), most_bytes)
         end = cursor.offset + len(page)
         more = end < snapshot.events
         before = snapshot.first_offset + cursor.offset - 1 if cursor.offset else None

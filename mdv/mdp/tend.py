@@ -6,10 +6,14 @@ long feed is made shorter by what was superseded in it.
 
 from __future__ import annotations
 
+import structlog
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from mdv.db.feed import Feed
 from mdv.db.lmrs import list_lmrs
+
+log = structlog.get_logger()
 
 SNAPSHOT_SECONDS = 3600.0
 """A snapshot that is not fetched within this time has to be taken again."""
@@ -35,7 +39,21 @@ def tend(engine: Engine, feed_seconds: float, feed_events: int) -> int:
         feed.trim_publications(feed_seconds)
         feed.drop_stale_snapshots(SNAPSHOT_SECONDS)
         large = feed.largest(COMPACT_EVENTS)
-    for lmr_id, _ in large:
-        with engine.begin() as connection:
-            Feed(connection).compact(lmr_id)
+    for lmr_id, events in large:
+        if events >= 2 * _compacted.get(lmr_id, 0):
+            _compact(engine, lmr_id)
     return gone
+
+
+_compacted: dict[int, int] = {}
+"""How many events feeds had after this process compacted them: it is not tried again before they have doubled."""
+
+
+def _compact(engine: Engine, lmr_id: int) -> None:
+    try:
+        with engine.begin() as connection:
+            _compacted[lmr_id] = Feed(connection).compact(lmr_id)
+    except OperationalError as error:
+        # It was given up after a while. The feed stays as long as it is, within its limits.
+        log.warning("a feed was not compacted", lmr=lmr_id, reason=str(error.orig))
+        _compacted[lmr_id] = 2**62

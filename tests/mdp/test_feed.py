@@ -467,8 +467,10 @@ def test_snapshots_are_dropped_with_the_third_and_after_an_hour(
 ) -> None:
     mdp.put({D + name: host(name, 1) for name in "abc"})
     first = mdp.feed(lmr, None, 2)
+    mdp.put({D + "a": host("a", 2)})
     second = mdp.feed(lmr, None, 2)
     assert mdp.feed(lmr, first.cursor, 2).events
+    mdp.put({D + "a": host("a", 3)})
     third = mdp.feed(lmr, None, 2)
     with pytest.raises(MustRefetch):
         mdp.feed(lmr, first.cursor)
@@ -524,3 +526,14 @@ def test_tending_several_lmrs_harms_none(mdp: Mdp, tmp_path: Path, monkeypatch: 
         assert checksum(caches[name]) == mdp.feeds.checksum(lmrs[name]), name
         assert check(caches[name]) == []
         caches[name].close()
+
+
+def test_a_long_feed_of_which_the_database_knows_nothing_yet_is_compacted_all_the_same(mdp: Mdp) -> None:
+    """Joined row by row it would take minutes, and is given up after one."""
+    lmr = mdp.create_lmr("young")
+    mdp.run(
+        'insert into feed (lmr_id, "offset", tx, kind, resource_id)'
+        f" select {lmr.id}, n, n, 3 + n % 2, n % 100 from generate_series(1, 40000) n"
+    )
+    with mdp.engine.begin() as connection:
+        assert Feed(connection).compact(lmr.id) == 100

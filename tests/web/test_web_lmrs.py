@@ -376,3 +376,70 @@ def test_very_many_rules_do_not_hold_up_who_else_calls(lmr: Repository, api: Api
     assert answer.status_code == 201
     assert len(answer.json()["items"]) == 5000
     assert api.http.delete(f"/api/v1/lmrs/{lmr.id}").status_code == 200
+
+
+def test_a_revoked_token_is_told_nothing_more(lmr: Repository, api: Api, doc: str, host: str) -> None:
+    lmr.subscribe(rule(host))
+    cursor = lmr.feed()["cursor"]
+    polled: list[int] = []
+
+    def poll() -> None:
+        answer = lmr.own.get("/lmrs/self/feed", after=cursor, wait=20)
+        polled.append(answer.status_code)
+
+    polling = threading.Thread(target=poll)
+    headers = {"Accept": "text/event-stream"}
+    with lmr.own.http.stream("GET", "/api/v1/lmrs/self/feed", params={"after": cursor}, headers=headers) as response:
+        stream = read_stream(response)
+        assert next(stream)["event"] == "up-to-date"
+        polling.start()
+        time.sleep(0.5)
+        assert api.http.post(f"/api/v1/lmrs/{lmr.name}/token").status_code == 201
+        api.put(doc, document(host))
+        assert list(stream) == []
+    polling.join()
+    assert polled == [401]
+
+
+def test_one_lmr_has_only_so_many_streams(lmr: Repository, server: Server) -> None:
+    from contextlib import ExitStack
+
+    def stream() -> Any:
+        own = server.api(lmr.token).http
+        return own.stream("GET", "/api/v1/lmrs/self/feed", headers={"Accept": "text/event-stream"})
+
+    with ExitStack() as stack:
+        streams = []
+        for _ in range(10):
+            response = stack.enter_context(stream())
+            assert response.status_code == 200
+            streams.append(read_stream(response))
+            next(streams[-1])
+        refused = stack.enter_context(stream())
+        assert refused.status_code == 429
+        assert refused.headers["Retry-After"]
+
+
+def test_a_snapshot_is_not_made_again_while_it_holds(lmr: Repository, api: Api, doc: str, host: str) -> None:
+    api.put(doc, document(host))
+    lmr.subscribe(rule(host))
+    first, again = lmr.feed(), lmr.feed()
+    assert again["events"] == first["events"]
+    api.put(doc, document("elsewhere.example"))
+    assert [event["event"] for event in lmr.feed()["events"]] == ["schema"]
+
+
+def test_an_lmr_sees_its_own_jobs_alone(lmr: Repository, api: Api, doc: str, host: str) -> None:
+    foreign = api.put(doc, document(host), wait=None).json()["job"]
+    assert lmr.own.get(f"/jobs/{foreign}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/lmrs/%00", "/lmrs/a%00b/feed", "/explain?lmr=%00&uri=http://a/"])
+def test_nul_in_an_address_is_refused(api: Api, path: str) -> None:
+    assert api.http.get("/api/v1" + path).status_code == 400
+
+
+def test_digits_of_other_scripts_are_no_numbers(lmr: Repository, api: Api) -> None:
+    arabic = str(lmr.id).translate(str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩"))
+    assert api.get(f"/lmrs/{arabic}").status_code == 404
+    assert api.get("/lmrs", after=arabic).status_code == 400

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
 from flask import Response, request
 
 from mdv.db.lmrs import Lmr, note_asked
-from mdv.errors import BadRequest, MdvError, MustRefetch
+from mdv.errors import BadRequest, MdvError, MustRefetch, TooMany, Unauthenticated
 from mdv.feed import BUCKETS, Kind
 from mdv.mdp.feed import KINDS, MAX_EVENTS, Cursor, FeedPage
-from web.auth import lmr_named
+from web.auth import lmr_named, same_caller
 from web.calls import Calls
 from web.models import Checksum, FeedQuery
 from web.negotiate import wanted_type
@@ -27,6 +29,12 @@ log = structlog.get_logger()
 EVENTS = "text/event-stream"
 KEEP_ALIVE = 15.0
 """Seconds after which a silent stream says that it is still there, and how far the MDP is."""
+SEND_SECONDS = 60.0
+"""A stream whose reader takes nothing for that long is ended."""
+MOST_STREAMS = 10
+"""Of one LMR, at one process."""
+STREAM_EVENTS, STREAM_BYTES = 200, 512 * 1024
+"""What a stream holds in memory at a time, about."""
 NOTED_SECONDS = 1.0
 """How far a busy LMR has read is noted no more often."""
 
@@ -54,7 +62,7 @@ _ANSWER = json_answer(_PAGE, "Every transaction up to `position` is in this answ
 _ANSWER["content"][EVENTS] = {"schema": {"type": "string"}}
 
 
-@calls.call("GET", "/lmrs/<lmr>/feed", "The feed", {200: _ANSWER} | problems(404, 406, 410), query=FeedQuery)
+@calls.call("GET", "/lmrs/<lmr>/feed", "The feed", {200: _ANSWER} | problems(404, 406, 410, 429), query=FeedQuery)
 def read(query: FeedQuery, lmr: str) -> Response:
     """Events after a cursor; without one a snapshot, page by page. With `wait`, an answer without events comes only
     after that time. A cursor that the feed cannot go on from is answered 410: take a snapshot.
@@ -92,25 +100,35 @@ def _wait_for_page(s: Services, lmr: Lmr, after: str | None, limit: int, seconds
         _note(s, lmr, after)
         return page
     deadline = time.monotonic() + min(seconds, s.config.max_wait_seconds)
+    is_allowed = same_caller(s, lmr)
     with s.watch.bell(lmr.id) as bell:
         page = s.feeds.read(lmr, after, limit)
         _note(s, lmr, after)
         while not page.events and not page.snapshot and (left := deadline - time.monotonic()) > 0:
             _note(s, lmr, page.cursor, idle=True)
-            bell.wait(left)
+            rung = bell.wait(left)
             bell.clear()
+            if rung and not is_allowed():
+                raise Unauthenticated("This token was revoked.")
             page = s.feeds.read(lmr, page.cursor, limit)
     return page
 
 
 def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
+    if _streams[lmr.id] >= MOST_STREAMS:
+        raise TooMany(f"The LMR {lmr.name} has {MOST_STREAMS} streams already: end one, or go on with one of them.")
     # What is wrong with the request is answered as a problem; the stream begins when nothing is.
-    first = s.feeds.read(lmr, after, limit)
+    limit = min(limit, STREAM_EVENTS)
+    first = s.feeds.read(lmr, after, limit, STREAM_BYTES)
     _note(s, lmr, after)
+    is_allowed = same_caller(s, lmr)
+    connection = request.environ.get("gunicorn.socket")
+    if connection is not None:  # whoever does not read is not waited for
+        connection.settimeout(SEND_SECONDS)
 
     def events() -> Iterator[str]:
         page, told = first, True
-        with s.watch.bell(lmr.id) as bell:
+        with s.watch.bell(lmr.id) as bell, _counted(lmr):
             while True:
                 if page.snapshot and page.events and page.events[0][1] is Kind.SCHEMA:
                     yield "event: snapshot\ndata: {}\n\n"
@@ -123,8 +141,10 @@ def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
                 if page.up_to_date:
                     told = not bell.wait(KEEP_ALIVE)
                     bell.clear()
+                if not is_allowed():
+                    return
                 try:
-                    page = s.feeds.read(lmr, page.cursor, limit)
+                    page = s.feeds.read(lmr, page.cursor, limit, STREAM_BYTES)
                     _note(s, lmr, page.cursor)
                 except MustRefetch as error:
                     yield f"event: must-refetch\ndata: {json.dumps(error.problem())}\n\n"
@@ -135,6 +155,18 @@ def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return Response(events(), content_type=f"{EVENTS}; charset=utf-8", headers=headers)
+
+
+_streams: Counter[int] = Counter()
+
+
+@contextmanager
+def _counted(lmr: Lmr) -> Iterator[None]:
+    _streams[lmr.id] += 1
+    try:
+        yield
+    finally:
+        _streams[lmr.id] -= 1
 
 
 _noted: dict[int, tuple[float, int]] = {}

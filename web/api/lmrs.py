@@ -28,7 +28,7 @@ from web.models import (
     SubscriptionShown,
 )
 from web.openapi import json_answer, page, problems
-from web.queue import accepted, has_ended, queue
+from web.queue import accepted, has_ended, lmr_uri, queue
 from web.services import services
 
 calls = Calls("lmrs", "Local metadata repositories: who they are, and what they want")
@@ -156,7 +156,7 @@ def end(lmr: str, number: str) -> Response:
 
 def _change(kind: str, lmr: Lmr, asked: dict[str, Any]) -> dict[str, Any] | Response:
     """What a change of an LMR's rules did, once a worker has carried it out; an answer where that takes too long."""
-    uri = f"urn:mdv:lmr:{lmr.id}"
+    uri = lmr_uri(lmr.id)
     caller = Caller(uri, "lmr", lmr=lmr.id)
     body = json.dumps(asked).encode()
     wait = services().config.max_wait_seconds
@@ -185,7 +185,7 @@ def _subscription(found: Subscription) -> dict[str, Any]:
 def _after(query: Page) -> int:
     if query.after is None:
         return 0
-    if not (query.after.isdecimal() and len(query.after) < 19):
+    if not (query.after.isascii() and query.after.isdecimal() and len(query.after) < 19):
         raise BadRequest(f"{query.after!r} is not the `next` of a page.")
     return int(query.after)
 

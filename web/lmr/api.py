@@ -110,7 +110,7 @@ def subscribe() -> tuple[dict[str, Any], int]:
     s = lmr()
     with asking_mdp():
         made = s.mdp.subscribe(draft.rule, draft.name)
-    s.sync.wait_for(int(made["position"]), s.config.max_wait_seconds)
+    s.wait_for(int(made["position"]), s.config.max_wait_seconds)
     return made, 201
 
 
@@ -131,7 +131,7 @@ def change(number: str) -> dict[str, Any]:
     s = lmr()
     with asking_mdp():
         changed = s.mdp.change(_number(number), text)
-    s.sync.wait_for(int(changed["position"]), s.config.max_wait_seconds)
+    s.wait_for(int(changed["position"]), s.config.max_wait_seconds)
     return changed
 
 
@@ -143,7 +143,7 @@ def unsubscribe(number: str) -> dict[str, Any]:
     s = lmr()
     with asking_mdp():
         ended = s.mdp.unsubscribe(_number(number))
-    s.sync.wait_for(int(ended["position"]), s.config.max_wait_seconds)
+    s.wait_for(int(ended["position"]), s.config.max_wait_seconds)
     return ended
 
 

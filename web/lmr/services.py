@@ -17,6 +17,8 @@ from mdv.lmr.mdp import Mdp
 from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
 
+ASKING = 8
+"""So many callers may wait for the MDP's answer at a time."""
 WAITERS = 20
 """So many callers may wait for a position at once: each holds one of the server's threads, and others are to be
 served meanwhile."""
@@ -31,6 +33,7 @@ class LmrServices:
     mdp: Mdp
     sync: Sync
     _stop: threading.Event = field(default_factory=threading.Event)
+    asking: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ASKING))
     _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(WAITERS))
 
     def start(self) -> None:
@@ -74,11 +77,16 @@ def begun() -> LmrServices:
 
 @contextmanager
 def asking_mdp() -> Iterator[None]:
-    """What the MDP says is the caller's answer, but for this: that it refuses the LMR is no fault of the caller's."""
+    """What the MDP says is the caller's answer, but for this: that it refuses the LMR is no fault of the caller's. Few
+    may wait for it at a time, so that there are threads left for those who read."""
+    if not lmr().asking.acquire(blocking=False):
+        raise Unavailable(f"The MDP at {lmr().mdp.url} is slow, and others wait for it already; try again soon.")
     try:
         yield
     except NotAllowed as error:
         raise Unavailable(f"The MDP at {lmr().mdp.url} refuses this LMR: {error.detail}") from error
+    finally:
+        lmr().asking.release()
 
 
 def user() -> None:

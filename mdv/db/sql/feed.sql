@@ -68,9 +68,16 @@ from lmr_resources c where lmr_id = %(lmr)s
 update mdp_state set last_offset = last_offset + %(events)s returning last_offset - %(events)s + 1;
 
 -- name: note_snapshot
-insert into snapshots (lmr_id, tx, first_offset, events, schema_version)
-values (%(lmr)s, %(tx)s, %(first_offset)s, %(events)s, %(schema_version)s)
+insert into snapshots (lmr_id, tx, first_offset, events, schema_version, whole)
+values (%(lmr)s, %(tx)s, %(first_offset)s, %(events)s, %(schema_version)s, %(whole)s)
 returning id;
+
+-- name: present_snapshot
+-- A snapshot after which an LMR was told of nothing is still what it holds.
+select s.id from snapshots s join lmrs l on l.id = s.lmr_id
+where s.lmr_id = %(lmr)s and s.whole and l.kept_after < s.first_offset
+  and not exists (select from feed f where f.lmr_id = s.lmr_id and f."offset" > s.first_offset)
+order by s.id desc limit 1;
 
 -- name: fill_snapshot
 -- First the schema, then what it holds, then which of that it selects.
@@ -142,6 +149,13 @@ delete from snapshots where at < now() - make_interval(secs => %(seconds)s);
 
 -- name: largest_feeds
 select lmr_id, count(*) from feed group by lmr_id having count(*) > %(most)s;
+
+-- name: count_events
+select count(*) from feed where lmr_id = %(lmr)s;
+
+-- name: by_hash
+-- Many rows are joined with as many: never one by one, whatever the planner thinks of how many there are.
+select set_config('enable_nestloop', 'off', true), set_config('statement_timeout', '60s', true);
 
 -- name: compact
 -- All that is kept for an LMR becomes one transaction, the last: of a resource only what was last said of it, and whether
