@@ -255,7 +255,9 @@ class FeedQuery(Strict):
 
 
 class WhyQuery(Strict):
-    lmr: str = Field(description="the LMR, by name or id", min_length=1, max_length=1000)
+    lmr: str = Field(
+        description="the LMR, by name or id", min_length=1, max_length=1000, json_schema_extra={"example": "local"}
+    )
     uri: str = Field(description="the resource", json_schema_extra=EXAMPLE, min_length=1)
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from flask import Response, make_response, request
 from sqlalchemy.exc import IntegrityError
 
-from mdv.db.jobs import JobStatus, add_job, find_key
+from mdv.db.jobs import RULE_KINDS, JobStatus, add_job, find_key
 from mdv.errors import BadRequest, KeyReused
 from web.auth import Caller
 from web.services import services
@@ -36,7 +36,7 @@ def queue(
     is_new = job_id is None
     if job_id is None:
         job_id = _add(kind, uri, caller, body, media_type, options, key, digest.digest())
-        services().wake_worker()
+        services().wake_worker("mdv.rules" if kind in RULE_KINDS else "mdv.work")
     return job_id, services().wait_for_job(job_id, wait, is_new)
 
 

@@ -53,10 +53,10 @@ class Services:
         self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         """For one statement alone, which needs neither BEGIN nor COMMIT around it."""
 
-    def wake_worker(self) -> None:
+    def wake_worker(self, task: str = "mdv.work") -> None:
         """Tell a worker that something waits. If that fails, the worker's sweep will find it all the same."""
         try:
-            self._celery.send_task("mdv.work", retry=False, ignore_result=True)
+            self._celery.send_task(task, retry=False, ignore_result=True)
         except (BrokerError, OSError, redis.RedisError) as error:
             log.warning("wake-up not sent; the sweep will find the job", reason=str(error))
 

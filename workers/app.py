@@ -45,7 +45,7 @@ class Sweep(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         again = worker.timer.call_repeatedly
-        for seconds, task in ((SWEEP_SECONDS, "mdv.work"), (TEND_SECONDS, "mdv.tend")):
+        for seconds, task in ((SWEEP_SECONDS, "mdv.work"), (SWEEP_SECONDS, "mdv.rules"), (TEND_SECONDS, "mdv.tend")):
             self._timers.append(again(seconds, _wake, (worker.app, task, seconds)))
 
     def stop(self, worker: Any) -> None:

@@ -30,8 +30,14 @@ def _begin(**_: object) -> None:
 
 @app.task(name="mdv.work")
 def work() -> int:
-    """Carry out what waits."""
+    """Carry out what waits of documents."""
     return _worker().work()
+
+
+@app.task(name="mdv.rules")
+def work_rules() -> int:
+    """Carry out the changes of rules that wait."""
+    return _worker().work_rules()
 
 
 @app.task(name="mdv.tend")

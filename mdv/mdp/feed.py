@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from threading import Lock
+from threading import Lock, Semaphore
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine
@@ -30,6 +30,8 @@ DEFAULT_EVENTS = 1000
 MAX_EVENTS = 10_000
 MAX_BYTES = 8 * 1024 * 1024
 """An answer has no more than that, unless a single event has."""
+SNAPSHOTS = 4
+"""So many are made at a time by one process."""
 CHUNK = 500
 """Contents are read so many at a time, so that an answer stays near its limit."""
 
@@ -103,6 +105,7 @@ class Feeds:
         self._vocabulary = vocabulary
         self._contents = _Contents()
         self._lock = Lock()
+        self._few_at_a_time = Semaphore(SNAPSHOTS)
         self._snapshot_locks: dict[int, tuple[Lock, int]] = {}
 
     def read(self, lmr: Lmr, after: str | None, limit: int = DEFAULT_EVENTS, most_bytes: int | None = None) -> FeedPage:
@@ -185,7 +188,9 @@ class Feeds:
                     epoch = read_state(connection).epoch
                 if known is not None:
                     return Cursor(name_epoch(epoch, lmr.id), 0, 0, known)
-            return self._make_snapshot(lmr, buckets)
+            # Each takes two connections; were there none left for the second, all would wait for each other.
+            with self._few_at_a_time:
+                return self._make_snapshot(lmr, buckets)
 
     @contextmanager
     def _snapshot_lock(self, lmr: int) -> Iterator[None]:

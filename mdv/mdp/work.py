@@ -44,10 +44,19 @@ class Worker:
         self._rules = Rules()
 
     def work(self) -> int:
-        """Carry out what waits now; the number of jobs ended. A job that fails is tried again by another call."""
+        """Carry out what waits now of documents; the number of jobs ended. A job that fails is tried again by another
+        call."""
         ended: list[UUID] = []
         failed: set[UUID] = set()
-        while self._work_batch(ended, failed) | self._work_rules(ended, failed):
+        while self._work_batch(ended, failed):
+            pass
+        return len(ended)
+
+    def work_rules(self) -> int:
+        """Carry out the changes of rules that wait now; the number of jobs ended."""
+        ended: list[UUID] = []
+        failed: set[UUID] = set()
+        while self._work_rules(ended, failed):
             pass
         return len(ended)
 

@@ -41,7 +41,7 @@ _ONE_OR_MANY = {
 }
 
 
-@calls.call("POST", "/lmrs", "Create an LMR", {201: LmrCreated} | problems(409),
+@calls.call("POST", "/lmrs", "Create an LMR", {201: LmrCreated} | problems(408, 409, 413, 415),
             body=json_request(LmrDraft, {"name": "library"}))  # fmt: skip
 def create() -> tuple[dict[str, Any], int]:
     """The answer holds its token, which is shown this once: it opens the LMR's own paths, and reading of schema and
@@ -53,7 +53,7 @@ def create() -> tuple[dict[str, Any], int]:
     return {"id": lmr.id, "name": lmr.name, "token": token}, 201
 
 
-@calls.call("GET", "/lmrs", "A page of LMRs", {200: _PAGE}, query=Page)
+@calls.call("GET", "/lmrs", "A page of LMRs", {200: _PAGE} | problems(), query=Page)
 def list_(query: Page) -> dict[str, Any]:
     reader()
     with services().engine.connect() as connection:
@@ -97,7 +97,8 @@ def renew_token(lmr: str) -> tuple[dict[str, Any], int]:
 
 
 @calls.call("POST", "/lmrs/<lmr>/subscriptions", "Subscribe",
-            {201: SubscriptionShown, 202: Accepted} | problems(404, 409, 413, 422), body=_ONE_OR_MANY)  # fmt: skip
+            {201: SubscriptionShown, 202: Accepted} | problems(404, 408, 409, 413, 415, 422),
+            body=_ONE_OR_MANY)  # fmt: skip
 def add(lmr: str) -> Response:
     """One rule, or a list of them in one transaction, all or none: then the answer is a list of `items`. Present
     matches are in the feed when it answers."""
@@ -135,7 +136,7 @@ def subscription(lmr: str, number: str) -> dict[str, Any]:
 
 
 @calls.call("PUT", "/lmrs/<lmr>/subscriptions/<number>", "Change a subscription",
-            {200: SubscriptionShown, 202: Accepted} | problems(404, 409, 422),
+            {200: SubscriptionShown, 202: Accepted} | problems(404, 408, 409, 413, 415, 422),
             body=json_request(NewRule, {"rule": _RULE["rule"]}))  # fmt: skip
 def change(lmr: str, number: str) -> Response:
     """Only the difference is sent."""

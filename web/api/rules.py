@@ -46,7 +46,7 @@ def explain() -> dict[str, Any]:
     "POST",
     "/rules/propose",
     "Propose rules",
-    {200: Proposed} | problems(404, 415, 422),
+    {200: Proposed} | problems(404, 408, 413, 415, 422),
     body=json_request(Wish, {"resource": "http://mdv.example/doc.rdf#host"}),
     reads=True,
 )

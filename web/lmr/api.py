@@ -53,7 +53,7 @@ local_calls = Calls("local", "Local metadata: in every query, in no message to t
 NOUNS = [status_calls, subscription_calls, resource_calls, query_calls, local_calls]
 
 
-@status_calls.call("GET", "/status", "How far the cache is", {200: LmrStatus}, query=StatusQuery)
+@status_calls.call("GET", "/status", "How far the cache is", {200: LmrStatus} | problems(), query=StatusQuery)
 def status(query: StatusQuery) -> dict[str, Any]:
     """With `after`, answers once that position is applied, or after `wait` seconds: so one reads one's own writes. If
     very many wait already, it answers at once; `position` and `up_to_date` tell whether it is applied."""
@@ -91,7 +91,8 @@ def verify() -> dict[str, Any]:
 
 
 @status_calls.call("POST", "/check", "Check the cache against a full mark",
-                   {200: json_answer(record(problems="array"), "What is wrong; nothing should be")})  # fmt: skip
+                   {200: json_answer(record(problems="array"), "What is wrong; nothing should be")}
+                   | problems())  # fmt: skip
 def check() -> dict[str, Any]:
     """Whether exactly the closure is here: what is selected, what that strongly references, and nothing else."""
     user()
@@ -101,7 +102,8 @@ def check() -> dict[str, Any]:
 # Subscriptions
 
 
-@subscription_calls.call("POST", "/subscriptions", "Subscribe", {201: SubscriptionShown} | problems(409, 422, 503),
+@subscription_calls.call("POST", "/subscriptions", "Subscribe",
+                         {201: SubscriptionShown} | problems(408, 409, 413, 415, 422),
                          body=json_request(SubscriptionDraft, RULE))  # fmt: skip
 def subscribe() -> tuple[dict[str, Any], int]:
     """Subscribes at the MDP, and answers when the first matches are here."""
@@ -122,7 +124,7 @@ def subscriptions(query: Page) -> dict[str, Any]:
 
 
 @subscription_calls.call("PUT", "/subscriptions/<number>", "Change a subscription",
-                         {200: SubscriptionShown} | problems(404, 409, 422, 503),
+                         {200: SubscriptionShown} | problems(404, 408, 409, 413, 415, 422),
                          body=json_request(NewRule, RULE))  # fmt: skip
 def change(number: str) -> dict[str, Any]:
     """Only the difference is sent. Answers when it is here."""
