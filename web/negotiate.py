@@ -106,24 +106,10 @@ def read_body(seconds: int) -> bytes:
     coding = request.headers.get("Content-Encoding", "identity")
     if coding.strip().lower() not in ("", "identity"):
         raise UnsupportedMediaType(f"Content-Encoding: {coding} is not read; send the body as it is.")
-    if not is_module_patched("socket"):
-        return _body_in_time(seconds)
+    if not is_module_patched("socket"):  # the server sees to it (web/lmr/bodies.py)
+        return _whole_body()
     with Timeout(seconds, TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.")):
         return _whole_body()
-
-
-def _body_in_time(seconds: int) -> bytes:
-    """Where each request has a thread, the socket itself gives up."""
-    connection = request.environ.get("gunicorn.socket")
-    if connection is not None:
-        connection.settimeout(seconds)
-    try:
-        return _whole_body()
-    except TimeoutError:
-        raise TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.") from None
-    finally:
-        if connection is not None:
-            connection.settimeout(None)
 
 
 def _whole_body() -> bytes:
