@@ -141,7 +141,7 @@ class Client:
         headers = {} if body is None else {"Content-Type": JSON}
         response = self.request(method, path, content=content, headers=headers, once=True, seconds=seconds)
         if response.status_code == httpx.codes.ACCEPTED:
-            return self.wait_for_job(self._json(response)["job"])
+            return _as_answered(self.wait_for_job(self._json(response)["job"]))
         return {} if response.status_code == httpx.codes.NO_CONTENT else self._json(response)
 
     def rdf(self, path: str, media_type: str, **params: Any) -> bytes:
@@ -272,6 +272,18 @@ class Client:
         if not isinstance(answer, dict):
             raise MdvError(f"{self._system.url} did not answer as an MDV does: is that its address?")
         return answer
+
+
+def _as_answered(result: Item) -> Item:
+    """What a job about subscriptions did, as the call would have answered had it been done in time.
+
+    >>> _as_answered({"ids": [7], "position": 3})
+    {'ids': [7], 'position': 3, 'id': 7, 'items': [{'id': 7, 'position': 3}]}
+    """
+    if "ids" not in result:
+        return result
+    items = [{"id": number, "position": result["position"]} for number in result["ids"]]
+    return {**result, "id": items[0]["id"], "items": items}
 
 
 def error_of(problem: dict[str, Any], status: int) -> MdvError:
