@@ -20,7 +20,7 @@ def web_program(host: str, port: int, workers: int = 1) -> list[str]:
         *("--worker-class", "gevent", "--workers", str(workers), "--worker-connections", "2000"),
         *("--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
         # A document's name of 2,048 bytes, each of them percent-encoded, still fits.
-        *("--limit-request-line", "8190", "--graceful-timeout", "10", "web.wsgi:app"),
+        *("--limit-request-line", "8190", "--keep-alive", "30", "--graceful-timeout", "10", "web.wsgi:app"),
     ]
 
 
@@ -30,7 +30,7 @@ def lmr_program(host: str, port: int) -> list[str]:
         *(sys.executable, "-m", "gunicorn", "--no-control-socket"),
         *("--worker-class", "web.lmr.worker.LmrWorker", "--workers", "1", "--threads", "32"),
         *("--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
-        *("--limit-request-line", "8190", "--graceful-timeout", "2", "web.lmr.wsgi:app"),
+        *("--limit-request-line", "8190", "--keep-alive", "30", "--graceful-timeout", "2", "web.lmr.wsgi:app"),
     ]
 
 
