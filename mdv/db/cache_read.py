@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-import psycopg
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -21,13 +20,13 @@ from sqlalchemy import (
     literal_column,
     select,
     table,
-    text,
     union_all,
 )
 from sqlalchemy.exc import OperationalError
 
 from mdv.db.cache import in_parts, is_sqlite
 from mdv.db.cache_tables import resources, statements, vocabulary
+from mdv.db.query import reading as reading_postgres
 from mdv.errors import TooCostly
 from mdv.model import RDF_TYPE, RDFS_RESOURCE, Statement, Term
 
@@ -59,20 +58,8 @@ def reading(connection: Connection, seconds: float, what: str) -> Iterator[None]
         with _reading_sqlite(connection, seconds, what):
             yield
         return
-    if not connection.in_transaction():
-        connection.execute(text("set transaction isolation level repeatable read, read only"))
-    within = {"most": f"{max(1, int(seconds * 1000))}ms"}
-    connection.execute(
-        text("select set_config('statement_timeout', :most, true), set_config('jit', 'off', true)"), within
-    )
-    try:
+    with reading_postgres(connection, seconds, what):
         yield
-    except OperationalError as error:
-        if isinstance(error.orig, psycopg.errors.QueryCanceled):
-            raise TooCostly(what) from None
-        raise
-    except psycopg.errors.QueryCanceled:
-        raise TooCostly(what) from None
 
 
 @contextmanager

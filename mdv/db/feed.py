@@ -111,12 +111,11 @@ class Feed:
         tx: int,
         first_offset: int,
         events: int,
-        schema_version: int,
         buckets: Collection[int] | None,
     ) -> int:
         """Note what an LMR holds at this moment; the snapshot's number."""
         row = self._run(
-            "note_snapshot", lmr=lmr, tx=tx, first_offset=first_offset, events=events, schema_version=schema_version,
+            "note_snapshot", lmr=lmr, tx=tx, first_offset=first_offset, events=events,
             whole=buckets is None,
         ).fetchone()  # fmt: skip
         assert row is not None

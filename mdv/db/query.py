@@ -18,11 +18,11 @@ from mdv.model import RDFS_RESOURCE, Statement
 
 
 @contextmanager
-def reading(connection: Connection, seconds: int, what: str) -> Iterator[None]:
+def reading(connection: Connection, seconds: float, what: str) -> Iterator[None]:
     """Read one moment and change nothing; each statement may take so many seconds. `what` says what took longer."""
     if not connection.in_transaction():
         connection.execute(text("set transaction isolation level repeatable read, read only"))
-    within = {"most": f"{seconds}s"}
+    within = {"most": f"{max(1, int(seconds * 1000))}ms"}
     connection.execute(
         text("select set_config('statement_timeout', :most, true), set_config('jit', 'off', true)"), within
     )

@@ -455,7 +455,6 @@ snapshots = Table(
     Column("tx", BigInteger, nullable=False),
     Column("first_offset", BigInteger, nullable=False, comment="of its first event"),
     Column("events", BigInteger, nullable=False),
-    Column("schema_version", Integer, nullable=False),
     Column("whole", Boolean, nullable=False, comment="false: of some buckets alone"),
     _now("at"),
     comment="Snapshots that are being fetched, page by page.",

@@ -218,7 +218,7 @@ class Feeds:
                 count = Feed(reader).count_snapshot(lmr.id, buckets)
                 first = Feed(writer).take_offsets(count)
                 writer.commit()
-                number = Feed(reader).make_snapshot(lmr.id, state.position, first, count, state.schema_version, buckets)
+                number = Feed(reader).make_snapshot(lmr.id, state.position, first, count, buckets)
         # Another process may drop the same ones, which is no conflict where each statement sees what is there now.
         with self._engine.begin() as connection:
             Feed(connection).drop_old_snapshots(lmr.id)

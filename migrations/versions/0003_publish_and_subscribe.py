@@ -110,7 +110,6 @@ def upgrade() -> None:
         sa.Column("tx", sa.BigInteger(), nullable=False),
         sa.Column("first_offset", sa.BigInteger(), nullable=False, comment="of its first event"),
         sa.Column("events", sa.BigInteger(), nullable=False),
-        sa.Column("schema_version", sa.Integer(), nullable=False),
         sa.Column("whole", sa.Boolean(), nullable=False, comment="false: of some buckets alone"),
         sa.Column("at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("id"),

@@ -701,6 +701,19 @@ def test_an_mdp_that_falls_silent_holds_nobody_longer_than_they_would_wait(
     assert lmr.has(f"{doc}#i0")
 
 
+def test_callers_who_wait_for_a_silent_mdp_leave_threads_for_those_who_read(linked: tuple[Proxy, Lmr]) -> None:
+    proxy, lmr = linked
+    proxy.hold()
+    with ThreadPoolExecutor(40) as pool:
+        asking = [pool.submit(lmr.get, "/subscriptions") for _ in range(40)]
+        refused = eventually(lambda: [a for a in asking if a.done() and a.result().status_code == 503])
+        assert "others wait for it already" in refused[0].result().json()["detail"]
+        assert lmr.get("/resources").status_code == 200
+        assert not all(a.done() for a in asking), "who asked first still waits"
+        proxy.flow()
+        assert {a.result().status_code for a in asking} == {200, 503}
+
+
 def test_without_redis_the_feed_still_comes(mdp: Backbone, start_lmr: StartLmr, doc: str, mark: str) -> None:
     silent = start_server(mdp.folder, mdp.database_url, "redis://127.0.0.1:1/0", ready=False)
     with stopping(silent):

@@ -10,7 +10,7 @@ from flask import Response, make_response
 
 from mdv.db import lmrs as db
 from mdv.db.lmrs import Lmr, LmrCounts
-from mdv.errors import BadRequest, MdvError, NotFound
+from mdv.errors import BadRequest, MdvError
 from mdv.mdp.subscribe import Subscription, create_lmr, delete_lmr, get_subscription
 from web.auth import Caller, lmr_named, reader, whole_admin
 from web.bodies import json_body, json_request
@@ -27,6 +27,7 @@ from web.models import (
     Page,
     SubscriptionShown,
 )
+from web.numbers import after_number, subscription_number
 from web.openapi import json_answer, page, problems
 from web.queue import accepted, has_ended, lmr_uri, queue
 from web.services import services
@@ -57,7 +58,7 @@ def create() -> tuple[dict[str, Any], int]:
 def list_(query: Page) -> dict[str, Any]:
     reader()
     with services().engine.connect() as connection:
-        found = db.list_lmrs(connection, _after(query), query.limit + 1)
+        found = db.list_lmrs(connection, after_number(query.after), query.limit + 1)
         counts = db.count_for(connection, found[: query.limit])
     items = [_shown(lmr, counts[lmr.id]) for lmr in found[: query.limit]]
     return {"items": items, "next": str(items[-1]["id"]) if len(found) > query.limit else None}
@@ -122,7 +123,7 @@ def add(lmr: str) -> Response:
 def subscriptions(query: Page, lmr: str) -> dict[str, Any]:
     found = lmr_named(lmr, reads=True)
     with services().engine.connect() as connection:
-        rows = db.rules_of(connection, found.id, _after(query), query.limit + 1)
+        rows = db.rules_of(connection, found.id, after_number(query.after), query.limit + 1)
     items = [_subscription(Subscription(*row)) for row in rows[: query.limit]]
     return {"items": items, "next": str(items[-1]["id"]) if len(rows) > query.limit else None}
 
@@ -132,7 +133,7 @@ def subscriptions(query: Page, lmr: str) -> dict[str, Any]:
 def subscription(lmr: str, number: str) -> dict[str, Any]:
     found = lmr_named(lmr, reads=True)
     with services().engine.connect() as connection:
-        return _subscription(get_subscription(connection, found, _number(number)))
+        return _subscription(get_subscription(connection, found, subscription_number(number)))
 
 
 @calls.call("PUT", "/lmrs/<lmr>/subscriptions/<number>", "Change a subscription",
@@ -142,7 +143,7 @@ def change(lmr: str, number: str) -> Response:
     """Only the difference is sent."""
     found = lmr_named(lmr)
     rule = json_body(NewRule).rule
-    status = _change("change", found, {"id": _number(number), "rule": rule})
+    status = _change("change", found, {"id": subscription_number(number), "rule": rule})
     return status if isinstance(status, Response) else make_response({**status, "rule": rule})
 
 
@@ -151,8 +152,8 @@ def change(lmr: str, number: str) -> Response:
 def end(lmr: str, number: str) -> Response:
     """Refused while another subscription of the LMR searches it."""
     found = lmr_named(lmr)
-    status = _change("unsubscribe", found, {"ids": [_number(number)]})
-    return status if isinstance(status, Response) else make_response({"id": _number(number), **status})
+    status = _change("unsubscribe", found, {"ids": [subscription_number(number)]})
+    return status if isinstance(status, Response) else make_response({"id": subscription_number(number), **status})
 
 
 def _change(kind: str, lmr: Lmr, asked: dict[str, Any]) -> dict[str, Any] | Response:
@@ -181,17 +182,3 @@ def _shown(lmr: Lmr, counts: LmrCounts) -> dict[str, Any]:
 
 def _subscription(found: Subscription) -> dict[str, Any]:
     return asdict(found)
-
-
-def _after(query: Page) -> int:
-    if query.after is None:
-        return 0
-    if not (query.after.isascii() and query.after.isdecimal() and len(query.after) < 19):
-        raise BadRequest(f"{query.after!r} is not the `next` of a page.")
-    return int(query.after)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise NotFound(f"{text!r} is not the id of a subscription.")
-    return int(text)

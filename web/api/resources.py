@@ -16,6 +16,7 @@ from web.auth import lmr_reader
 from web.calls import Calls
 from web.models import ResourceQuery
 from web.negotiate import wanted_type
+from web.numbers import after_number
 from web.openapi import page, problems, rdf, record
 from web.services import services
 
@@ -62,11 +63,7 @@ def _one(uri: str) -> Response:
 
 def _page(query: ResourceQuery) -> Response:
     wanted_type(["application/json"])
-    after = 0
-    if query.after is not None:
-        if not (query.after.isascii() and query.after.isdigit() and len(query.after) < 19):
-            raise BadRequest("`after` takes the `next` of the page before.")
-        after = int(query.after)
+    after = after_number(query.after)
     with services().engine.connect() as connection:
         schema = services().schemas.now(connection).schema
         classes = None if query.class_ is None else classes_named(query.class_, schema)

@@ -39,6 +39,7 @@ from web.models import (
     Verification,
 )
 from web.negotiate import rdf_response, read_body, wanted_syntax, wanted_type, written
+from web.numbers import after_number, subscription_number
 from web.openapi import json_answer, page, problems, rdf, rdf_body, record
 
 RULE = {"rule": "search CycleProvider c register c where c.serverInformation.memory > 64"}
@@ -132,7 +133,7 @@ def change(number: str) -> dict[str, Any]:
     text = json_body(NewRule).rule
     s = lmr()
     with asking_mdp():
-        changed = s.mdp.change(_number(number), text)
+        changed = s.mdp.change(str(subscription_number(number)), text)
     s.wait_for(int(changed["position"]), s.config.max_wait_seconds)
     return changed
 
@@ -144,7 +145,7 @@ def unsubscribe(number: str) -> dict[str, Any]:
     user()
     s = lmr()
     with asking_mdp():
-        ended = s.mdp.unsubscribe(_number(number))
+        ended = s.mdp.unsubscribe(str(subscription_number(number)))
     s.wait_for(int(ended["position"]), s.config.max_wait_seconds)
     return ended
 
@@ -176,7 +177,7 @@ def resources(query: ResourceQuery) -> Response:
             raise NotFound(f"{query.uri} is not in this cache: `mdv explain` tells why.")
         return resource_response(query.uri, said, media_type, prefixes)
     wanted_type([JSON])
-    after = _after(query.after)
+    after = after_number(query.after)
     with cache.reading() as connection:
         schema = cache.schema(connection).schema
         classes = None if query.class_ is None else classes_named(query.class_, schema)
@@ -243,17 +244,3 @@ def delete(query: LocalUri) -> dict[str, Any]:
     uri = check_document_uri(query.uri)
     delete_local(lmr().cache, uri)
     return {"document": uri, "created": False, "changed": True, "statements": 0}
-
-
-def _after(text: str | None) -> int:
-    if text is None:
-        return 0
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadRequest("`after` takes the `next` of the page before.")
-    return int(text)
-
-
-def _number(text: str) -> str:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise NotFound(f"{text!r} is not the id of a subscription.")
-    return text

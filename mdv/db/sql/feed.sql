@@ -68,8 +68,8 @@ from lmr_resources c where lmr_id = %(lmr)s
 update mdp_state set last_offset = last_offset + %(events)s returning last_offset - %(events)s + 1;
 
 -- name: note_snapshot
-insert into snapshots (lmr_id, tx, first_offset, events, schema_version, whole)
-values (%(lmr)s, %(tx)s, %(first_offset)s, %(events)s, %(schema_version)s, %(whole)s)
+insert into snapshots (lmr_id, tx, first_offset, events, whole)
+values (%(lmr)s, %(tx)s, %(first_offset)s, %(events)s, %(whole)s)
 returning id;
 
 -- name: present_snapshot
