@@ -27,6 +27,7 @@ from mdv.mdp.publish import NOBODY, publish_changes
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
 from mdv.model import Document, Statement, is_blank
+from mdv.points import reach
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.digest import content_hash, statement_hash
 from mdv.rdf.gate import MAX_BYTES, gate
@@ -159,10 +160,13 @@ def register(
     change = run.change
     with in_one_message(connection, run.is_small):
         run.write()
+        reach("after the store")
         found = filter_changes(connection, groups, change)
+        reach("after the filter")
         told = (
             publish_changes(connection, change, state, schema, vocabulary) if state.lmrs and groups.groups else NOBODY
         )
+    reach("after the publication")
     matched = count_matched(connection, found(), change)
     lmrs = told.by_document(connection, change.described)
     names = tuple(told.names()) if naming else None

@@ -17,6 +17,7 @@ from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
 from mdv.mdp.subscribe import change_rules
+from mdv.points import reach
 
 MAX_BATCH = 100
 MAX_ATTEMPTS = 5
@@ -126,15 +127,19 @@ class Worker:
 
     def _tell(self, now_ended: list[UUID], ended: list[UUID]) -> None:
         if now_ended:
+            reach("after the commit")
             self._published()
         for job_id in now_ended:
             ended.append(job_id)
             self._ended(job_id)
+        if now_ended:
+            reach("after the news")
 
     def _carry_out(self, connection: Connection, jobs: list[Job]) -> list[UUID]:
         """Carry out claimed jobs, and tell which ended: all but those that failed by a fault of MDV's own."""
         if not jobs:
             return []
+        reach("after the claim")
         schema = self._schemas.now(connection)
         endings: list[Ending] = []
         prepared: list[tuple[Job, Prepared]] = []
@@ -145,6 +150,7 @@ class Worker:
                 endings.append(_ending(job, error))
             except Exception as error:
                 endings += _count_failure(connection, job, error)
+        reach("after the gate")
         for job, item in prepared:
             if job.options.get("dry_run"):
                 savepoint = connection.begin_nested()
@@ -156,6 +162,7 @@ class Worker:
             answers = register(connection, [item for _, item in real], self._schemas, self._vocabulary, self._rules)
             endings += [_ending(job, answer) for (job, _), answer in zip(real, answers, strict=True)]
         end_jobs(connection, endings)
+        reach("before the commit")
         return [ending.job.id for ending in endings]
 
     def _prepare(self, schema: SchemaInForce, job: Job) -> Prepared:

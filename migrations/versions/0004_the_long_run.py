@@ -1,0 +1,56 @@
+"""The long run: jobs that wait for their next attempt, dead letters, and what a worker had in hand when it died."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+COMMENTS = {
+    "kind": ("register or delete", "what is to be done"),
+    "state": (
+        "queued, done or failed",
+        "queued, done, failed, or dead: failed by no fault of its own, to be looked at",
+    ),
+    "priority": (None, "0 before all, 7 after all"),
+    "body": ("the document; NULL once the job has ended", "the document; NULL once the job is done or failed"),
+    "problem": (None, "of the last attempt"),
+}
+
+
+def upgrade() -> None:
+    op.create_table(
+        "begun_jobs",
+        sa.Column("job_id", sa.Uuid(), nullable=False),
+        sa.Column("times", sa.SmallInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id"),
+        comment="Jobs that a worker has in hand, or had in hand when it died: how often.",
+        prefixes=["UNLOGGED"],
+    )
+    op.add_column("jobs", sa.Column("request", sa.Text(), comment="the name of the request that it came with"))
+    op.add_column(
+        "jobs", sa.Column("not_before", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False)
+    )
+    for column, (_, comment) in COMMENTS.items():
+        op.alter_column("jobs", column, comment=comment)
+    op.alter_column("jobs", "priority", server_default=sa.text("3"))
+    op.execute("update jobs set priority = 3 where state = 'queued'")
+    op.create_index("jobs_dead", "jobs", ["number"], unique=False, postgresql_where=sa.text("state = 'dead'"))
+    op.create_index("jobs_number", "jobs", ["number"], unique=True)
+
+
+def downgrade() -> None:
+    op.drop_index("jobs_number", table_name="jobs")
+    op.drop_index("jobs_dead", table_name="jobs", postgresql_where=sa.text("state = 'dead'"))
+    op.execute("update jobs set state = 'failed', body = null where state = 'dead'")
+    op.execute("update jobs set priority = 0 where state = 'queued'")
+    op.alter_column("jobs", "priority", server_default=sa.text("0"))
+    for column, (comment, _) in COMMENTS.items():
+        op.alter_column("jobs", column, comment=comment)
+    op.drop_column("jobs", "not_before")
+    op.drop_column("jobs", "request")
+    op.drop_table("begun_jobs")
