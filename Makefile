@@ -6,9 +6,10 @@ DATA ?= .mdv
 PORT ?= 8080
 LMR_PORT ?= 8081
 TESTS ?=
+SOAK_MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check lint format bench clean
+.PHONY: help install up test check lint format faults bench soak settings clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -49,8 +50,17 @@ format: .venv/tested ## put the code into the house's format
 
 check: lint test ## format, style, types and tests
 
+faults: .venv/tested ## kill, freeze, fill and cut everything there is, and see that nothing is lost; about 15 minutes
+	@MDV_FAULTS=all $(BIN)/pytest -q tests/faults
+
 bench: .venv/installed ## measure registration on this machine
 	@$(BIN)/mdv bench quick
+
+soak: .venv/installed ## load a system for SOAK_MINUTES and see whether anything grows
+	@$(BIN)/mdv bench soak --minutes $(SOAK_MINUTES)
+
+settings: .venv/installed ## write the tables of settings in the README anew, after mdv/config.py
+	@$(BIN)/mdv settings --into README.md
 
 clean: ## remove .venv and caches; the data folder stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

@@ -304,11 +304,11 @@ def error_of(problem: dict[str, Any], status: int) -> MdvError:
 def retry_after(header: str | None, tries: int) -> float:
     """The seconds that `Retry-After` asks for, as a number or a date; without one, longer from try to try.
 
-    >>> retry_after("3", 1), retry_after(None, 2)
-    (3.0, 1.0)
+    >>> retry_after("3", 1), retry_after(None, 2), retry_after("²", 2)
+    (3.0, 1.0, 1.0)
     """
     if header is not None:
-        if header.strip().isdigit():
+        if header.isascii() and header.strip().isdecimal():
             return float(header)
         try:
             moment = parsedate_to_datetime(header)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 
@@ -25,13 +26,29 @@ SETTINGS: dict[str, Setting] = {
     "max_document_bytes": Setting("MDV_MAX_DOCUMENT_BYTES", 32 * 1024 * 1024, "the largest document accepted"),
     "max_wait_seconds": Setting("MDV_MAX_WAIT_SECONDS", 60, "the longest time that `Prefer: wait` may hold a call"),
     "body_seconds": Setting("MDV_BODY_SECONDS", 60, "the longest time that a request's body may take to arrive"),
+    "max_waiting": Setting("MDV_MAX_WAITING", 10_000, "jobs that may wait; beyond, changes are refused with 429"),
+    "max_waiting_bytes": Setting("MDV_MAX_WAITING_BYTES", 1024**3, "the texts of jobs that may wait, likewise"),
+    "job_limit_seconds": Setting("MDV_JOB_LIMIT_SECONDS", 300, "the longest time that a worker may take for a batch"),
+    "keep_jobs_seconds": Setting("MDV_KEEP_JOBS_SECONDS", 7 * 86400, "how long ended jobs, and their keys, are kept"),
     "feed_seconds": Setting("MDV_FEED_SECONDS", 7 * 86400, "how long feeds are kept for LMRs that do not ask"),
     "feed_events": Setting("MDV_FEED_EVENTS", 2_000_000, "how many events are kept for one LMR"),
+    "webhook_private": Setting("MDV_WEBHOOK_PRIVATE", False, "true: webhooks may be at addresses of private networks"),
     "mdp_url": Setting("MDV_URL", "", "of the MDP, as http://host:port: what an LMR and the commands speak to"),
     "lmr_token": Setting("MDV_LMR_TOKEN", "", "an LMR's own, made with `mdv lmr create`: opens its MDP and itself"),
     "lmr_store": Setting("MDV_LMR_STORE", "", "an LMR's cache, as sqlite:///path or postgresql://…"),
+    "worker_metrics": Setting("MDV_WORKER_METRICS", "", "where a worker tells its figures, as 0.0.0.0:9464; /metrics"),
     "log_level": Setting("MDV_LOG_LEVEL", "info", "debug, info, warning or error"),
 }
+
+COMMAND_SETTINGS: tuple[Setting, ...] = (
+    Setting("MDV_DATA", ".mdv", "the folder of the `mdv up` that a command speaks to"),
+    Setting("MDV_TOKEN", "", "what opens the MDP at MDV_URL to a command"),
+    Setting("MDV_LMR_URL", "", "the LMR that a command speaks to; `MDV_LMR_TOKEN` opens it"),
+    Setting("MDV_UP_WORKERS", 2, "how many processes carry out jobs under `mdv up`"),
+    Setting("MDV_DEBUG", "", "1: an error shows where in the code it arose"),
+    Setting("MDV_DIE_AT", "", "for tests: a process dies at a named point of a registration, as after the store:3"),
+)
+"""What the command line reads besides, where it is told from outside what to speak to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +62,17 @@ class Config:
     max_document_bytes: int
     max_wait_seconds: int
     body_seconds: int
+    max_waiting: int
+    max_waiting_bytes: int
+    job_limit_seconds: int
+    keep_jobs_seconds: int
     feed_seconds: int
     feed_events: int
+    webhook_private: bool
     mdp_url: str
     lmr_token: str
     lmr_store: str
+    worker_metrics: str
     log_level: str
 
     @classmethod
@@ -65,7 +88,7 @@ class Config:
 
 
 def _read(setting: Setting, environment: Mapping[str, str]) -> Any:
-    text = environment.get(setting.variable, "").strip()
+    text = read_variable(setting.variable, environment)
     if not text:
         return setting.default
     if isinstance(setting.default, bool):
@@ -78,3 +101,19 @@ def _read(setting: Setting, environment: Mapping[str, str]) -> Any:
         except ValueError:
             raise SystemExit(f"{setting.variable} is {text!r}; it takes a whole number.") from None
     return text
+
+
+def read_variable(variable: str, environment: Mapping[str, str]) -> str:
+    """A variable's text, or that of the file which VARIABLE_FILE names: a secret need not stand in the environment.
+
+    >>> read_variable("MDV_URL", {"MDV_URL": " http://mdp.example "})
+    'http://mdp.example'
+    """
+    text = environment.get(variable, "").strip()
+    name = environment.get(f"{variable}_FILE", "").strip()
+    if text or not name:
+        return text
+    try:
+        return Path(name).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{variable}_FILE is {name!r}, which cannot be read: {error}.") from None

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from mdv.config import read_variable
 from mdv.errors import NotFound, SystemNotFound
 from mdv.files import write_private
 
@@ -60,10 +61,10 @@ def find_system(data: Path | None, environment: Mapping[str, str] | None = None)
     'http://mdp.example:8080'
     """
     environment = os.environ if environment is None else environment
-    url = environment.get("MDV_URL", "").strip().rstrip("/")
+    url = read_variable("MDV_URL", environment).rstrip("/")
     if data is not None or not url:
         found = _in_folder(data, environment)
-        own = environment.get("MDV_TOKEN", "").strip() if data is None else ""
+        own = read_variable("MDV_TOKEN", environment) if data is None else ""
         return System(found.url, own or found.token, found.database_url, found.redis_url, found.pid, found.known_by,
                       found.lmr_url)  # fmt: skip
     _check_address("MDV_URL", url)
@@ -77,13 +78,13 @@ def find_lmr(data: Path | None, environment: Mapping[str, str] | None = None) ->
     'http://lmr.example:8081'
     """
     environment = os.environ if environment is None else environment
-    url = environment.get("MDV_LMR_URL", "").strip().rstrip("/")
+    url = read_variable("MDV_LMR_URL", environment).rstrip("/")
     if data is None and url:
         _check_address("MDV_LMR_URL", url)
         token = _first(environment, "MDV_LMR_TOKEN", "MDV_TOKEN", "MDV_ADMIN_TOKEN")
         return LocalSystem(url, token, known_by="MDV_LMR_URL")
     which = "say which LMR with MDV_LMR_URL and MDV_LMR_TOKEN."
-    if data is None and environment.get("MDV_URL", "").strip():
+    if data is None and read_variable("MDV_URL", environment):
         # Not the LMR of some other MDV that happens to run in this folder.
         raise NotFound(f"MDV_URL is an MDP's: {which}")
     try:
@@ -103,7 +104,7 @@ def _check_address(variable: str, url: str) -> None:
 
 def _first(environment: Mapping[str, str], *variables: str) -> str:
     """The first of these that is set."""
-    return next((value for name in variables if (value := environment.get(name, "").strip())), "")
+    return next((value for name in variables if (value := read_variable(name, environment))), "")
 
 
 def find_database(data: Path | None, environment: Mapping[str, str] | None = None) -> System:
@@ -114,17 +115,17 @@ def find_database(data: Path | None, environment: Mapping[str, str] | None = Non
     mdv.errors.SystemNotFound: This command works on the database of the MDV at MDV_URL: set MDV_DATABASE_URL too.
     """
     environment = os.environ if environment is None else environment
-    database_url = environment.get("MDV_DATABASE_URL", "").strip()
+    database_url = read_variable("MDV_DATABASE_URL", environment)
     if data is None and database_url:
         return System(database_url=database_url, known_by="MDV_DATABASE_URL")
-    if data is None and environment.get("MDV_URL", "").strip():
+    if data is None and read_variable("MDV_URL", environment):
         # Not the database of some other MDV that happens to run in this folder.
         raise SystemNotFound("This command works on the database of the MDV at MDV_URL: set MDV_DATABASE_URL too.")
     return _in_folder(data, environment)
 
 
 def _in_folder(data: Path | None, environment: Mapping[str, str]) -> System:
-    folder = data or Path(environment.get("MDV_DATA", "").strip() or DEFAULT_FOLDER)
+    folder = data or Path(read_variable("MDV_DATA", environment) or DEFAULT_FOLDER)
     found = read_system(folder)
     if found is not None:
         return found

@@ -19,7 +19,7 @@ FLOORS = [
     {"mdv.db", "mdv.query"},
     {"mdv.rules"},
     {"mdv.rdf"},
-    {"mdv.client", "mdv.feed"},
+    {"mdv.client", "mdv.feed", "mdv.webhooks"},
     {"mdv.system", "mdv.embedded"},
     {"mdv.supervise", "mdv.logs"},
     {"mdv.model", "mdv.errors", "mdv.config", "mdv.files", "mdv.points", "mdv.figures"},

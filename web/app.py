@@ -6,12 +6,14 @@ from flask import Flask
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
-from web.api import documents, feed, filter, jobs, lmrs, query, resources, rules, schema, why
+from web.api import documents, feed, filter, jobs, lmrs, query, resources, rules, schema, status, webhooks, why
 from web.assemble import assemble
 from web.health import health
 from web.services import Services, make_redis
 
-NOUNS = [noun.calls for noun in (documents, resources, query, schema, rules, lmrs, feed, why, filter, jobs)]
+NOUNS = [
+    noun.calls for noun in (documents, resources, query, schema, rules, lmrs, feed, webhooks, why, filter, jobs, status)
+]
 
 
 def create_app(config: Config) -> Flask:

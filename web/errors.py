@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import psycopg
 import structlog
 from flask import Flask, Response
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -25,7 +26,7 @@ def problem_response(problem: dict[str, Any]) -> Response:
     if problem["status"] == Unauthenticated.status:
         response.headers["WWW-Authenticate"] = 'Bearer realm="mdv"'
     if problem["status"] in (Unavailable.status, TooMany.status):
-        response.headers["Retry-After"] = "2"
+        response.headers["Retry-After"] = str(problem.get("retry_after", 2))
     return response
 
 
@@ -36,6 +37,8 @@ def answer_errors(app: Flask) -> None:
     def _known(error: MdvError) -> Response:
         return problem_response(error.problem())
 
+    @app.errorhandler(psycopg.OperationalError)
+    @app.errorhandler(psycopg.InterfaceError)
     @app.errorhandler(OperationalError)
     @app.errorhandler(InterfaceError)
     @app.errorhandler(PoolTimeout)

@@ -97,6 +97,10 @@ class JobState(BaseModel):
     created_at: str
     ended_at: str | None
     attempts: int
+    priority: int
+    request: str | None = Field(description="the X-Request-ID that it came with")
+    next_attempt_at: str | None = Field(description="where an attempt failed inside MDV and another will be made")
+    dead: bool = Field(description="it failed by no fault of its own, and can be tried again")
     result: Registration | dict[str, Any] | None
     problem: dict[str, Any] | None
 
@@ -356,6 +360,68 @@ class LmrStatus(BaseModel):
     mended: int = Field(description="buckets fetched again so far")
 
 
+class Counted(BaseModel):
+    """How many there are."""
+
+    count: int
+    exact: bool = Field(description="false: about so many, as the database estimates")
+
+
+class LmrBehind(BaseModel):
+    """An LMR that has not asked for all that it was told."""
+
+    id: int
+    name: str
+    events: int = Field(description="that it has not asked for, up to 10,000")
+    more: bool = Field(description="there are more events than so many")
+    since: str | None = Field(description="when the first of them was published, where that is still known")
+    asked_at: str | None
+    must_refetch: bool = Field(description="it has lost its place, and will have to take a snapshot")
+
+
+class QueueStatus(BaseModel):
+    """What waits, or is being carried out."""
+
+    waiting: int = Field(description="jobs, up to 10,001")
+    more: bool = Field(description="there are more than 10,000; the figures are of those next in turn")
+    oldest_seconds: float | None = Field(description="how long the oldest of them has waited")
+    by_kind: dict[str, int]
+    by_priority: dict[str, int]
+    dead: int = Field(description="dead letters: jobs that failed by no fault of their own, up to 10,000")
+
+
+class WorkerHeard(BaseModel):
+    """A worker that was heard of in the last seconds."""
+
+    name: str = Field(description="host and process")
+    since: str | None
+    processes: int | None
+
+
+class StoreCounts(BaseModel):
+    """What the store holds: counted up to 10,000, beyond that estimated."""
+
+    documents: Counted
+    resources: Counted = Field(description="names of resources, also of those only referred to or long gone")
+    statements: Counted
+    rules: Counted
+
+
+class MdpStatus(BaseModel):
+    """How an MDP is."""
+
+    version: str = Field(description="of MDV")
+    epoch: str = Field(description="this life of the MDP")
+    position: int = Field(description="of the last transaction")
+    last_transaction: str | None = Field(description="when that was")
+    counts: StoreCounts
+    lmrs: int
+    behind: list[LmrBehind] = Field(description="the LMRs that are behind, the furthest first, 20 at most")
+    queue: QueueStatus
+    workers: list[WorkerHeard] | None = Field(description="null: Redis is away, so nothing is known of them")
+    database_bytes: int
+
+
 class LocalDocument(BaseModel):
     """What became of a local document."""
 
@@ -370,3 +436,56 @@ class Verification(BaseModel):
 
     position: int
     mended: list[int] = Field(description="the buckets that differed and were fetched again")
+
+
+class WebhookDraft(Strict):
+    url: StrictStr = Field(description="the address that is told, http or https", max_length=2000)
+
+
+class WebhookShown(BaseModel):
+    """A webhook."""
+
+    id: int
+    url: str
+    state: Literal["active", "paused"]
+    reason: str | None = Field(description="why it is paused")
+    told: int = Field(description="the offset of the feed up to which the receiver was told")
+    failures: int = Field(description="attempts that failed since anything was delivered")
+    failing_since: str | None = Field(description="when the first of them was")
+    created_at: str
+    old_secret_until: str | None = Field(description="until then the secret of before the rotation signs as well")
+
+
+class WebhookSecret(WebhookShown):
+    """A webhook with its secret, which is shown this once."""
+
+    secret: str = Field(description="with which the receiver checks the signature of each message")
+
+
+class WebhookTrial(BaseModel):
+    """What came of a message that was sent to try."""
+
+    id: str = Field(description="its webhook-id")
+    delivered: bool
+    status: int | None = Field(description="that the receiver answered, if it did")
+    reason: str | None = Field(description="why it was not delivered")
+
+
+class DeliveryQuery(Page):
+    state: Literal["waiting", "delivered", "dead"] | None = Field(None, description="only those that are so")
+
+
+class DeliveryShown(BaseModel):
+    """A message to a webhook, and what became of it so far."""
+
+    id: str = Field(description="its webhook-id, the same at every attempt")
+    offset: int = Field(description="what it tells: there is something new in the feed up to here")
+    position: int = Field(description="of the MDP, there")
+    state: Literal["waiting", "delivered", "dead"]
+    attempts: int
+    not_before: str | None = Field(description="of the next attempt, if it waits for one")
+    status: int | None = Field(description="what the receiver answered last, if it did")
+    reason: str | None = Field(description="why that was no success")
+    created_at: str
+    tried_at: str | None
+    ended_at: str | None

@@ -25,5 +25,12 @@ def subscription_number(text: str) -> int:
     return int(text)
 
 
+def webhook_number(text: str) -> int:
+    """The number of a webhook, as an address has it."""
+    if not _is_number(text):
+        raise NotFound(f"{text!r} is not the id of a webhook.")
+    return int(text)
+
+
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 19

@@ -70,7 +70,7 @@ def problems(*statuses: int) -> dict[int, dict[str, Any]]:
         414: "an address too long for the HTTP server, which answers before MDV does",
         415: "a syntax that is not read",
         422: "at odds with the schema, or an Idempotency-Key used twice",
-        429: "more at once than one caller may have",
+        429: "more at once than one caller may have, or more that waits already; `Retry-After` says when to come again",
         503: "a part of the system is away",
     }
     shape = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -83,6 +83,11 @@ def problems(*statuses: int) -> dict[int, dict[str, Any]]:
 PREFER = {
     "name": "Prefer", "in": "header", "schema": {"type": "string"},
     "description": "wait=SECONDS: answer once the change has been carried out", "example": "wait=30",
+}  # fmt: skip
+PRIORITY = {
+    "name": "Priority", "in": "header", "schema": {"type": "string"},
+    "description": "u=0 to u=7 (RFC 9218): 0 before all others, 7 after them; with `Prefer: wait` 3, otherwise 5",
+    "example": "u=3",
 }  # fmt: skip
 IF_MATCH = {
     "name": "If-Match", "in": "header", "schema": {"type": "string"},

@@ -8,13 +8,14 @@ import re
 from typing import Any
 from uuid import UUID
 
-from flask import Response, make_response, request
-from sqlalchemy.exc import IntegrityError
+from flask import Response, g, make_response, request
+from psycopg.errors import UniqueViolation
 
-from mdv.db.jobs import RULE_KINDS, JobStatus, add_job, find_key
-from mdv.errors import BadRequest, KeyReused
+from mdv.db.jobs import NOBODY_WAITS, PRIORITIES, RULE_KINDS, SOMEBODY_WAITS, JobStatus, add_job, find_key
+from mdv.errors import BadRequest, KeyReused, MdvError, TooMany
 from web.auth import Caller
 from web.services import services
+from workers.signals import RULES, WORK
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
@@ -32,11 +33,22 @@ def queue(
     """The job, and its status, if that is known after at most `wait` seconds."""
     key = _idempotency_key() if keyed else None
     digest = hashlib.sha256(json.dumps([kind, uri, media_type, options], sort_keys=True).encode() + (body or b""))
-    job_id = _job_of_key(caller, key, digest.digest())
-    is_new = job_id is None
-    if job_id is None:
-        job_id = _add(kind, uri, caller, body, media_type, options, key, digest.digest())
-        services().wake_worker("mdv.rules" if kind in RULE_KINDS else "mdv.work")
+    priority = _priority(request.headers.get("Priority"), SOMEBODY_WAITS if wait else NOBODY_WAITS)
+    is_new = True
+    try:
+        services().admission.check(priority)
+        with services().single.connect() as connection:
+            job_id = add_job(
+                connection, kind, uri, caller.name, body, media_type, options, priority=priority,
+                request=g.request_id, idempotency_key=key, request_hash=digest.digest() if key else None,
+            )  # fmt: skip
+    except (UniqueViolation, TooMany):
+        known = _job_of_key(caller, key, digest.digest())
+        if known is None:
+            raise
+        job_id, is_new = known, False
+    else:
+        services().wake_worker(RULES if kind in RULE_KINDS else WORK)
     return job_id, services().wait_for_job(job_id, wait, is_new)
 
 
@@ -53,23 +65,21 @@ def accepted(job_id: UUID, uri: str, status: JobStatus | None) -> Response:
     return response
 
 
+def carried_out(
+    kind: str, uri: str, caller: Caller, options: dict[str, Any], body: bytes, media_type: str | None
+) -> dict[str, Any] | Response:
+    """What a change did, once a worker has carried it out; an answer where that takes too long."""
+    wait = services().config.max_wait_seconds
+    job_id, status = queue(kind, uri, caller, options, wait, body, media_type)
+    if status is None or not has_ended(status):
+        return accepted(job_id, uri, status)
+    if status.problem is not None:
+        raise MdvError.from_problem(status.problem)
+    return dict(status.result or {})
+
+
 def has_ended(status: JobStatus | None) -> bool:
     return status is not None and status.state in ("done", "failed")
-
-
-def _add(
-    kind: str, uri: str, caller: Caller, body: bytes | None, media_type: str | None, options: dict[str, Any],
-    key: str | None, digest: bytes,
-) -> UUID:  # fmt: skip
-    try:
-        with services().single.connect() as connection:
-            return add_job(connection, kind, uri, caller.name, body, media_type, options, key, digest if key else None)
-    except IntegrityError:
-        # Another request with this key came in between.
-        job_id = _job_of_key(caller, key, digest)
-        if job_id is None:
-            raise
-        return job_id
 
 
 def _job_of_key(caller: Caller, key: str | None, digest: bytes) -> UUID | None:
@@ -90,3 +100,13 @@ def _idempotency_key() -> str | None:
     if key is not None and not _KEY.fullmatch(key):
         raise BadRequest("An Idempotency-Key has 1 to 255 printable ASCII characters.")
     return key
+
+
+def _priority(header: str | None, default: int) -> int:
+    """The urgency that a caller asks for (RFC 9218); what cannot be read is passed over, as the RFC wants it.
+
+    >>> _priority("u=1", 3), _priority("i, u=7", 3), _priority("u=9", 3), _priority(None, 3)
+    (1, 7, 3, 3)
+    """
+    found = re.search(r"(?:^|,)\s*u=(\d)\s*(?:;[^,]*)?(?:,|$)", header or "")
+    return int(found.group(1)) if found and int(found.group(1)) in PRIORITIES else default

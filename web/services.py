@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
 
+import psycopg
 import redis
 import structlog
 from flask import current_app
-from kombu.exceptions import OperationalError as BrokerError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy import Engine
@@ -22,9 +22,11 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.feed import Feeds
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import Schemas
+from web.admission import Admission
 from web.watch import Watch
 from workers.app import make_celery
 from workers.signals import PUBLISHED, done_key
+from workers.wake import wake
 
 log = structlog.get_logger()
 
@@ -46,19 +48,17 @@ class Services:
     rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
+        self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        """For one statement alone, which needs neither BEGIN nor COMMIT around it."""
         self.vocabulary = Vocabulary(self.engine)
         self.feeds = Feeds(self.engine, self.vocabulary)
         self.watch = Watch(self.engine, self.redis)
+        self.admission = Admission(self.single, self.config.max_waiting, self.config.max_waiting_bytes)
         self._celery = make_celery(self.config, patience=PATIENCE)
-        self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        """For one statement alone, which needs neither BEGIN nor COMMIT around it."""
 
-    def wake_worker(self, task: str = "mdv.work") -> None:
-        """Tell a worker that something waits. If that fails, the worker's sweep will find it all the same."""
-        try:
-            self._celery.send_task(task, retry=False, ignore_result=True)
-        except (BrokerError, OSError, redis.RedisError) as error:
-            log.warning("wake-up not sent; the sweep will find the job", reason=str(error))
+    def wake_worker(self, task: str) -> None:
+        """Tell a worker that something waits."""
+        wake(self.redis, self._celery, task)
 
     def ring(self) -> None:
         """Tell who waits for feeds that something was published. If that fails, they will look by themselves."""
@@ -88,7 +88,7 @@ class Services:
         try:
             with self.single.connect() as connection:
                 return read_job(connection, job_id)
-        except (OperationalError, InterfaceError) as error:
+        except (OperationalError, InterfaceError, psycopg.OperationalError) as error:
             # The job is queued all the same; the caller is told its number.
             log.warning("the database is away while a caller waits", job=str(job_id), reason=first_line(error))
             return None

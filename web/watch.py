@@ -36,6 +36,8 @@ class Watch:
         self._lock = threading.Lock()
         self._started = False
         self._seen = 0
+        self.closed = False
+        """Whether this process is about to end: who waits is let go."""
 
     @contextmanager
     def bell(self, lmr: int) -> Iterator[threading.Event]:
@@ -44,6 +46,8 @@ class Watch:
         bell = threading.Event()
         with self._lock:
             self._bells[lmr].add(bell)
+        if self.closed:
+            bell.set()
         try:
             yield bell
         finally:
@@ -51,6 +55,14 @@ class Watch:
                 self._bells[lmr].discard(bell)
                 if not self._bells[lmr]:
                     del self._bells[lmr]
+
+    def close(self) -> None:
+        """Ring every bell for the last time."""
+        self.closed = True
+        with self._lock:
+            bells = [bell for some in self._bells.values() for bell in some]
+        for bell in bells:
+            bell.set()
 
     def _start(self) -> None:
         with self._lock:

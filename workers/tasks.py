@@ -1,24 +1,26 @@
-"""The tasks: each opens a transaction and calls one function of mdv."""
+"""The tasks: each calls one function of mdv."""
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from uuid import UUID
 
 import redis
 import structlog
 from celery.signals import worker_process_init
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
+from mdv.figures import WEBHOOK_ATTEMPTS
 from mdv.logs import configure_logs
+from mdv.mdp.deliver import Deliveries
 from mdv.mdp.tend import tend
 from mdv.mdp.work import Worker
-from workers.app import app
-from workers.signals import KEPT_SECONDS, PUBLISHED, done_key
+from workers.app import RUN_SECONDS, app, make_redis
+from workers.signals import KEPT_SECONDS, PUBLISHED, RULES, TEND, WEBHOOKS, WORK, done_key
+from workers.wake import hear, wake
 
 log = structlog.get_logger()
 
@@ -28,23 +30,35 @@ def _begin(**_: object) -> None:
     configure_logs(Config.from_environment().log_level)
 
 
-@app.task(name="mdv.work")
+@app.task(name=WORK)
 def work() -> int:
     """Carry out what waits of documents."""
-    return _worker().work()
+    hear(_redis(), WORK)
+    return _worker().work(RUN_SECONDS, partial(wake, _redis(), app, WORK))
 
 
-@app.task(name="mdv.rules")
+@app.task(name=RULES)
 def work_rules() -> int:
-    """Carry out the changes of rules that wait."""
-    return _worker().work_rules()
+    """Carry out the changes that wait of rules, LMRs and the schema."""
+    hear(_redis(), RULES)
+    return _worker().work_rules(RUN_SECONDS, partial(wake, _redis(), app, RULES))
 
 
-@app.task(name="mdv.tend")
+@app.task(name=TEND)
 def tend_feeds() -> int:
     """Drop what nobody will ask for any more."""
     config = Config.from_environment()
-    return tend(_engine(), config.feed_seconds, config.feed_events)
+    return tend(_engine(), config.feed_seconds, config.feed_events, config.keep_jobs_seconds)
+
+
+@app.task(name=WEBHOOKS)
+def send_messages() -> None:
+    """Tell webhooks what is due. Threads of their own do it: no receiver holds up a registration."""
+    hear(_redis(), WEBHOOKS)
+    _deliveries().wake()
+
+
+# This process's own, made after the fork, so that no connection is shared.
 
 
 @cache
@@ -53,26 +67,36 @@ def _engine() -> Engine:
 
 
 @cache
-def _worker() -> Worker:
-    """This process's worker, made after the fork, so that no connection is shared."""
-    config = Config.from_environment()
-    news = redis.Redis.from_url(
-        config.redis_url, socket_connect_timeout=2, socket_timeout=2, retry=Retry(NoBackoff(), 1)
-    )
+def _redis() -> redis.Redis:
+    return make_redis(Config.from_environment())
 
-    def ended(job_id: UUID) -> None:
-        try:
-            with news.pipeline(transaction=False) as commands:
+
+@cache
+def _worker() -> Worker:
+    return Worker(_engine(), Config.from_environment().max_document_bytes, _ended, _published)
+
+
+@cache
+def _deliveries() -> Deliveries:
+    private = Config.from_environment().webhook_private
+    return Deliveries(_engine(), private, told=lambda outcome: WEBHOOK_ATTEMPTS.labels(outcome).inc())
+
+
+def _ended(jobs: Sequence[UUID]) -> None:
+    try:
+        with _redis().pipeline(transaction=False) as commands:
+            for job_id in jobs:
                 commands.rpush(done_key(job_id), 1)
                 commands.expire(done_key(job_id), KEPT_SECONDS)
-                commands.execute()
-        except redis.RedisError as error:
-            log.warning("news not sent; the caller will look itself", job=str(job_id), reason=str(error))
+            commands.execute()
+    except redis.RedisError as error:
+        log.warning("news not sent; the callers will look themselves", jobs=len(jobs), reason=str(error))
 
-    def published() -> None:
-        try:
-            news.publish(PUBLISHED, b"1")
-        except redis.RedisError as error:
-            log.warning("bell not rung; feeds are looked at every second", reason=str(error))
 
-    return Worker(_engine(), config.max_document_bytes, ended, published)
+def _published() -> None:
+    try:
+        _redis().publish(PUBLISHED, b"1")
+    except redis.RedisError as error:
+        log.warning("bell not rung; feeds are looked at every second", reason=str(error))
+    if _deliveries().are_wanted():
+        wake(_redis(), app, WEBHOOKS)

@@ -10,13 +10,14 @@ import click
 import mdv
 from mdv.cli.atoms import atoms
 from mdv.cli.bench import bench
+from mdv.cli.doctor import doctor
 from mdv.cli.documents import delete, documents
 from mdv.cli.explain import explain
 from mdv.cli.export import export
 from mdv.cli.failures import exit_code_of
 from mdv.cli.filter import filter_
 from mdv.cli.frame import Noun, data_option
-from mdv.cli.job import job
+from mdv.cli.job import job, jobs
 from mdv.cli.query import query
 from mdv.cli.register import register
 from mdv.cli.repository import lmr
@@ -24,9 +25,12 @@ from mdv.cli.resources import resources
 from mdv.cli.rulebase import rule
 from mdv.cli.schema import schema
 from mdv.cli.serve import migrate, serve, worker
+from mdv.cli.settings import settings
+from mdv.cli.status import status
 from mdv.cli.subscribe import subscribe, subscriptions, unsubscribe
 from mdv.cli.token import token
 from mdv.cli.up import up
+from mdv.cli.webhook import webhook
 
 
 @click.group(cls=Noun, example="mdv up")
@@ -56,12 +60,17 @@ for command in (
     subscribe,
     subscriptions,
     unsubscribe,
+    webhook,
     explain,
     job,
+    jobs,
+    status,
+    doctor,
     token,
     serve,
     worker,
     migrate,
+    settings,
     bench,
 ):
     cli.add_command(command)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from mdv.cli.frame import Noun
+from mdv.cli.frame import AnyFunction, Noun
 from mdv.cli.output import write_table
 
 if TYPE_CHECKING:
+    from mdv.bench.figures import Run, Spread
+    from mdv.bench.load import Target
+    from mdv.bench.loaded import Workload
     from mdv.bench.report import Result
     from mdv.embedded import Postgres
 
@@ -27,6 +30,19 @@ json_file_option = click.option(
 rounds_option = click.option(
     "--rounds", type=click.IntRange(min=1), default=9, show_default=True, help="Rounds of which the median counts."
 )
+
+running_option = click.option(
+    "--data", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    help="Load the `mdv up` that runs on that folder, and start none.",
+)  # fmt: skip
+lmrs_option = click.option(
+    "--lmrs", type=click.IntRange(min=1), default=1, show_default=True, help="LMRs that run with the system."
+)
+
+
+def rules_option(default: int) -> Callable[[AnyFunction], AnyFunction]:
+    help_ = "Rules of an LMR that nobody runs, of the paper's types."
+    return click.option("--rules", type=click.IntRange(min=0), default=default, show_default=True, help=help_)
 
 
 @click.group(cls=Noun, example="mdv bench quick")
@@ -155,6 +171,217 @@ def paper(
     if json_file is not None:
         more = {"growth": [asdict(g) for g in grown], "goals": [goal.as_dict() for goal in reached]}
         write_json(json_file, _command(), results, **more)
+
+
+@bench.command(example="mdv bench load --clients 1,8,64 --seconds 20 --rules 10000 --json figures.json")
+@click.option("--clients", default="1,8,64", show_default=True, callback=_list_of(_count),
+              help="Clients at once; each waits for the answer before it sends the next.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N",
+              help="Instead: so many documents a second, whatever the answers.")  # fmt: skip
+@click.option(
+    "--queued", is_flag=True, help="Clients do not wait for the end of jobs, and send as fast as they are let."
+)
+@click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Of each run.")
+@click.option("--warm-up", type=click.FloatRange(min=0), default=3.0, show_default=True,
+              help="Seconds before those that count.")  # fmt: skip
+@click.option("--documents", "shape", type=click.Choice(["paper", "large"]), default="paper", show_default=True,
+              help="Documents of two resources, as in the paper, or of a hundred.")  # fmt: skip
+@click.option("--updates", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+              help="The share of documents that were registered before.")  # fmt: skip
+@rules_option(10_000)
+@lmrs_option
+@running_option
+@json_file_option
+def load(
+    clients: tuple[int, ...],
+    rate: float | None,
+    queued: bool,
+    seconds: float,
+    warm_up: float,
+    shape: str,
+    updates: float,
+    rules: int,
+    lmrs: int,
+    data: Path | None,
+    json_file: Path | None,
+) -> None:
+    """A whole system under load: documents over HTTP, through worker and filter, to a local repository.
+
+    It is started for this and stopped afterwards; with --data or MDV_URL, one that runs is loaded and left as it was.
+    Beside it stands what the same documents cost in one process, without web, queue and worker. In the end every
+    document that was acknowledged must be there once, and each LMR must have what its rules select.
+    """
+    from mdv.bench.alone import Alone
+    from mdv.bench.ground import lay_ground
+    from mdv.bench.load import Pattern, run_load
+    from mdv.bench.loaded import PAIRS, Documents
+    from mdv.bench.report import write_json
+    from mdv.db.bench import Databases
+
+    if rate is not None and queued:
+        raise click.UsageError("--rate and --queued are two ways to send: choose one.")
+    patterns = [
+        Pattern(number, rate, queued, updates, seconds, warm_up) for number in (clients if rate is None else (1,))
+    ]
+    workload = _workload(rules, PAIRS[shape])
+    runs, documents = [], Documents(workload)
+    with _target(lmrs, data) as (target, is_own), lay_ground(target, workload, is_own, _say) as ground:
+        for pattern in patterns:
+            before = ground.position
+            run = run_load(target, documents, pattern, _say)
+            runs.append(replace(run, batch=ground.mean_batch(before)) if queued else run)
+        _say("Checking what is there.")
+        problems = ground.problems(documents)
+    _say("The same documents without web, queue and worker.")
+    with _postgres() as server, Databases(server.url).new() as engine:
+        alone = Alone(engine, workload, len(target.lmrs), updates)
+        beside = {size: alone.measure(size, ALONE_ROUNDS) for size in sorted({_batch_of(run) for run in runs})}
+    _show_runs(runs, beside)
+    for problem in problems:
+        click.echo(problem, err=True)
+    if json_file is not None:
+        shown = [run.as_dict() | {"in_process": beside[_batch_of(run)].as_dict()} for run in runs]
+        write_json(json_file, _command(), list(beside.values()), runs=shown, problems=problems, documents=shape,
+                   rules=rules, lmrs=len(target.lmrs), updates=updates)  # fmt: skip
+    if problems or any(run.errors for run in runs):
+        raise click.exceptions.Exit(1)
+
+
+ALONE_ROUNDS = 15
+
+
+def _batch_of(run: Run) -> int:
+    """The size of batches to compare a run with."""
+    return max(1, round(run.batch or 1))
+
+
+def _show_runs(runs: Sequence[Run], beside: Mapping[int, Result]) -> None:
+    def row(run: Run) -> Iterator[str]:
+        alone = beside[_batch_of(run)]
+        yield from (run.name, f"{run.per_second:,.0f}", *_times(run.answer), *_times(run.visible))
+        yield "" if run.batch is None else f"{run.batch:.1f}"
+        yield from (f"{run.most_waiting:,}", f"{1e6 / alone.ours_us:,.0f}", f"{1e6 / alone.floor_us:,.0f}")
+        yield f"{run.per_second * alone.ours_us / 1e6:.2f}"
+        yield ", ".join(f"{count:,} {outcome}" for outcome, count in run.outcomes.items())
+
+    times = ("p50", "p90", "p99", "most")
+    write_table(
+        ("run", "documents/s", *(f"answer {t}, ms" for t in times), *(f"at the LMR {t}, ms" for t in times), "batch",
+         "waiting", "in process/s", "floor/s", "ratio", "answers"),
+        map(row, runs),
+    )  # fmt: skip
+    click.echo()
+    write_table(
+        ("run", "part", "cores", "MiB at first", "last", "most"),
+        ((run.name, part.part, f"{part.cores:.2f}", *(f"{mib:,.0f}" for mib in (part.first_mib, part.last_mib,
+          part.most_mib))) for run in runs for part in run.parts),
+    )  # fmt: skip
+
+
+def _times(spread: Spread | None) -> Sequence[str]:
+    if spread is None:
+        return ("",) * 4
+    return [f"{ms:,.1f}" for ms in (spread.p50, spread.p90, spread.p99, spread.most)]
+
+
+@bench.command(example="mdv bench soak --minutes 30 --samples soak.jsonl")
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
+              help="Changes of documents a second.")  # fmt: skip
+@click.option("--kept", type=click.IntRange(min=1), default=2_000, show_default=True,
+              help="Documents that are there at a time, when the store is full.")  # fmt: skip
+@click.option("--every", type=click.FloatRange(min=0.5), default=15.0, show_default=True,
+              help="Seconds from sample to sample.")  # fmt: skip
+@click.option("--growth", type=click.FloatRange(min=0), default=30.0, show_default=True,
+              help="MiB an hour that a process may grow after the first third.")  # fmt: skip
+@click.option(
+    "--samples", type=click.Path(dir_okay=False, path_type=Path), help="Write every sample there, a line each."
+)
+@rules_option(1_000)
+@lmrs_option
+@running_option
+@json_file_option
+def soak(
+    minutes: float,
+    rate: float,
+    kept: int,
+    every: float,
+    growth: float,
+    samples: Path | None,
+    rules: int,
+    lmrs: int,
+    data: Path | None,
+    json_file: Path | None,
+) -> None:
+    """A moderate load for a long time: does any process grow, does any queue?
+
+    Documents come, change and go, so that the store does not only grow; queries are asked at the MDP and at the LMR,
+    and a feed is followed by somebody who is cut off now and then. Fails when a process grows beyond --growth, when
+    anything is answered with an error, or when something is missing in the end.
+    """
+    from mdv.bench.ground import lay_ground
+    from mdv.bench.loaded import Documents
+    from mdv.bench.report import write_json
+    from mdv.bench.soak import Plan, run_soak
+
+    plan = Plan(minutes * 60, rate, kept, every, growth)
+    workload = _workload(rules, 1)
+    with _target(lmrs, data) as (target, is_own), lay_ground(target, workload, is_own, _say) as ground:
+        with _lines(samples) as write:
+            found = run_soak(ground, Documents(workload), plan, click.echo, write)
+        problems = [*found.problems, *ground.problems(found.documents)]
+    click.echo()
+    write_table(
+        ("process", "MiB at first", "last", "MiB an hour", "within", "flat"),
+        ((g.process, f"{g.first:,.0f}", f"{g.last:,.0f}", f"{g.an_hour:+,.1f}", f"± {g.within:,.1f}", g.flat)
+         for g in found.growth),
+    )  # fmt: skip
+    for problem in problems:
+        click.echo(problem, err=True)
+    if json_file is not None:
+        write_json(json_file, _command(), [], soak=found.as_dict() | {"problems": problems})
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def _lines(path: Path | None) -> Iterator[Callable[[str], object]]:
+    """Where samples go, a line each, at once."""
+    if path is None:
+        yield lambda line: None
+        return
+    with path.open("w", buffering=1, encoding="utf-8") as file:
+        yield lambda line: file.write(line + "\n")
+
+
+def _workload(rules: int, pairs: int) -> Workload:
+    import secrets
+
+    from mdv.bench.loaded import Workload
+
+    return Workload(secrets.token_hex(4), rules, pairs)
+
+
+@contextmanager
+def _target(lmrs: int, data: Path | None) -> Iterator[tuple[Target, bool]]:
+    """The system to load, and whether it was started for that."""
+    import os
+
+    from mdv.bench.load import Target
+    from mdv.cli.own_system import own_system
+    from mdv.errors import NotFound
+    from mdv.system import find_lmr, find_system
+
+    if data is None and not os.environ.get("MDV_URL", "").strip():
+        _say("Starting a system.")
+        with own_system(lmrs) as target:
+            yield target, True
+        return
+    system = find_system(data)
+    running = []
+    with suppress(NotFound):  # no LMR is known there: then how long a document takes to one is not measured
+        running.append(find_lmr(data))
+    yield Target(system, tuple(running), (system.pid,) if system.pid else ()), False
 
 
 @contextmanager

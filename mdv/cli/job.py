@@ -1,4 +1,4 @@
-"""`mdv job`: how far a change is."""
+"""`mdv job` and `mdv jobs`: how far changes are, and another try for dead letters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from urllib.parse import quote
 
 import click
 
-from mdv.cli.failures import sentences
-from mdv.cli.frame import Verb, connect, data_option, json_option
-from mdv.cli.output import write_json, write_table
+from mdv.cli.failures import FAILED, sentences
+from mdv.cli.frame import Noun, Verb, connect, data_option, json_option
+from mdv.cli.output import Columns, Listing, list_options, say, write_json, write_table
+from mdv.errors import BadRequest, Conflict, NotFound
+
+STATES = ("queued", "done", "failed", "dead")
+JOB: Columns = {
+    "job": lambda item: item["id"],
+    "kind": lambda item: item["kind"],
+    "state": lambda item: "dead" if item["dead"] else item["state"],
+    "attempts": lambda item: item["attempts"],
+    "about": lambda item: item["document"],
+    "problem": lambda item: (item["problem"] or {}).get("detail", ""),
+}
 
 
 @click.command(cls=Verb, example="mdv job 0198c1d2-7e57-7000-8000-6d6476000001")
@@ -27,3 +38,38 @@ def job(identity: str, as_json: bool) -> None:
     write_table(("", ""), (facts | (status.get("result") or {})).items())
     if status.get("problem"):
         click.echo("\n".join(sentences(error_of(status["problem"], 500), "problem")), err=True)
+
+
+@click.group(cls=Noun, invoke_without_command=True, example="mdv jobs --state dead")
+@click.option("--state", type=click.Choice(STATES), help="Only those; dead letters are failed jobs to be tried again.")
+@list_options
+@data_option
+@click.pass_context
+def jobs(context: click.Context, state: str | None, limit: int | None, everything: bool, as_json: bool) -> None:
+    """List jobs, the newest first."""
+    if context.invoked_subcommand is None:
+        listing = Listing(limit, everything, as_json)
+        what = "dead letter" if state == "dead" else f"{state} job" if state else "job"
+        listing.show(connect().items("/jobs", listing.page, state=state), JOB, f"There is no {what}.")
+
+
+@jobs.command("retry", example="mdv jobs retry --all")
+@click.argument("identities", metavar="ID...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All dead letters.")
+@data_option
+def retry(identities: tuple[str, ...], everything: bool) -> None:
+    """Try dead letters again: jobs that failed inside MDV as often as they were tried."""
+    if everything == bool(identities):
+        raise BadRequest("Say which jobs, or --all.")
+    mdp = connect()
+    wanted = identities or [item["id"] for item in mdp.items("/jobs", state="dead")]
+    refused = 0
+    for identity in wanted:
+        try:
+            mdp.change("POST", f"/jobs/{quote(identity, safe='')}/retry")
+        except (Conflict, NotFound) as error:
+            refused += 1
+            click.echo("\n".join(sentences(error)), err=True)
+    say(f"{len(wanted) - refused} of {len(wanted)} will be tried again." if wanted else "There is no dead letter.")
+    if refused:
+        raise click.exceptions.Exit(FAILED)

@@ -17,7 +17,7 @@ def web_program(host: str, port: int, workers: int = 1) -> list[str]:
     """
     return [
         *(sys.executable, "-m", "gunicorn", "--no-control-socket"),
-        *("--worker-class", "gevent", "--workers", str(workers), "--worker-connections", "2000"),
+        *("--worker-class", "web.worker.WebWorker", "--workers", str(workers), "--worker-connections", "2000"),
         *("--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
         # A document's name of 2,048 bytes, each of them percent-encoded, still fits.
         *("--limit-request-line", "8190", "--keep-alive", "30", "--graceful-timeout", "10", "web.wsgi:app"),

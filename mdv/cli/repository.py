@@ -11,6 +11,7 @@ from mdv.cli.lmr import connect_lmr, lmr
 from mdv.cli.output import say, write_json
 from mdv.cli.programs import lmr_program
 from mdv.cli.serve import become
+from mdv.config import Config
 from mdv.errors import BadRequest, MdvError
 
 __all__ = ["lmr"]
@@ -28,7 +29,7 @@ def serve(host: str, port: int, store: str | None) -> None:
     """
     import os
 
-    kept = store or os.environ.get("MDV_LMR_STORE", "").strip() or "sqlite:///mdv-lmr.db"
+    kept = store or Config.from_environment().lmr_store or "sqlite:///mdv-lmr.db"
     if not kept.startswith(("sqlite:///", "postgresql://", "postgres://")):
         raise BadRequest(f"{kept!r} is no address of a cache: sqlite:///path or postgresql://… is.")
     if kept.startswith("sqlite:///"):

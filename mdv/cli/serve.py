@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from mdv.cli.frame import Verb
+from mdv.cli.lmr import ask
 from mdv.cli.output import say
 from mdv.cli.programs import web_program, worker_program
 from mdv.config import SETTINGS, Config
 from mdv.errors import BadRequest
+
+FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+"""Names the folder in which the processes of a program keep their figures (`mdv.figures`)."""
 
 
 @click.command(cls=Verb, example="MDV_DATABASE_URL=… MDV_REDIS_URL=… mdv serve --host 0.0.0.0 --workers 4")
@@ -25,18 +32,49 @@ def serve(host: str, port: int, workers: int) -> None:
 
 @click.command(cls=Verb, example="MDV_DATABASE_URL=… MDV_REDIS_URL=… mdv worker --concurrency 4")
 @click.option("--concurrency", type=click.IntRange(min=1), default=2, show_default=True, help="Processes.")
-def worker(concurrency: int) -> None:
+@click.option("--check", is_flag=True, help="Start none: succeed if a worker on this machine was heard of lately.")
+def worker(concurrency: int, check: bool) -> None:
     """Run a worker alone, for production."""
-    become(worker_program(concurrency), "database_url", "redis_url")
+    if check:
+        _check_settings("redis_url")
+        _check_worker(Config.from_environment().redis_url)
+    else:
+        become(worker_program(concurrency), "database_url", "redis_url")
+
+
+def _check_worker(redis_url: str) -> None:
+    import socket
+
+    import redis
+
+    from mdv.errors import Unavailable
+    from mdv.mdp.status import workers_heard
+
+    with redis.Redis.from_url(redis_url, socket_connect_timeout=2, socket_timeout=2) as client:
+        heard = workers_heard(client, socket.gethostname())
+    if heard is None:
+        raise Unavailable("Redis does not answer, so no worker can be heard of.")
+    if not heard:
+        raise Unavailable("No worker on this machine was heard of lately.")
+    say(f"Heard of: {', '.join(worker.name for worker in heard)}.")
 
 
 @click.command(cls=Verb, example="MDV_DATABASE_URL=postgresql://mdv@db/mdv mdv migrate")
 @click.option("--restored", is_flag=True, help="The database was restored from a backup: LMRs take a snapshot."
               " A database that was restored to another place is noticed without this.")  # fmt: skip
-def migrate(restored: bool) -> None:
+@click.option("--back-to", metavar="REVISION", help="Go back to the tables of an earlier version, such as 0003, before"
+              " that version is started again. What they cannot hold is lost.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask before going back; needed where there is no terminal.")
+def migrate(restored: bool, back_to: str | None, yes: bool) -> None:
     """Bring the database of MDV_DATABASE_URL to this version's tables."""
     _check_settings("database_url")
-    anew = bring_up_to_date(Config.from_environment().database_url, restored)
+    url = Config.from_environment().database_url
+    if back_to is not None:
+        ask(f"take the database back to the tables of {back_to}, which cannot hold all that later ones do", yes)
+        take_back(url, back_to)
+        say(f"The database has the tables of {back_to}: start the version of MDV that goes with them.")
+        return
+    anew = bring_up_to_date(url, restored)
     say("The database is up to date." + (" It begins another life: every LMR takes a snapshot." if anew else ""))
 
 
@@ -63,6 +101,28 @@ def bring_up_to_date(database_url: str, restored: bool = False) -> bool:
         engine.dispose()
 
 
+def take_back(database_url: str, revision: str) -> None:
+    """Undo the migrations after `revision`."""
+    from alembic.util import CommandError
+    from sqlalchemy.exc import OperationalError
+
+    from mdv.db.engine import make_engine
+    from mdv.db.migrate import unmigrate
+    from mdv.errors import Unavailable
+
+    if not revision.isdecimal():  # `base` would remove every table
+        raise BadRequest(f"{revision!r} is not a revision, such as 0003.")
+    engine = make_engine(database_url)
+    try:
+        unmigrate(engine, revision)
+    except OperationalError as error:
+        raise Unavailable("The database does not answer: is MDV_DATABASE_URL right?") from error
+    except CommandError as error:
+        raise BadRequest(f"The database cannot go back to {revision}: {error}.") from error
+    finally:
+        engine.dispose()
+
+
 def _check_settings(*names: str) -> None:
     config = Config.from_environment()
     for name in names:
@@ -77,5 +137,20 @@ def become(argv: list[str], *needed: str) -> NoReturn:
     """Go on as that program: its signals, its exit code."""
     _check_settings(*needed)
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    os.environ.setdefault(FIGURES, str(_figures_folder()))
     os.chdir("/")
     os.execvp(argv[0], argv)  # noqa: S606
+
+
+def _figures_folder() -> Path:
+    """Where the program that this process becomes keeps its figures; what programs that have ended left is removed."""
+    kept = Path(tempfile.gettempdir()) / f"mdv-figures-{os.getuid()}"
+    kept.mkdir(mode=0o700, exist_ok=True)
+    if kept.is_symlink() or kept.stat().st_uid != os.getuid():
+        return Path(tempfile.mkdtemp(prefix="mdv-figures-"))  # somebody else was here first
+    for folder in kept.iterdir():
+        if not Path(f"/proc/{folder.name}").exists() or folder.name == str(os.getpid()):
+            shutil.rmtree(folder, ignore_errors=True)
+    own = kept / str(os.getpid())
+    own.mkdir()
+    return own

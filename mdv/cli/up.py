@@ -24,7 +24,7 @@ from mdv.cli.frame import Verb, data_folder, data_option
 from mdv.cli.lmr import LOCAL
 from mdv.cli.output import clean, on_terminal
 from mdv.cli.programs import lmr_program, web_program, worker_program
-from mdv.cli.serve import bring_up_to_date
+from mdv.cli.serve import FIGURES, bring_up_to_date
 from mdv.config import Config
 from mdv.errors import BadRequest, Conflict, MdvError, NotAllowed, NotStarted
 from mdv.files import write_private
@@ -239,6 +239,7 @@ class _Household(Supervisor):
             "MDV_REDIS_URL": system.redis_url,
             "MDV_ADMIN_TOKEN": system.token,
             "PYTHONUNBUFFERED": "1",
+            FIGURES: str(self._figures()),
         }
         logs = self.folder / "logs"
 
@@ -249,6 +250,13 @@ class _Household(Supervisor):
         self.keep("worker", launch_worker)
         self.start("web", web_program(host, port), environment, log=logs / "web.log", cwd=logs)
         return system
+
+    def _figures(self) -> Path:
+        """Where web and worker keep their figures: they begin anew with each start."""
+        folder = self.folder / "figures"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
 
     def start_lmr(self, host: str, port: int, system: System, token: str) -> System:
         """Start the LMR; the system with it."""

@@ -144,6 +144,12 @@ def count_rules(connection: Connection) -> int:
     return int(connection.execute(text("select count(*) from rules")).scalar_one())
 
 
+def table_sizes(connection: Connection, names: Sequence[str]) -> dict[str, int]:
+    """The bytes of tables, with their indexes and all else that belongs to them."""
+    asked = text("select name, pg_total_relation_size(name::regclass) from unnest(cast(:names as text[])) as t (name)")
+    return {name: int(size) for name, size in connection.execute(asked, {"names": list(names)})}
+
+
 def make_rule_floor(connection: Connection) -> None:
     connection.execute(text("create table bench_rules (id bigint primary key, text text not null)"))
 

@@ -63,6 +63,10 @@ class Feed:
         row = stand.fetchone()
         return Stand(*row) if row else None, [StoredEvent(*row) for row in events.fetchall()]
 
+    def lags(self, most: int) -> list[tuple[str, float]]:
+        """LMRs by name, each with the age in seconds of the first event that it has not asked beyond."""
+        return [(name, age) for name, age in self._run("lags", most=most)]
+
     def offset_before(self, lmr: int, offset: int) -> int | None:
         """The offset of the event before, if one is kept."""
         row = self._run("event_before", lmr=lmr, offset=offset).fetchone()

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Boolean, ColumnElement, Connection, bindparam, case, func, insert, literal_column, select, update
+from psycopg.types.json import Jsonb
+from sqlalchemy import Connection, func, select
 
-from mdv.db.tables import jobs
+from mdv.db.engine import driver, together
+from mdv.db.statements import statements
+from mdv.db.tables import begun_jobs, jobs
 
 DOCUMENT_KINDS = ("register", "delete")
-RULE_KINDS = ("subscribe", "change", "unsubscribe")
+RULE_KINDS = ("subscribe", "change", "unsubscribe", "forget", "schema")
+
+PRIORITIES = range(8)
+"""As in RFC 9218: 0 before all others, 7 after all others."""
+SOMEBODY_WAITS, NOBODY_WAITS = 3, 5
+"""The priority of a job whose caller waits for its end, and of one whose caller does not."""
+URGENT = PRIORITIES[:4]
+PATIENT = PRIORITIES[4:]
+"""The two halves: a batch holds jobs of one of them, so that who waits does not wait for a bulk load."""
+
+WEIGHT = 500
+"""What a job without any text weighs, in bytes."""
+MOST_BYTES = 64 * 1024 * 1024
+"""The texts that one claim takes into memory; a single larger one is taken alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to be carried out: of `DOCUMENT_KINDS` on the document `uri`, or of `RULE_KINDS` for an LMR."""
+    """Something to be carried out: of `DOCUMENT_KINDS` on the document `uri`, or of `RULE_KINDS`."""
 
     id: UUID
     kind: str
@@ -27,13 +43,25 @@ class Job:
     media_type: str | None
     options: dict[str, Any]
     attempts: int
+    request: str | None = None
+    """The name of the request that it came with."""
+    deaths: int = 0
+    """How many workers died with it in hand."""
+    waited: float = 0.0
+    """Seconds since it came."""
+
+    @property
+    def weight(self) -> int:
+        return len(self.body or b"") + WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """How far a job is: queued, running, done with a result, or failed with a problem."""
+    """How far a job is: queued, running, done with a result, or failed with a problem. `dead`: it failed by no fault of
+    its own, and can be tried again."""
 
     id: UUID
+    number: int
     kind: str
     state: str
     uri: str
@@ -42,6 +70,31 @@ class JobStatus:
     created_at: datetime
     ended_at: datetime | None
     attempts: int
+    priority: int
+    request: str | None
+    not_before: datetime
+    dead: bool
+
+
+class Waiting(NamedTuple):
+    """What waits: how many jobs, their bytes, and the seconds that the first has waited."""
+
+    jobs: int
+    bytes: int
+    oldest: float
+
+
+class Ending(NamedTuple):
+    """How a claimed job ended: with a result, or with a problem; `dead`, if that was none of its own."""
+
+    job: Job
+    result: dict[str, Any] | None
+    problem: dict[str, Any] | None
+    dead: bool = False
+
+    @property
+    def state(self) -> str:
+        return "dead" if self.dead else "failed" if self.result is None else "done"
 
 
 def add_job(
@@ -51,17 +104,21 @@ def add_job(
     caller: str,
     body: bytes | None = None,
     media_type: str | None = None,
-    options: dict[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    priority: int = SOMEBODY_WAITS,
+    request: str | None = None,
     idempotency_key: str | None = None,
     request_hash: bytes | None = None,
 ) -> UUID:
     """Queue a job."""
-    new = insert(jobs).values(
-        kind=kind, uri=uri, body=body, media_type=media_type, options=options or {}, caller=caller,
-        idempotency_key=idempotency_key, request_hash=request_hash,
-    )  # fmt: skip
-    job_id: UUID = connection.execute(new.returning(jobs.c.id)).scalar_one()
-    return job_id
+    given = {
+        "kind": kind, "uri": uri, "priority": priority, "body": body, "media_type": media_type,
+        "options": Jsonb(options or {}), "caller": caller, "request": request, "key": idempotency_key,
+        "hash": request_hash,
+    }  # fmt: skip
+    ((job_id,),) = _run(connection, "add", given).fetchall()
+    return UUID(str(job_id))
 
 
 def find_key(connection: Connection, caller: str, key: str) -> tuple[UUID, bytes] | None:
@@ -71,100 +128,70 @@ def find_key(connection: Connection, caller: str, key: str) -> tuple[UUID, bytes
     return (row[0], row[1]) if row else None
 
 
-MAX_CLAIMED_BYTES = 64 * 1024 * 1024
-"""The texts that one claim takes into memory; a single larger one is taken alone."""
+# Carrying them out
 
 
 def claim_jobs(
     connection: Connection,
-    limit: int,
-    only: UUID | None = None,
-    without: Collection[UUID] = (),
+    most: int,
     kinds: Collection[str] = DOCUMENT_KINDS,
+    priorities: Sequence[int] = PRIORITIES,
+    otherwise: Sequence[int] = (-1,),
+    most_bytes: int = MOST_BYTES,
 ) -> list[Job]:
-    """Take up to `limit` waiting jobs of these kinds for this transaction; if it dies, they wait again.
+    """Take waiting jobs of these kinds and priorities for this transaction, or, where there are none, of other
+    priorities; if it dies, they wait again.
 
     Of several jobs for one document, or one LMR, only the first is taken, so that they are carried out in the order
     they came.
     """
-    ids = _claim(connection, limit, only, without, kinds)
-    if not ids:
-        return []
-    columns = (jobs.c.id, jobs.c.kind, jobs.c.uri, jobs.c.body, jobs.c.media_type, jobs.c.options, jobs.c.attempts)
-    rows = connection.execute(select(*columns).where(jobs.c.id.in_(ids)).order_by(jobs.c.priority, jobs.c.number))
-    return [Job(*row) for row in rows]
+    given = {
+        "kinds": list(kinds), "first": priorities[0], "last": priorities[-1], "other_first": otherwise[0],
+        "other_last": otherwise[-1], "most": most, "bytes": most_bytes, "weight": WEIGHT,
+    }  # fmt: skip
+    return [Job(*row) for row in _run(connection, "claim", given)]
 
 
-def _claim(
-    connection: Connection, limit: int, only: UUID | None, without: Collection[UUID], kinds: Collection[str]
-) -> list[UUID]:
-    earlier = jobs.alias("earlier")
-    has_earlier = (
-        select(earlier.c.id)
-        .where(earlier.c.state == "queued", earlier.c.uri == jobs.c.uri, earlier.c.number < jobs.c.number)
-        .exists()
-    )
-    query = (
-        select(jobs.c.id, func.coalesce(func.octet_length(jobs.c.body), 0))
-        .where(jobs.c.state == "queued", jobs.c.kind.in_(kinds), ~has_earlier)
-        .order_by(jobs.c.priority, jobs.c.number)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-    if only is not None:
-        query = query.where(jobs.c.id == only)
-    if without:
-        query = query.where(jobs.c.id.not_in(without))
-    claimed: list[UUID] = []
-    total = 0
-    for job_id, size in connection.execute(query):
-        total += size
-        if claimed and total > MAX_CLAIMED_BYTES:
-            break
-        claimed.append(job_id)
-    return claimed
+def claim_known(connection: Connection, ids: Sequence[UUID]) -> list[Job]:
+    """Take these jobs, but for those that somebody else holds or that have ended."""
+    return [Job(*row) for row in _run(connection, "claim_known", {"ids": list(ids)})]
 
 
-class Ending(NamedTuple):
-    """How a claimed job ended: with a result, or with a problem."""
+def begin_jobs(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Leave a trace of jobs that are about to be carried out; `end_jobs` and `let_go` take it away."""
+    _run(connection, "begin", {"ids": list(ids)})
 
-    job: Job
-    result: dict[str, Any] | None
-    problem: dict[str, Any] | None
+
+def let_go(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Take the trace of jobs away: whoever had them in hand is alive."""
+    _run(connection, "let_go", {"ids": list(ids)})
 
 
 def end_jobs(connection: Connection, endings: Sequence[Ending]) -> None:
-    """Write down how claimed jobs ended, in one round trip; their bodies are no longer needed."""
+    """Write down how claimed jobs ended, in one round trip. It is the last act of a transaction."""
     if not endings:
         return
-    ended = (
-        update(jobs)
-        .where(jobs.c.id == bindparam("job"))
-        .values(
-            state=bindparam("ended_as"),
-            result=bindparam("with_result"),
-            problem=bindparam("with_problem"),
-            attempts=jobs.c.attempts + 1,
-            body=None,
-            ended_at=func.now(),
-        )
-    )
-    rows = [
-        {
-            "job": ending.job.id,
-            "ended_as": "failed" if ending.result is None else "done",
-            "with_result": ending.result,
-            "with_problem": ending.problem,
-        }
-        for ending in endings
-    ]
-    connection.execute(ended, rows)
+    ids = [ending.job.id for ending in endings]
+    given = {
+        "ids": ids,
+        "states": [ending.state for ending in endings],
+        "results": [None if ending.result is None else Jsonb(ending.result) for ending in endings],
+        "problems": [None if ending.problem is None else Jsonb(ending.problem) for ending in endings],
+    }
+    with together(driver(connection)):
+        _run(connection, "pin", {})
+        _run(connection, "end", given)
+        let_go(connection, ids)
 
 
-def count_attempt(connection: Connection, job: Job) -> int:
-    """One more attempt at a claimed job has failed for no fault of its document: how many that makes."""
-    connection.execute(update(jobs).where(jobs.c.id == job.id).values(attempts=job.attempts + 1))
-    return job.attempts + 1
+def postpone_job(connection: Connection, job: Job, problem: dict[str, Any], seconds: float) -> None:
+    """One more attempt at a claimed job has failed for no fault of its document: it waits `seconds`."""
+    with together(driver(connection)):
+        _run(connection, "postpone", {"id": job.id, "problem": Jsonb(problem), "seconds": seconds})
+        let_go(connection, [job.id])
+
+
+# Looking at them
 
 
 def read_job(connection: Connection, job_id: UUID) -> JobStatus | None:
@@ -172,21 +199,56 @@ def read_job(connection: Connection, job_id: UUID) -> JobStatus | None:
 
     This looks at who holds the lock and takes none itself: a worker would pass by a job that a reader holds.
     """
-    columns = (jobs.c.id, jobs.c.kind, case((_locked(), "running"), else_=jobs.c.state), jobs.c.uri, jobs.c.result,
-               jobs.c.problem, jobs.c.created_at, jobs.c.ended_at, jobs.c.attempts)  # fmt: skip
-    row = connection.execute(select(*columns).where(jobs.c.id == job_id)).one_or_none()
-    return JobStatus(*row) if row else None
+    found = _read(connection, [job_id])
+    return found[0] if found else None
 
 
-def _locked() -> ColumnElement[bool]:
-    # A row's xmax is the transaction that locks it, or one that did so and has ended; a running one locks its number.
-    return literal_column(
-        "(jobs.state = 'queued' and exists (select from pg_locks held where held.locktype = 'transactionid'"
-        " and held.transactionid = jobs.xmax and held.granted))",
-        Boolean,
-    )
+def list_jobs(connection: Connection, state: str | None, before: int, limit: int) -> list[JobStatus]:
+    """Jobs in a state (those that are being carried out are among the queued), the newest first: those with a number
+    below `before`."""
+    query = select(jobs.c.id).where(jobs.c.number < before).order_by(jobs.c.number.desc()).limit(limit)
+    if state == "failed":
+        query = query.where(jobs.c.state.in_(("failed", "dead")))
+    elif state is not None:
+        query = query.where(jobs.c.state == state)
+    return _read(connection, list(connection.execute(query).scalars()))
 
 
-def count_waiting(connection: Connection) -> int:
-    """How many jobs wait or are being carried out."""
-    return connection.execute(select(func.count()).where(jobs.c.state == "queued")).scalar_one()
+def _read(connection: Connection, ids: list[UUID]) -> list[JobStatus]:
+    return [JobStatus(*row) for row in _run(connection, "read", {"ids": ids})]
+
+
+def retry_job(connection: Connection, job_id: UUID) -> bool:
+    """Let a dead letter wait again; False where it is none."""
+    return bool(_run(connection, "retry", {"id": job_id}).rowcount)
+
+
+def has_newer(connection: Connection, job_id: UUID) -> bool:
+    """Whether the document of a job was changed, or is about to be, since the job came."""
+    ((newer,),) = _run(connection, "newer", {"id": job_id}).fetchall()
+    return bool(newer)
+
+
+def look_at_waiting(connection: Connection, most: int) -> Waiting:
+    """What waits, counted up to `most` jobs."""
+    ((number, size, oldest),) = _run(connection, "waiting", {"most": most}).fetchall()
+    return Waiting(number, size, oldest)
+
+
+def count_dead(connection: Connection) -> int:
+    """How many dead letters there are."""
+    return connection.execute(select(func.count()).where(jobs.c.state == "dead")).scalar_one()
+
+
+def count_in_hand(connection: Connection) -> int:
+    """How many jobs workers have in hand, or had in hand when they died."""
+    return connection.execute(select(func.count()).select_from(begun_jobs)).scalar_one()
+
+
+def forget_jobs(connection: Connection, seconds: float, most: int) -> int:
+    """Drop jobs that ended longer ago than `seconds`, at most so many; how many went."""
+    return int(_run(connection, "forget", {"seconds": seconds, "most": most}).rowcount)
+
+
+def _run(connection: Connection, name: str, given: Mapping[str, Any]) -> Any:
+    return driver(connection).execute(statements("jobs")[name], given, prepare=True)

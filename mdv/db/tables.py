@@ -510,7 +510,7 @@ jobs = Table(
     Index("jobs_number", "number", unique=True),
     Index("jobs_waiting", "priority", "number", postgresql_where=text("state = 'queued'")),
     Index("jobs_waiting_uri", "uri", "number", postgresql_where=text("state = 'queued'")),
-    Index("jobs_dead", "number", postgresql_where=text("state = 'dead'")),
+    Index("jobs_failed", "state", "number", postgresql_where=text("state in ('failed', 'dead')")),
     comment="What is to be done: the truth, of which the queue in Redis is only the wake-up.",
 )  # fmt: skip
 
@@ -522,3 +522,48 @@ begun_jobs = Table(
     prefixes=["UNLOGGED"],
     comment="Jobs that a worker has in hand, or had in hand when it died: how often.",
 )
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("lmr_id", BigInteger, ForeignKey("lmrs.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False, comment="needed to sign, and so kept as it is"),
+    Column("old_secret", Text, comment="of before the last rotation: signs, too, for a while"),
+    Column("old_secret_until", DateTime(timezone=True)),
+    Column("state", String(6), nullable=False, server_default=text("'active'"), comment="active or paused"),
+    Column("reason", Text, comment="why it is paused"),
+    Column("told_offset", BigInteger, nullable=False, comment="up to which the receiver was told"),
+    Column("made_offset", BigInteger, nullable=False, comment="up to which messages were made, also if they died"),
+    Column("failures", Integer, nullable=False, server_default=text("0"), comment="since anything was delivered"),
+    Column("failing_since", DateTime(timezone=True), comment="when the first of them was"),
+    Column("dead", Integer, nullable=False, server_default=text("0"), comment="messages that died since then"),
+    _now("created_at"),
+    Index("webhooks_active", "id", postgresql_where=text("state = 'active'")),
+    comment="Addresses that are told when an LMR's feed goes on.",
+)  # fmt: skip
+
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()"), comment="the message's webhook-id"),
+    Column("number", BigInteger, Identity(), nullable=False, comment="the order in which they were made"),
+    Column("webhook_id", BigInteger, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("offset", BigInteger, nullable=False, comment="what it tells: there is something new up to here"),
+    Column("position", BigInteger, nullable=False, comment="of the transaction that this is part of"),
+    Column("state", String(9), nullable=False, server_default=text("'waiting'"), comment="waiting, delivered or dead"),
+    Column("attempts", SmallInteger, nullable=False, server_default=text("0")),
+    Column("not_before", DateTime(timezone=True), nullable=False,
+           comment="of the next attempt; of one that is being made, when it is given up for lost"),
+    Column("status", SmallInteger, comment="what the receiver answered last"),
+    Column("reason", Text, comment="why that was no success"),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("tried_at", DateTime(timezone=True), comment="when the last attempt began"),
+    Column("ended_at", DateTime(timezone=True)),
+    Index("webhook_deliveries_one", "webhook_id", unique=True, postgresql_where=text("state = 'waiting'")),
+    Index("webhook_deliveries_due", "not_before", postgresql_where=text("state = 'waiting'")),
+    Index("webhook_deliveries_number", "webhook_id", "number"),
+    Index("webhook_deliveries_ended", "ended_at", postgresql_where=text("ended_at is not null")),
+    comment="Messages to receivers: for each webhook at most one that waits, and those that ended lately.",
+)  # fmt: skip

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 import httpx
+import structlog
 
 import mdv
 from mdv.client import BASE, JSON, error_of, is_loopback
@@ -119,6 +120,9 @@ class Mdp:
     ) -> Json:
         content = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": JSON} if content is not None else {}
+        # Who asks the LMR, and so the MDP, finds both in the logs under one name.
+        if name := structlog.contextvars.get_contextvars().get("request"):
+            headers["X-Request-ID"] = str(name)
         patience = httpx.Timeout(timeout, connect=5, pool=None)
         try:
             response = self._http.request(method, self._path + path, params=params, content=content, headers=headers,

@@ -88,6 +88,8 @@ class Sync:
             page = self._mdp.feed(asked, wait=wait)
             with self._applying:
                 applied = apply(self._cache, page, after=asked)
+                if page["events"]:
+                    log.info("applied", position=applied.position, events=len(page["events"]))
                 self._note(last_contact=datetime.now(UTC), last_error=None,
                            **({"up_to_date": applied.up_to_date} if applied.moved else {}))  # fmt: skip
         except MustRefetch as error:

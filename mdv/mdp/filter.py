@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from mdv.db import filter as db
 from mdv.db.store import Change
+from mdv.figures import CANDIDATES
 from mdv.mdp.groups import CompiledGroup, Groups
 
 
@@ -31,6 +32,8 @@ def filter_changes(connection: Connection, groups: Groups, change: Change) -> Ca
     if not groups.groups:
         return set
     concerned = groups.concerned(chain(change.gains, change.losses))
+    candidates = sum(len(node) for sets in concerned.values() for node in sets)
+    CANDIDATES.observe(candidates / max(1, len(change.described)))
     steps = [
         (groups.groups[index].statement, parameters(groups.groups[index], sets, change.position, change.known))
         for index, sets in concerned.items()

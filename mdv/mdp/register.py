@@ -21,6 +21,7 @@ from mdv.db.state import State
 from mdv.db.store import Counts, Replacement, Run, StoredDocument, TypedValue, open_run
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
+from mdv.figures import MATCHED, stage
 from mdv.mdp.drivers import revise_drivers
 from mdv.mdp.filter import count_matched, filter_changes
 from mdv.mdp.publish import NOBODY, publish_changes
@@ -134,7 +135,8 @@ def register(
     documents change nothing and take no position. `naming`: the answers name the LMRs that the batch concerns.
     """
     uris = {uri for item in batch for uri in item.uris}
-    opened = open_run(connection, [item.uri for item in batch], uris)
+    with stage("turn"):  # waits until it is this transaction's
+        opened = open_run(connection, [item.uri for item in batch], uris)
     state, stored, _ = opened
     schema = schemas.at(connection, state.schema_version)
     answers: list[Outcome | MdvError | None] = []
@@ -158,16 +160,20 @@ def register(
     groups = rules.groups(connection, state, schema, vocabulary)
     run = Run(connection, replacements, opened, ids)
     change = run.change
-    with in_one_message(connection, run.is_small):
-        run.write()
+    with stage("answer"), in_one_message(connection, run.is_small):
+        with stage("store"):
+            run.write()
         reach("after the store")
-        found = filter_changes(connection, groups, change)
+        with stage("filter"):
+            found = filter_changes(connection, groups, change)
         reach("after the filter")
-        told = (
-            publish_changes(connection, change, state, schema, vocabulary) if state.lmrs and groups.groups else NOBODY
-        )
+        told = NOBODY
+        if state.lmrs and groups.groups:
+            with stage("publish"):
+                told = publish_changes(connection, change, state, schema, vocabulary)
     reach("after the publication")
     matched = count_matched(connection, found(), change)
+    MATCHED.inc(sum(matched.values()))
     lmrs = told.by_document(connection, change.described)
     names = tuple(told.names()) if naming else None
     if state.last_resource >= groups.revise_at:

@@ -115,9 +115,11 @@ def unsubscribe(
 def change_rules(
     connection: Connection, job: Job, schemas: Schemas, vocabulary: Vocabulary, rules: Rules
 ) -> dict[str, Any]:
-    """Carry out a job about an LMR's rules."""
+    """Carry out a job about an LMR or its rules."""
     asked = json.loads(job.body or b"{}")
     lmr = get_lmr(connection, str(job.options["lmr"]))
+    if job.kind == "forget":
+        return {"position": delete_lmr(connection, lmr, schemas, vocabulary, rules)}
     if job.kind == "subscribe":
         drafts = [(name, text) for name, text in asked["drafts"]]
         added = subscribe(connection, lmr, drafts, schemas, vocabulary, rules)

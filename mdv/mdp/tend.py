@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from mdv.db.feed import Feed
+from mdv.db.jobs import forget_jobs
 from mdv.db.lmrs import list_lmrs
 
 log = structlog.get_logger()
@@ -20,11 +21,16 @@ SNAPSHOT_SECONDS = 3600.0
 COMPACT_EVENTS = 20_000
 """A feed with more events is looked at for what was superseded."""
 PAGE = 500
+JOB_SECONDS = 7 * 86400.0
+SOME_JOBS = 5000
+"""So many are dropped in one transaction."""
 
 
-def tend(engine: Engine, feed_seconds: float, feed_events: int) -> int:
-    """Drop what is older, or more, than is kept of feeds; how many events went."""
+def tend(engine: Engine, feed_seconds: float, feed_events: int, job_seconds: float = JOB_SECONDS) -> int:
+    """Drop what is older, or more, than is kept of feeds and of jobs; how many events went."""
     gone, after = 0, 0
+    while _forget(engine, job_seconds) == SOME_JOBS:
+        pass
     while True:
         with engine.begin() as connection:
             page = list_lmrs(connection, after, PAGE)
@@ -43,6 +49,11 @@ def tend(engine: Engine, feed_seconds: float, feed_events: int) -> int:
         if events >= 2 * _compacted.get(lmr_id, 0):
             _compact(engine, lmr_id)
     return gone
+
+
+def _forget(engine: Engine, seconds: float) -> int:
+    with engine.begin() as connection:
+        return forget_jobs(connection, seconds, SOME_JOBS)
 
 
 _compacted: dict[int, int] = {}

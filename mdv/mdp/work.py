@@ -1,8 +1,12 @@
-"""Work: carry out the jobs that wait, as many at once as there are."""
+"""Work: carry out the jobs that wait, as many at once as is good."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -10,146 +14,220 @@ import structlog
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from mdv.db.jobs import RULE_KINDS, Ending, Job, claim_jobs, count_attempt, end_jobs
+from mdv.db.jobs import (
+    DOCUMENT_KINDS,
+    PATIENT,
+    RULE_KINDS,
+    URGENT,
+    WEIGHT,
+    Ending,
+    Job,
+    begin_jobs,
+    claim_jobs,
+    claim_known,
+    end_jobs,
+    let_go,
+    postpone_job,
+)
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError
+from mdv.figures import ATTEMPTS_FAILED, BATCH, JOB_WAITED, JOBS_ENDED, stage
+from mdv.mdp.pace import MOST, Pace
+from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Conditions, Outcome, Prepared, prepare, register
 from mdv.mdp.rules import Rules
-from mdv.mdp.schemas import SchemaInForce, Schemas
+from mdv.mdp.schemas import SchemaInForce, Schemas, read_schema_document
 from mdv.mdp.subscribe import change_rules
 from mdv.points import reach
 
-MAX_BATCH = 100
 MAX_ATTEMPTS = 5
+AFTER_DEATHS = (MOST, MOST // 10, MOST // 100, 1, 1)
+"""How many jobs are taken at once that were in hand when so many workers died: one of them may be what kills."""
+PATIENT_TURN = 10
+"""Of so many batches one holds jobs that nobody waits for, also while there are always others."""
 
 log = structlog.get_logger()
 
+Claim = Callable[[Connection], list[Job]]
+
+
+def back_off(attempts: int) -> float:
+    """Seconds until the next attempt: about 1, 4, 16, 64."""
+    return 4.0 ** (attempts - 1) * random.uniform(0.8, 1.2)
+
 
 class Worker:
-    """Carries out jobs with one engine; `ended` hears of every job that has ended, after its commit, and `published`
-    of every commit that may have put something into feeds."""
+    """Carries out jobs with one engine.
+
+    `ended` hears of jobs that have ended, after their commit, and `published` of every commit that may have put
+    something into feeds.
+    """
 
     def __init__(
         self,
         engine: Engine,
         max_bytes: int,
-        ended: Callable[[UUID], None] = lambda job: None,
-        published: Callable[[], None] = lambda: None,
+        ended: Callable[[Sequence[UUID]], object] = lambda jobs: None,
+        published: Callable[[], object] = lambda: None,
+        back_off: Callable[[int], float] = back_off,
     ) -> None:
         self._engine = engine
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._max_bytes = max_bytes
         self._ended = ended
         self._published = published
+        self._back_off = back_off
         self._schemas = Schemas()
         self._vocabulary = Vocabulary(engine)
         self._rules = Rules()
+        self._pace = Pace()
+        self._turn = 0
+        self._in_hand: list[UUID] = []
 
-    def work(self) -> int:
-        """Carry out what waits now of documents; the number of jobs ended. A job that fails is tried again by another
-        call."""
-        ended: list[UUID] = []
-        failed: set[UUID] = set()
-        while self._work_batch(ended, failed):
-            pass
-        return len(ended)
+    def work(self, seconds: float = float("inf"), more: Callable[[], object] = lambda: None) -> int:
+        """Carry out what waits of documents, for so many seconds; the number of jobs ended. `more` is called when more
+        waits than this worker takes now."""
+        return self._work(lambda connection: self._next_documents(connection, more), seconds, more)
 
-    def work_rules(self) -> int:
-        """Carry out the changes of rules that wait now; the number of jobs ended."""
-        ended: list[UUID] = []
-        failed: set[UUID] = set()
-        while self._work_rules(ended, failed):
-            pass
-        return len(ended)
+    def work_rules(self, seconds: float = float("inf"), more: Callable[[], object] = lambda: None) -> int:
+        """Carry out what waits of changes of rules, of LMRs and of the schema, one after the other."""
+        return self._work(lambda connection: claim_jobs(connection, 1, RULE_KINDS), seconds, more)
 
-    def _work_rules(self, ended: list[UUID], failed: set[UUID]) -> bool:
-        """Carry out one job about rules, in a transaction of its own; false where none waits."""
+    def _work(self, claim: Claim, seconds: float, more: Callable[[], object]) -> int:
+        until = time.monotonic() + seconds
+        ended = 0
+        while (now_ended := self._attempt(claim)) is not None:
+            ended += now_ended
+            if time.monotonic() > until:
+                more()
+                break
+        return ended
+
+    # What to take
+
+    def _next_documents(self, connection: Connection, more: Callable[[], object]) -> list[Job]:
+        """The jobs of the next batch: urgent ones, or those that nobody waits for, never both."""
+        self._turn += 1
+        halves = (PATIENT, URGENT) if self._turn % PATIENT_TURN == 0 else (URGENT, PATIENT)
+        most = min(MOST, 1 + self._pace.bytes // WEIGHT)  # what does not fit is not to be held
+        found = claim_jobs(connection, most, DOCUMENT_KINDS, *halves, self._pace.bytes)
+        if not found:
+            return []
+        alike = [job for job in found if job.deaths == found[0].deaths]
+        taken = alike[: AFTER_DEATHS[min(found[0].deaths, len(AFTER_DEATHS) - 1)]]
+        if len(taken) < len(found) or len(found) == most or sum(job.weight for job in found) > self._pace.bytes // 2:
+            more()  # there will be work for another process, too
+        return taken
+
+    # Carrying it out
+
+    def _attempt(self, claim: Claim) -> int | None:
+        """Carry out what `claim` takes, in one transaction; how many jobs ended, None where there was none.
+
+        Of jobs that fail together, each half is tried again, down to the one that is to blame.
+        """
+        self._let_go()
+        jobs: list[Job] = []
+        began = time.perf_counter()
+        try:
+            with self._engine.begin() as connection:
+                with stage("claim"):
+                    jobs = claim(connection)
+                if not jobs:
+                    return None
+                self._begin(jobs)
+                endings = self._carry_out(connection, jobs)
+                end_jobs(connection, endings)
+                reach("before the commit")
+        except Exception as error:
+            if not jobs or is_nobodys_fault(error):
+                raise
+            return self._apart(jobs, error)
+        self._in_hand = []
+        seconds = time.perf_counter() - began
+        if jobs[0].kind in DOCUMENT_KINDS:
+            self._pace.learn(sum(job.weight for job in jobs), seconds)
+        self._tell(endings, seconds)
+        return len(endings)
+
+    def _begin(self, jobs: Sequence[Job]) -> None:
+        """Leave a trace, in case this worker dies of one of them."""
+        self._in_hand = [job.id for job in jobs]
+        with self._single.connect() as connection:
+            begin_jobs(connection, self._in_hand)
+        reach("after the claim")
+
+    def _let_go(self) -> None:
+        """Take back the trace of jobs that did not end, since this worker is alive."""
+        if self._in_hand:
+            with self._single.connect() as connection:
+                let_go(connection, self._in_hand)
+            self._in_hand = []
+
+    def _apart(self, jobs: Sequence[Job], error: Exception) -> int:
+        if len(jobs) == 1:
+            return self._fail(jobs[0], error)
+        log.warning("batch failed, in halves now", jobs=len(jobs), reason=_reason(error))
+        half = len(jobs) // 2
+        return sum(self._attempt_known([job.id for job in part]) for part in (jobs[:half], jobs[half:]))
+
+    def _attempt_known(self, ids: Sequence[UUID]) -> int:
+        return self._attempt(lambda connection: claim_known(connection, ids)) or 0
+
+    def _fail(self, job: Job, error: Exception) -> int:
+        """A job failed in a transaction of its own. Another worker may have taken it meanwhile."""
         with self._engine.begin() as connection:
-            found = claim_jobs(connection, 1, without=failed, kinds=RULE_KINDS)
-            now_ended = []
-            for job in found:
-                failed.add(job.id)
-                ending = self._carry_out_rules(connection, job)
-                end_jobs(connection, ending)
-                now_ended = [one.job.id for one in ending]
-        self._tell(now_ended, ended)
-        return bool(found)
+            endings = [
+                ending
+                for claimed in claim_known(connection, [job.id])
+                for ending in self._count_failure(connection, claimed, error)
+            ]
+            end_jobs(connection, endings)
+        self._in_hand = []
+        self._tell(endings, 0)
+        return len(endings)
 
-    def _carry_out_rules(self, connection: Connection, job: Job) -> list[Ending]:
-        """What came of a job about rules; nothing, where it is to be tried again."""
+    def _carry_out(self, connection: Connection, jobs: Sequence[Job]) -> list[Ending]:
+        """How claimed jobs end: all but those that failed by a fault of MDV's own."""
+        for job in jobs:
+            JOB_WAITED.observe(job.waited)
+        if jobs[0].deaths >= MAX_ATTEMPTS:
+            return [Ending(job, None, _deadly(job).problem(), dead=True) for job in jobs]
+        if jobs[0].kind in RULE_KINDS:
+            return [ending for job in jobs for ending in self._change_rules(connection, job)]
+        return self._register(connection, jobs)
+
+    def _change_rules(self, connection: Connection, job: Job) -> list[Ending]:
         savepoint = connection.begin_nested()
         try:
-            result = change_rules(connection, job, self._schemas, self._vocabulary, self._rules)
+            with stage("rules"):
+                result = self._rules_changed(connection, job)
             savepoint.commit()
         except MdvError as error:
             savepoint.rollback()
             return [Ending(job, None, error.problem())]
-        except Exception as error:
-            if _is_away(error):
-                raise
-            savepoint.rollback()
-            return _count_failure(connection, job, error)
         return [Ending(job, result, None)]
 
-    def _work_batch(self, ended: list[UUID], failed: set[UUID]) -> bool:
-        """Carry out some jobs, and tell which ended and which failed; false where nothing waits."""
-        jobs: list[Job] = []
-        try:
-            with self._engine.begin() as connection:
-                jobs = claim_jobs(connection, MAX_BATCH, without=failed)
-                now_ended = self._carry_out(connection, jobs)
-        except Exception as error:
-            if not jobs or _is_away(error):
-                raise
-            log.warning("batch failed, one by one now", jobs=len(jobs), reason=_reason(error))
-            for job in jobs:
-                self._work_alone(job, ended, failed)
-            return True
-        self._tell(now_ended, ended)
-        failed.update({job.id for job in jobs} - set(now_ended))
-        return bool(jobs)
+    def _rules_changed(self, connection: Connection, job: Job) -> dict[str, Any]:
+        known = (self._schemas, self._vocabulary, self._rules)
+        if job.kind != "schema":
+            return change_rules(connection, job, *known)
+        document = read_schema_document(job.body or b"", job.media_type)
+        if_match = job.options.get("if_match")
+        return asdict(put_schema(connection, document, *known, None if if_match is None else tuple(if_match)))
 
-    def _work_alone(self, job: Job, ended: list[UUID], failed: set[UUID]) -> None:
-        """One job in a transaction of its own, so that one that always fails stops nobody else."""
-        failed.add(job.id)
-        try:
-            with self._engine.begin() as connection:
-                now_ended = self._carry_out(connection, claim_jobs(connection, 1, only=job.id))
-        except Exception as error:
-            if _is_away(error):
-                raise
-            with self._engine.begin() as connection:
-                # Another worker may have taken it meanwhile.
-                claimed = claim_jobs(connection, 1, only=job.id)
-                endings = [ending for c in claimed for ending in _count_failure(connection, c, error)]
-                end_jobs(connection, endings)
-                now_ended = [ending.job.id for ending in endings]
-        self._tell(now_ended, ended)
-
-    def _tell(self, now_ended: list[UUID], ended: list[UUID]) -> None:
-        if now_ended:
-            reach("after the commit")
-            self._published()
-        for job_id in now_ended:
-            ended.append(job_id)
-            self._ended(job_id)
-        if now_ended:
-            reach("after the news")
-
-    def _carry_out(self, connection: Connection, jobs: list[Job]) -> list[UUID]:
-        """Carry out claimed jobs, and tell which ended: all but those that failed by a fault of MDV's own."""
-        if not jobs:
-            return []
-        reach("after the claim")
+    def _register(self, connection: Connection, jobs: Sequence[Job]) -> list[Ending]:
         schema = self._schemas.now(connection)
         endings: list[Ending] = []
         prepared: list[tuple[Job, Prepared]] = []
-        for job in jobs:
-            try:
-                prepared.append((job, self._prepare(schema, job)))
-            except MdvError as error:
-                endings.append(_ending(job, error))
-            except Exception as error:
-                endings += _count_failure(connection, job, error)
+        with stage("prepare"):
+            for job in jobs:
+                try:
+                    prepared.append((job, self._prepare(schema, job)))
+                except MdvError as error:
+                    endings.append(_ending(job, error))
+                except Exception as error:
+                    endings += self._count_failure(connection, job, error)
         reach("after the gate")
         for job, item in prepared:
             if job.options.get("dry_run"):
@@ -159,11 +237,10 @@ class Worker:
                 endings.append(_ending(job, answer))
         real = [(job, item) for job, item in prepared if not job.options.get("dry_run")]
         if real:
+            BATCH.observe(len(real))
             answers = register(connection, [item for _, item in real], self._schemas, self._vocabulary, self._rules)
             endings += [_ending(job, answer) for (job, _), answer in zip(real, answers, strict=True)]
-        end_jobs(connection, endings)
-        reach("before the commit")
-        return [ending.job.id for ending in endings]
+        return endings
 
     def _prepare(self, schema: SchemaInForce, job: Job) -> Prepared:
         conditions = Conditions(
@@ -173,6 +250,35 @@ class Worker:
             return Prepared(job.uri, None, schema.version, conditions)
         return prepare(job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes)
 
+    def _count_failure(self, connection: Connection, job: Job, error: Exception) -> list[Ending]:
+        """Count an attempt at a claimed job that failed inside MDV; where it was the last, that is the job's end."""
+        ATTEMPTS_FAILED.inc()
+        log.error("attempt failed", job=str(job.id), request=job.request, uri=job.uri, attempt=job.attempts + 1,
+                  reason=_reason(error), exc_info=error)  # fmt: skip
+        if job.attempts + 1 < MAX_ATTEMPTS:
+            problem = MdvError(f"An attempt failed inside MDV, and there will be another: {_reason(error)}").problem()
+            postpone_job(connection, job, problem, self._back_off(job.attempts + 1))
+            return []
+        last = MdvError(f"The job failed {MAX_ATTEMPTS} times inside MDV: {_reason(error)}")
+        return [Ending(job, None, last.problem(), dead=True)]
+
+    def _tell(self, endings: Sequence[Ending], seconds: float) -> None:
+        """After the commit."""
+        if not endings:
+            return
+        reach("after the commit")
+        self._published()
+        self._ended([ending.job.id for ending in endings])
+        reach("after the news")
+        for job, result, problem, dead in endings:
+            state = "dead" if dead else "done" if problem is None else "failed"
+            JOBS_ENDED.labels(job.kind, state).inc()
+            log.info(
+                "job ended", job=str(job.id), request=job.request, kind=job.kind, uri=job.uri, state=state,
+                position=(result or {}).get("position"), problem=(problem or {}).get("type"), batch=len(endings),
+                waited=round(job.waited, 3), seconds=round(seconds, 3),
+            )  # fmt: skip
+
 
 def _ending(job: Job, answer: Outcome | MdvError) -> Ending:
     if isinstance(answer, MdvError):
@@ -180,19 +286,16 @@ def _ending(job: Job, answer: Outcome | MdvError) -> Ending:
     return Ending(job, answer.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
 
 
-def _count_failure(connection: Connection, job: Job, error: Exception) -> list[Ending]:
-    """Count an attempt at a claimed job that failed inside MDV; where it was the last, that is the job's end."""
-    log.error("job failed", job=str(job.id), uri=job.uri, reason=_reason(error), exc_info=error)
-    if job.attempts + 1 < MAX_ATTEMPTS:
-        count_attempt(connection, job)
-        return []
-    return [_ending(job, MdvError(f"The job failed {MAX_ATTEMPTS} times inside MDV: {_reason(error)}"))]
+def _deadly(job: Job) -> MdvError:
+    return MdvError(f"{job.deaths} workers died with this job in hand: it may need more memory or time than they have.")
 
 
-def _is_away(error: Exception) -> bool:
-    """Whether the database is gone, rather than displeased: then no job is to blame, and all wait again."""
+def is_nobodys_fault(error: Exception) -> bool:
+    """Whether the database is gone or has no room, rather than displeased: then no job is to blame, and all wait."""
     if isinstance(error, DBAPIError):
-        return error.connection_invalidated or (isinstance(error.orig, psycopg.Error) and _is_away(error.orig))
+        return error.connection_invalidated or (isinstance(error.orig, psycopg.Error) and is_nobodys_fault(error.orig))
+    if isinstance(error, psycopg.errors.DiskFull | psycopg.errors.TooManyConnections | psycopg.errors.DeadlockDetected):
+        return True
     return isinstance(error, psycopg.OperationalError) and (
         # A statement that was cancelled (57014) tells of itself, not of the database.
         error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"

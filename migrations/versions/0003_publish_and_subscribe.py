@@ -187,6 +187,11 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    # An LMR's token would open reading, and its rules would fall to the next LMR of the same number.
+    op.execute("delete from tokens where role = 'lmr'")
+    op.execute("delete from rule_searches where rule_id in (select id from rules where owner > 0)")
+    op.execute("delete from rule_ends where owner > 0")
+    op.execute("delete from rules where owner > 0")
     op.drop_index("rule_ends_end", table_name="rule_ends")
     op.create_index("rule_ends_end", "rule_ends", ["end_id"])
     op.drop_index(op.f("ix_tokens_lmr_id"), table_name="tokens")

@@ -39,13 +39,15 @@ def upgrade() -> None:
         op.alter_column("jobs", column, comment=comment)
     op.alter_column("jobs", "priority", server_default=sa.text("3"))
     op.execute("update jobs set priority = 3 where state = 'queued'")
-    op.create_index("jobs_dead", "jobs", ["number"], unique=False, postgresql_where=sa.text("state = 'dead'"))
+    op.create_index(
+        "jobs_failed", "jobs", ["state", "number"], unique=False, postgresql_where=sa.text("state in ('failed', 'dead')")
+    )
     op.create_index("jobs_number", "jobs", ["number"], unique=True)
 
 
 def downgrade() -> None:
     op.drop_index("jobs_number", table_name="jobs")
-    op.drop_index("jobs_dead", table_name="jobs", postgresql_where=sa.text("state = 'dead'"))
+    op.drop_index("jobs_failed", table_name="jobs", postgresql_where=sa.text("state in ('failed', 'dead')"))
     op.execute("update jobs set state = 'failed', body = null where state = 'dead'")
     op.execute("update jobs set priority = 0 where state = 'queued'")
     op.alter_column("jobs", "priority", server_default=sa.text("0"))

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
+import migrations
 from mdv.db.engine import make_engine
+from mdv.db.lmrs import Lmr, list_lmrs
 from mdv.db.migrate import differences, is_migrated, migrate, unmigrate
-from mdv.db.tables import metadata
+from mdv.db.read import document_statements, read_document
+from mdv.db.tables import jobs, metadata
+from mdv.db.tokens import create_token
 from mdv.errors import SystemNotFound
 
 if TYPE_CHECKING:
     from conftest import Mdp
+
+REVISIONS = [script.revision for script in ScriptDirectory(str(Path(migrations.__file__).parent)).walk_revisions()][
+    ::-1
+]
+"""From the first to the last."""
 
 
 def tables(engine: Engine) -> set[str]:
@@ -84,3 +96,165 @@ def test_a_filled_store_goes_a_version_back_and_on_again(mdp: Mdp) -> None:
     assert again.results_of(rule.id) == {"http://d/1#a"}
     again.put_one("http://d/1", "<#a> a :C ; :n 3 .")
     assert [(uri, matched) for _, uri, matched in again.changes()] == [("http://d/1#a", False)]
+
+
+# A filled store, down to every revision and up again
+
+Rows = dict[str, dict[str, list[Any]]]
+
+FLEETING = {"result_objects", "result_ranges", "news", "alembic_version"}
+"""What the last run found: it says nothing to the next."""
+
+JOBS = [
+    *(("register", "queued"), ("delete", "queued"), ("subscribe", "queued")),
+    *(("register", "done"), ("register", "failed"), ("register", "dead")),
+]
+
+
+def fill(mdp: Mdp) -> dict[str, str]:
+    """A store in which there is something of everything; how far its LMR has read."""
+    mdp.put_schema(
+        "<> mdv:world mdv:open . :C a rdfs:Class . :n rdfs:range xsd:integer . :s rdfs:range xsd:string ."
+        " :to mdv:reference mdv:strong ; mdv:setValued true ."
+    )
+    first = "<#a> a :C ; :n 1 ; :to <#b> . <#b> :s 'b' ."
+    mdp.put({"http://d/1": first, "http://d/2": "<#c> a :C ; :n 5 ; :to [ :s 'x' ] ."})
+    mdp.put({"http://d/1": first.replace("1", "2").replace("'b'", "'bb'"), "http://d/3": "<http://d/1#a> :s 'also' ."})
+    mdp.put_one("http://d/4", "<#gone> a :C ; :n 7 .")
+    mdp.put_one("http://d/4", None)
+    mdp.add_rules([("small", "search C c register c where c.n < 4")], owner=0)
+    lmr, slow = mdp.create_lmr("near"), mdp.create_lmr("slow")
+    mdp.subscribe(lmr, ("all", "search C c register c"))
+    mdp.subscribe(lmr, "search all c register c where c.n > 1", "search C c register c where c.n > 3")
+    mdp.subscribe(slow, "search C c register c where c.s contains 'also'")
+    page = mdp.feed(lmr)
+    mdp.put_one("http://d/5", "<#e> a :C ; :n 9 .")
+    with mdp.engine.begin() as connection:
+        create_token(connection, "crawler", "admin", ["http://d/"], None)
+        for number, (kind, state) in enumerate(JOBS):
+            job = {"kind": kind, "state": state, "uri": f"http://j/{number}", "attempts": 2, "caller": "me",
+                   "media_type": "text/turtle", "idempotency_key": f"key {number}", "request_hash": b"1",
+                   "body": None if state in ("done", "failed") else b"<a:a> <a:b> 1 .",
+                   "result": {"position": 3} if state == "done" else None,
+                   "problem": {"title": "why"} if state in ("failed", "dead") else None,
+                   "ended_at": None if state == "queued" else datetime.now(UTC)}  # fmt: skip
+            connection.execute(jobs.insert().values(job))
+        connection.execute(text("insert into begun_jobs select id, 1 from jobs where uri = 'http://j/0'"))
+        connection.execute(
+            text("insert into webhooks (lmr_id, url, secret, told_offset, made_offset)"
+                 " select id, 'http://w/', 'hush', 0, 0 from lmrs")
+        )  # fmt: skip
+    return {"near": page.cursor}
+
+
+def everything(engine: Engine) -> Rows:
+    """All tables: by column what they hold, row by row in the order of their texts."""
+    inspector = sqlalchemy.inspect(engine)
+    found: Rows = {}
+    with engine.connect() as connection:
+        for table in inspector.get_table_names():
+            if table in FLEETING:
+                continue
+            columns = [column["name"] for column in inspector.get_columns(table)]
+            key = inspector.get_pk_constraint(table)["constrained_columns"] or [
+                name for name in ("document_id", "position", "hash") if name in columns
+            ]
+            order = ", ".join(f'"{name}"::text' for name in key) or "1"
+            rows = connection.execute(text(f'select * from "{table}" order by {order}')).all()
+            found[table] = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+    return found
+
+
+def assert_kept(before: Rows, after: Rows) -> None:
+    """Every table and column that both know hold the same, but for what could not be kept."""
+    for table in before.keys() & after.keys():
+        for column in before[table].keys() & after[table].keys():
+            assert before[table][column] == after[table][column], f"{table}.{column}"
+
+
+def without(rows: Rows, table: str, goes: list[bool]) -> None:
+    """Take rows away from what is expected."""
+    for column, values in rows[table].items():
+        rows[table][column] = [value for value, gone in zip(values, goes, strict=True) if not gone]
+
+
+def as_known_to(revision: str, rows: Rows) -> Rows:
+    """What a revision can know of a filled store."""
+    queue = rows["jobs"]
+    if revision < "0004":
+        dead = [state == "dead" for state in queue["state"]]
+        queue["body"] = [None if gone else body for gone, body in zip(dead, queue["body"], strict=True)]
+        queue["state"] = ["failed" if gone else state for gone, state in zip(dead, queue["state"], strict=True)]
+        pairs = zip(queue["state"], queue["priority"], strict=True)
+        queue["priority"] = [0 if state == "queued" else priority for state, priority in pairs]
+    if revision < "0003":
+        without(rows, "tokens", [role == "lmr" for role in rows["tokens"]["role"]])
+        lmrs = {rule for rule, owner in zip(rows["rules"]["id"], rows["rules"]["owner"], strict=True) if owner != 0}
+        for table, column in (("rule_searches", "rule_id"), ("rule_ends", "rule_id"), ("rules", "id")):
+            without(rows, table, [number in lmrs for number in rows[table][column]])
+    return rows
+
+
+@pytest.mark.parametrize("revision", REVISIONS[:-1])
+def test_what_a_revision_knew_survives_the_way_down_to_it_and_up_again(mdp: Mdp, revision: str) -> None:
+    cursor = fill(mdp)["near"]
+    full = everything(mdp.engine)
+    unmigrate(mdp.engine, revision)
+    down = everything(mdp.engine)
+    assert_kept(as_known_to(revision, full), down)
+    migrate(mdp.engine)
+    up = everything(mdp.engine)
+    for rows in (down, up):
+        rows["jobs"].pop("priority")  # those that wait begin anew in the middle
+    assert_kept(down, up)
+    with mdp.engine.connect() as connection:
+        assert differences(connection) == []
+
+    again = type(mdp)(mdp.engine)
+    assert_history(again)
+    assert_all_goes_on(again, revision, cursor)
+
+
+def assert_history(mdp: Mdp) -> None:
+    """Versions, and what is visible."""
+    versions = mdp.rows(
+        "select d.uri, v.version, v.present from document_versions v join documents d on d.id = v.document_id"
+        " order by 1, 2"
+    )
+    assert [row for row in versions if row[0] in ("http://d/1", "http://d/4")] == [
+        ("http://d/1", 1, True), ("http://d/1", 2, True), ("http://d/4", 1, True), ("http://d/4", 2, False),
+    ]  # fmt: skip
+    with mdp.engine.connect() as connection:
+        first = read_document(connection, "http://d/1", 1)
+        assert first is not None
+        said = {statement.object.value for statement in document_statements(connection, first)}
+    assert {"1", "b"} <= said and not {"2", "bb"} & said
+
+
+def lmrs_of(mdp: Mdp) -> list[Lmr]:
+    with mdp.engine.connect() as connection:
+        return list_lmrs(connection, 0, 10)
+
+
+def assert_all_goes_on(mdp: Mdp, revision: str, cursor: str) -> None:
+    """Documents, rules and feeds work on what came back."""
+    assert mdp.put_one("http://d/1", "<#a> a :C ; :n 3 ; :to <#b> . <#b> :s 'bb' .").version == 3
+    if revision < "0002":
+        (rule,) = mdp.add_rules(["search C c register c where c.n < 4"], owner=0)
+        assert mdp.results_of(rule.id) == {"http://d/1#a"}
+    else:
+        own = mdp.one("select id from rules where name = 'small'")
+        assert mdp.results_of(own) == {"http://d/1#a"}
+    if revision >= "0003":
+        near = next(lmr for lmr in lmrs_of(mdp) if lmr.name == "near")
+        told = mdp.feed(near, cursor)
+        assert told.up_to_date and {event.resource for event in told.events} >= {"http://d/5#e", "http://d/1#a"}
+        assert not mdp.feed(near, cursor).snapshot
+    else:
+        assert lmrs_of(mdp) == [] and mdp.one("select count(*) from rules where owner <> 0") == 0
+    fresh = mdp.create_lmr("fresh")
+    mdp.subscribe(fresh, "search C c register c where c.n >= 9")
+    held = {event.resource for event in mdp.feed(fresh).events if event.kind == "put"}
+    assert held == {"http://d/5#e"}
+    mdp.put_one("http://d/6", "<#f> a :C ; :n 1 .")
+    assert "http://d/6#f" not in {event.resource for event in mdp.feed(fresh).events}

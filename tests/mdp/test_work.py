@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,8 +15,8 @@ import structlog
 from sqlalchemy import Engine, text
 
 import mdv.mdp.work
-from mdv.db.jobs import JobStatus, add_job, claim_jobs, read_job
-from mdv.mdp.work import MAX_ATTEMPTS, Worker
+from mdv.db.jobs import JobStatus, add_job, begin_jobs, claim_jobs, read_job
+from mdv.mdp.work import MAX_ATTEMPTS, Worker, back_off
 
 if TYPE_CHECKING:
     from conftest import Mdp
@@ -36,10 +36,10 @@ def store(mdp: Mdp) -> Mdp:
     return mdp
 
 
-def add(store: Mdp, uri: str, turtle: str | None, **options: Any) -> UUID:
+def add(store: Mdp, uri: str, turtle: str | None, priority: int = 3, **options: Any) -> UUID:
     kind, body = ("delete", None) if turtle is None else ("register", (store.PREFIXES + turtle).encode())
     with store.engine.begin() as connection:
-        return add_job(connection, kind, uri, "me", body, "text/turtle" if body else None, options)
+        return add_job(connection, kind, uri, "me", body, "text/turtle" if body else None, options, priority=priority)
 
 
 def status(store: Mdp, job_id: UUID) -> JobStatus:
@@ -47,6 +47,15 @@ def status(store: Mdp, job_id: UUID) -> JobStatus:
         found = read_job(connection, job_id)
     assert found is not None
     return found
+
+
+def worker_of(engine: Engine, ended: Callable[[Sequence[UUID]], object] = lambda jobs: None) -> Worker:
+    """A worker whose failed attempts are made again when the test lets an hour pass."""
+    return Worker(engine, MAX_BYTES, ended, back_off=lambda attempts: 3600)
+
+
+def an_hour_passes(store: Mdp) -> None:
+    store.run("update jobs set not_before = not_before - interval '1 hour'")
 
 
 def states(store: Mdp, *job_ids: UUID) -> list[str]:
@@ -64,7 +73,7 @@ def poison(store: Mdp, uri: str) -> None:
 
 def test_jobs_become_results(store: Mdp) -> None:
     ended: list[UUID] = []
-    worker = Worker(store.engine, MAX_BYTES, ended.append)
+    worker = worker_of(store.engine, ended.extend)
     jobs = [add(store, "http://d/1", "<#a> :p 1 ."), add(store, "http://d/2", "<#b> :p 1 .")]
     later = [add(store, "http://d/1", "<#a> :p 2 ."), add(store, "http://d/2", None)]
     assert worker.work() == 4
@@ -79,7 +88,7 @@ def test_jobs_become_results(store: Mdp) -> None:
 def test_one_bad_document_among_many_fails_alone_with_its_reasons(store: Mdp) -> None:
     good = [add(store, f"http://d/{n}", f"<#a> :p {n} .") for n in range(5)]
     bad = [add(store, "http://d/bad", "<#a> :p"), add(store, "http://d/none", None)]
-    assert Worker(store.engine, MAX_BYTES).work() == 7
+    assert worker_of(store.engine).work() == 7
     assert states(store, *good) == ["done"] * 5
     problems = [status(store, job).problem or {} for job in bad]
     assert [problem["status"] for problem in problems] == [400, 404]
@@ -93,7 +102,7 @@ def test_conditions_and_dry_runs_travel_with_the_job(store: Mdp) -> None:
     match = add(store, "http://d/2", "<#a> :p 2 .", conditions={"if_match": ["3"], "resource_prefixes": None})
     foreign = add(store, "http://d/3", "<http://r> :p 2 .", conditions={"resource_prefixes": ["http://d/3"]})
     gone = add(store, "http://d/4", None, dry_run=True)
-    assert Worker(store.engine, MAX_BYTES).work() == 4
+    assert worker_of(store.engine).work() == 4
     result = status(store, dry).result or {}
     assert (result["dry_run"], result["inserted"], result["updated"]) == (True, 1, 1)
     assert [(status(store, job).problem or {})["status"] for job in (match, foreign, gone)] == [412, 403, 404]
@@ -109,7 +118,7 @@ def test_a_body_over_the_limit_fails(store: Mdp) -> None:
 
 def test_a_poison_job_stops_nobody_and_ends_with_its_reason(store: Mdp) -> None:
     ended: list[UUID] = []
-    worker = Worker(store.engine, MAX_BYTES, ended.append)
+    worker = worker_of(store.engine, ended.extend)
     poison(store, "http://d/3")
     jobs = [add(store, f"http://d/{n}", "<#a> :p 1 .") for n in range(7)]
     waiting = add(store, "http://d/3", "<#a> :p 2 .")
@@ -117,13 +126,17 @@ def test_a_poison_job_stops_nobody_and_ends_with_its_reason(store: Mdp) -> None:
     others = [job for job in jobs if job != jobs[3]]
     assert states(store, *others) == ["done"] * 6
     assert states(store, jobs[3], waiting) == ["queued", "queued"]
+    assert "this one is poison" in (status(store, jobs[3]).problem or {})["detail"]
     for attempt in range(1, MAX_ATTEMPTS):
         assert status(store, jobs[3]).attempts == attempt
-        worker.work()
+        assert worker.work() == 0
+        an_hour_passes(store)
+        assert worker.work() == (attempt == MAX_ATTEMPTS - 1)
     failed = status(store, jobs[3])
-    assert (failed.state, failed.attempts) == ("failed", MAX_ATTEMPTS)
+    assert (failed.state, failed.dead, failed.attempts) == ("failed", True, MAX_ATTEMPTS)
     assert "this one is poison" in (failed.problem or {})["detail"]
     assert Counter(ended)[jobs[3]] == 1
+    an_hour_passes(store)
     store.run("drop trigger poison on documents")
     worker.work()
     assert states(store, waiting) == ["done"]
@@ -131,13 +144,13 @@ def test_a_poison_job_stops_nobody_and_ends_with_its_reason(store: Mdp) -> None:
 
 
 def test_many_poison_jobs_do_not_hide_those_behind_them(store: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mdv.mdp.work.MAX_BATCH", 3)
+    monkeypatch.setattr("mdv.mdp.work.MOST", 3)
     store.run("""create function poison() returns trigger language plpgsql as $$ begin
                  if new.uri like '%bad%' then raise exception 'no'; end if; return new; end $$""")
     store.run("create trigger poison before insert on documents for each row execute function poison()")
     bad = [add(store, f"http://bad/{n}", "<#a> :p 1 .") for n in range(7)]
     good = add(store, "http://good", "<#a> :p 1 .")
-    assert Worker(store.engine, MAX_BYTES).work() == 1
+    assert worker_of(store.engine).work() == 1
     assert states(store, good, *bad) == ["done"] + ["queued"] * 7
 
 
@@ -151,14 +164,15 @@ def test_a_bug_in_prepare_is_like_poison(store: Mdp, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("mdv.mdp.work.prepare", buggy)
     ended: list[UUID] = []
-    worker = Worker(store.engine, MAX_BYTES, ended.append)
+    worker = worker_of(store.engine, ended.extend)
     bad, good = add(store, "http://d/bad", "<#a> :p 1 ."), add(store, "http://d/good", "<#a> :p 1 .")
     assert worker.work() == 1
     assert states(store, bad, good) == ["queued", "done"]
     for _ in range(MAX_ATTEMPTS):
+        an_hour_passes(store)
         worker.work()
     failed = status(store, bad)
-    assert (failed.state, failed.attempts) == ("failed", MAX_ATTEMPTS)
+    assert (failed.state, failed.dead, failed.attempts) == ("failed", True, MAX_ATTEMPTS)
     assert "a bug" in (failed.problem or {})["detail"]
     assert ended == [good, bad]
 
@@ -173,9 +187,10 @@ def test_a_bug_in_register_is_like_poison(store: Mdp, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("mdv.mdp.work.register", buggy)
     bad, good = add(store, "http://d/bad", "<#a> :p 1 ."), add(store, "http://d/good", "<#a> :p 1 .")
-    worker = Worker(store.engine, MAX_BYTES)
+    worker = worker_of(store.engine)
     for _ in range(MAX_ATTEMPTS):
         worker.work()
+        an_hour_passes(store)
     assert states(store, bad, good) == ["failed", "done"]
 
 
@@ -188,7 +203,7 @@ def test_when_the_database_goes_away_no_job_is_blamed(store: Mdp, monkeypatch: p
         return real(connection, *rest)
 
     job = add(store, "http://d/1", "<#a> :p 1 .")
-    worker = Worker(store.engine, MAX_BYTES)
+    worker = worker_of(store.engine)
     with monkeypatch.context() as patch:
         patch.setattr("mdv.mdp.work.register", cut)
         with pytest.raises(sqlalchemy.exc.DBAPIError):
@@ -199,35 +214,131 @@ def test_when_the_database_goes_away_no_job_is_blamed(store: Mdp, monkeypatch: p
 
 
 def test_a_job_that_another_worker_ended_meanwhile_is_left_alone(store: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first worker's batch dies; before it can try again, a second one has done the job."""
+    """The first worker's attempt dies; before it can count that, a second one has done the job."""
     job = add(store, "http://d/1", "<#a> :p 1 .")
     first, second = [], []  # type: ignore[var-annotated]
-    other = Worker(store.engine, MAX_BYTES, second.append)
-    real = mdv.mdp.work.claim_jobs
+    other = worker_of(store.engine, second.extend)
+    claim_known, register = mdv.mdp.work.claim_known, mdv.mdp.work.register
 
-    def claim(connection: Any, limit: int, only: UUID | None = None, without: Any = (), **which: Any) -> Any:
-        if only is not None:
-            with monkeypatch.context() as patch:
-                patch.setattr("mdv.mdp.work.claim_jobs", real)
-                patch.setattr("mdv.mdp.work.register", register)
-                other.work()
-        return real(connection, limit, only, without, **which)
-
-    register = mdv.mdp.work.register
+    def claim(connection: Any, ids: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr("mdv.mdp.work.claim_known", claim_known)
+            patch.setattr("mdv.mdp.work.register", register)
+            other.work()
+        return claim_known(connection, ids)
 
     def fail(*_: Any) -> Any:
         raise KeyError("once")
 
-    monkeypatch.setattr("mdv.mdp.work.claim_jobs", claim)
+    monkeypatch.setattr("mdv.mdp.work.claim_known", claim)
     monkeypatch.setattr("mdv.mdp.work.register", fail)
-    assert Worker(store.engine, MAX_BYTES, first.append).work() == 0
+    assert worker_of(store.engine, first.extend).work() == 0
     assert (first, second) == ([], [job])
     assert (status(store, job).state, status(store, job).attempts) == ("done", 1)
 
 
+def test_who_waits_does_not_wait_for_a_bulk_load(store: Mdp) -> None:
+    batches: list[int] = []
+    worker = worker_of(store.engine, lambda jobs: batches.append(len(jobs)))
+    for n in range(20):
+        add(store, f"http://bulk/{n}", "<#a> :p 1 .", priority=5)
+    urgent = add(store, "http://d/1", "<#a> :p 1 .")
+    assert worker.work() == 21
+    assert batches[0] == 1
+    result = status(store, urgent).result
+    assert result is not None and result["position"] == 2
+
+
+def test_a_bulk_load_gets_its_turn_among_those_who_wait(store: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.mdp.work.MOST", 1)
+    patient = add(store, "http://bulk", "<#a> :p 1 .", priority=7)
+    for n in range(15):
+        add(store, f"http://d/{n}", "<#a> :p 1 .")
+    assert worker_of(store.engine).work() == 16
+    result = status(store, patient).result
+    assert result is not None and result["position"] == 11
+
+
+def test_when_many_wait_others_are_woken(store: Mdp) -> None:
+    calls: list[str] = []
+    worker = worker_of(store.engine)
+    add(store, "http://d/1", "<#a> :p 1 .")
+    assert worker.work(more=lambda: calls.append("more")) == 1
+    assert calls == []
+    for n in range(3):
+        add(store, f"http://d/{n}", f"<#a> :p '{'x' * 40_000}' .")
+    assert worker.work(more=lambda: calls.append("more")) == 3
+    assert calls
+
+
+def test_a_worker_whose_time_is_up_leaves_the_rest_to_others(store: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.mdp.work.MOST", 1)
+    calls: list[str] = []
+    jobs = [add(store, f"http://d/{n}", "<#a> :p 1 .") for n in range(3)]
+    assert worker_of(store.engine).work(0, lambda: calls.append("more")) == 1
+    assert states(store, *jobs) == ["done", "queued", "queued"]
+    assert "more" in calls
+
+
+def test_a_job_that_kills_its_workers_becomes_a_dead_letter_and_the_others_end(store: Mdp) -> None:
+    """As often as somebody dies, those that were in hand are taken in smaller batches, down to the one to blame."""
+    batches: list[int] = []
+    worker = worker_of(store.engine, lambda jobs: batches.append(len(jobs)))
+    jobs = [add(store, f"http://d/{n}", "<#a> :p 1 .") for n in range(30)]
+    with store.engine.begin() as connection:
+        for many in (jobs, jobs[:20], jobs[:2], jobs[:1], jobs[:1]):
+            begin_jobs(connection, many)
+    assert worker.work() == 30
+    assert batches[:2] == [1, 1] and max(batches[2:4]) <= 10
+    dead = status(store, jobs[0])
+    assert (dead.state, dead.dead) == ("failed", True)
+    assert "5 workers died" in (dead.problem or {})["detail"]
+    assert states(store, *jobs[1:]) == ["done"] * 29
+    assert store.one("select count(*) from begun_jobs") == 0
+
+
+def test_a_worker_that_lives_takes_no_blame_when_the_database_goes_away(
+    store: Mdp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = add(store, "http://d/1", "<#a> :p 1 .")
+    worker = worker_of(store.engine)
+
+    def fail(*_: Any) -> Any:
+        raise psycopg.errors.DiskFull("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mdv.mdp.work.register", fail)
+        with pytest.raises(psycopg.errors.DiskFull):
+            worker.work()
+    assert store.one("select times from begun_jobs") == 1
+    assert worker.work() == 1
+    assert (status(store, job).state, status(store, job).attempts) == ("done", 1)
+    assert store.one("select count(*) from begun_jobs") == 0
+
+
+def test_attempts_are_made_ever_more_rarely() -> None:
+    for attempt, seconds in enumerate((1, 4, 16, 64), start=1):
+        assert all(0.8 * seconds <= back_off(attempt) <= 1.2 * seconds for _ in range(20))
+
+
+def test_a_schema_and_the_end_of_an_lmr_are_jobs_too(store: Mdp) -> None:
+    lmr = store.create_lmr("short-lived")
+    body = (store.PREFIXES + "<> mdv:world mdv:open . :C a rdfs:Class .").encode()
+    with store.engine.begin() as connection:
+        schema = add_job(connection, "schema", "urn:mdv:schema", "me", body, "text/turtle", {})
+        stale = add_job(connection, "schema", "urn:mdv:schema", "me", body, "text/turtle", {"if_match": ["77"]})
+        gone = add_job(connection, "forget", f"urn:mdv:lmr:{lmr.id}", "me", b"{}", None, {"lmr": lmr.id})
+        again = add_job(connection, "forget", f"urn:mdv:lmr:{lmr.id}", "me", b"{}", None, {"lmr": lmr.id})
+    assert worker_of(store.engine).work() == 0
+    assert worker_of(store.engine).work_rules() == 4
+    assert states(store, schema, stale, gone, again) == ["done", "failed", "done", "failed"]
+    assert [(status(store, job).problem or {})["status"] for job in (stale, again)] == [412, 404]
+    assert store.one("select count(*) from lmrs where name = 'short-lived'") == 0
+
+
 def test_ended_is_told_after_the_commit(store: Mdp) -> None:
     seen: list[str] = []
-    worker = Worker(store.engine, MAX_BYTES, lambda job: seen.append(status(store, job).state))
+    worker = worker_of(store.engine, lambda jobs: seen.extend(states(store, *jobs)))
     add(store, "http://d/1", "<#a> :p 1 .")
     add(store, "http://d/2", "<#a> :p")
     worker.work()
@@ -237,14 +348,14 @@ def test_ended_is_told_after_the_commit(store: Mdp) -> None:
 def test_two_workers_keep_the_order_of_each_document_and_end_every_job_once(
     store: Mdp, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mdv.mdp.work.MAX_BATCH", 4)
+    monkeypatch.setattr("mdv.mdp.work.MOST", 4)
     jobs = [(f"http://d/{n % 5}", n) for n in range(40)]
     ids = {add(store, uri, f"<#a> :p {n} ."): (uri, n) for uri, n in jobs}
     ended: list[UUID] = []
     engines = [sqlalchemy.create_engine(store.engine.url) for _ in range(2)]
 
     def run(engine: Engine) -> None:
-        worker = Worker(engine, MAX_BYTES, ended.append)
+        worker = worker_of(engine, ended.extend)
         while True:
             worker.work()
             with engine.connect() as connection:
@@ -268,16 +379,16 @@ def test_a_job_that_another_worker_holds_is_passed_by(store: Mdp) -> None:
     job = add(store, "http://d/1", "<#a> :p 1 .")
     with store.engine.begin() as connection:
         claim_jobs(connection, 1)
-        assert Worker(store.engine, MAX_BYTES).work() == 0
+        assert worker_of(store.engine).work() == 0
         assert states(store, job) == ["running"]
-    assert Worker(store.engine, MAX_BYTES).work() == 1
+    assert worker_of(store.engine).work() == 1
 
 
 def test_a_problem_that_quotes_what_cannot_be_stored_ends_its_job(engine: Engine) -> None:
     body = rb'<http://x/\u0000> <http://e/q> "1" .'
     with engine.begin() as connection:
         job = add_job(connection, "register", "http://d/nul", "me", body, "text/turtle")
-    assert Worker(engine, 10**6).work() == 1
+    assert worker_of(engine).work() == 1
     with engine.connect() as connection:
         status = read_job(connection, job)
     assert status is not None and status.problem is not None and status.problem["status"] == 400
@@ -290,4 +401,4 @@ def test_a_problem_that_quotes_what_cannot_be_stored_ends_its_job(engine: Engine
     (psycopg.errors.ConnectionFailure, True),
 ])  # fmt: skip
 def test_a_cancelled_statement_does_not_mean_that_the_database_is_away(error: type[psycopg.Error], away: bool) -> None:
-    assert mdv.mdp.work._is_away(error()) is away
+    assert mdv.mdp.work.is_nobodys_fault(error()) is away

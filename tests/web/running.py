@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,9 +88,7 @@ class Process:
         end(self.process, FAREWELL)
 
     def kill(self) -> None:
-        """As by kill -9, children and all."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """As by kill -9, children and all. A second call does nothing."""
         end(self.process, ())
 
     def words(self) -> str:
@@ -190,8 +188,8 @@ def start_server(
     """Start gunicorn with gevent on a free port, and wait until it listens."""
     number = len(list(folder.glob("web-*.log")))
     log = folder / f"web-{number}.log"
-    argv = [sys.executable, "-m", "gunicorn", "--no-control-socket", "-k", "gevent", "-b", f"127.0.0.1:{port}",
-            "--graceful-timeout", "2", *arguments, "web.wsgi:app"]  # fmt: skip
+    argv = [sys.executable, "-m", "gunicorn", "--no-control-socket", "-k", "web.worker.WebWorker",
+            "-b", f"127.0.0.1:{port}", "--graceful-timeout", "2", *arguments, "web.wsgi:app"]  # fmt: skip
     process = start_child(argv, log=log, env=environment(database_url, redis_url, **settings), cwd=ROOT)
     server = Server(process, log)
 

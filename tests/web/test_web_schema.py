@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -16,9 +17,21 @@ RDFLIB = {XML: "xml", TURTLE: "turtle", N_TRIPLES: "nt", JSON_LD: "json-ld"}
 
 
 @pytest.fixture
-def other(small: Server) -> Api:
+def other(small: Server, small_database: str) -> Iterator[Api]:
     """The admin of a system whose schema is free to change: limits are small, and this test is its worker."""
-    return small.api()
+    engine, done = make_engine(small_database), threading.Event()
+    worker = Worker(engine, 10**6)
+
+    def work() -> None:
+        while not done.wait(0.02):
+            worker.work_rules()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield small.api()
+    done.set()
+    thread.join()
+    engine.dispose()
 
 
 @pytest.fixture

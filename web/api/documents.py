@@ -22,6 +22,7 @@ from web.openapi import (
     IF_MATCH,
     IF_NONE_MATCH,
     PREFER,
+    PRIORITY,
     json_answer,
     page,
     problems,
@@ -45,9 +46,9 @@ DRY_RUN_WAIT = 30
     "PUT",
     "/documents",
     "Register a document",
-    {200: Registration, 201: Registration, 202: Accepted} | problems(404, 408, 412, 413, 415, 422),
+    {200: Registration, 201: Registration, 202: Accepted} | problems(404, 408, 412, 413, 415, 422, 429),
     query=DocumentUri,
-    headers=(PREFER, IF_MATCH, IF_NONE_MATCH, IDEMPOTENCY_KEY),
+    headers=(PREFER, PRIORITY, IF_MATCH, IF_NONE_MATCH, IDEMPOTENCY_KEY),
     body=rdf_body({"application/rdf+xml": FIGURE_1}),
 )
 def put(query: DocumentUri) -> Response:
@@ -68,9 +69,9 @@ def put(query: DocumentUri) -> Response:
     "DELETE",
     "/documents",
     "Delete a document",
-    {200: Registration, 202: Accepted} | problems(404, 412, 422),
+    {200: Registration, 202: Accepted} | problems(404, 412, 422, 429),
     query=DocumentUri,
-    headers=(PREFER, IF_MATCH, IDEMPOTENCY_KEY),
+    headers=(PREFER, PRIORITY, IF_MATCH, IDEMPOTENCY_KEY),
 )
 def delete(query: DocumentUri) -> Response:
     """Deletes its statements, and so every resource that no other document describes. Its history stays."""

@@ -15,6 +15,7 @@ from flask import Response, request
 from mdv.db.lmrs import Lmr, note_asked
 from mdv.errors import BadRequest, MdvError, MustRefetch, TooMany, Unauthenticated
 from mdv.feed import BUCKETS, Kind
+from mdv.figures import FEED_EVENTS
 from mdv.mdp.feed import KINDS, MAX_EVENTS, Cursor, FeedPage
 from web.auth import lmr_named, same_caller
 from web.calls import Calls
@@ -82,6 +83,7 @@ def read(query: FeedQuery, lmr: str) -> Response:
     if query.buckets is not None:
         return _json(services().feeds.read_buckets(found, _buckets(query.buckets, query.after), limit))
     page = _wait_for_page(services(), found, query.after, limit, query.wait)
+    _hand_out(found, page)
     return _json(page)
 
 
@@ -107,6 +109,8 @@ def _wait_for_page(s: Services, lmr: Lmr, after: str | None, limit: int, seconds
         while not page.events and not page.snapshot and (left := deadline - time.monotonic()) > 0:
             _note(s, lmr, page.cursor, idle=True)
             rung = bell.wait(left)
+            if s.watch.closed:
+                break
             bell.clear()
             if rung and not is_allowed():
                 raise Unauthenticated("This token was revoked.")
@@ -132,6 +136,7 @@ def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
             while True:
                 if page.snapshot and page.events and page.events[0][1] is Kind.SCHEMA:
                     yield "event: snapshot\ndata: {}\n\n"
+                _hand_out(lmr, page)
                 for cursor, kind, text in page.events:
                     yield f"id: {cursor}\nevent: {kind}\ndata: {text}\n\n"
                 if page.up_to_date and (page.events or told):
@@ -141,7 +146,7 @@ def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
                 if page.up_to_date:
                     told = not bell.wait(KEEP_ALIVE)
                     bell.clear()
-                if not is_allowed():
+                if s.watch.closed or not is_allowed():
                     return
                 try:
                     page = s.feeds.read(lmr, page.cursor, limit, STREAM_BYTES)
@@ -184,6 +189,13 @@ def _note(s: Services, lmr: Lmr, after: str | None, idle: bool = False) -> None:
     _noted[lmr.id] = now, cursor.offset
     with s.single.connect() as connection:
         note_asked(connection, lmr.id, cursor.offset)
+
+
+def _hand_out(lmr: Lmr, page: FeedPage) -> None:
+    """What an LMR is told is counted, and said in the log: a position leads from there to the change that made it."""
+    if page.events:
+        FEED_EVENTS.inc(len(page.events))
+        log.info("fed", lmr=lmr.name, position=page.position, events=len(page.events))
 
 
 def _buckets(text: str, after: str | None) -> list[int]:

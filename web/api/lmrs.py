@@ -10,8 +10,8 @@ from flask import Response, make_response
 
 from mdv.db import lmrs as db
 from mdv.db.lmrs import Lmr, LmrCounts
-from mdv.errors import BadRequest, MdvError
-from mdv.mdp.subscribe import Subscription, create_lmr, delete_lmr, get_subscription
+from mdv.errors import BadRequest
+from mdv.mdp.subscribe import Subscription, create_lmr, get_subscription
 from web.auth import Caller, lmr_named, reader, whole_admin
 from web.bodies import json_body, json_request
 from web.calls import Calls
@@ -29,7 +29,7 @@ from web.models import (
 )
 from web.numbers import after_number, subscription_number
 from web.openapi import json_answer, page, problems
-from web.queue import accepted, has_ended, lmr_uri, queue
+from web.queue import carried_out, lmr_uri
 from web.services import services
 
 calls = Calls("lmrs", "Local metadata repositories: who they are, and what they want")
@@ -72,15 +72,13 @@ def get(lmr: str) -> dict[str, Any]:
         return _shown(found, db.count_for(connection, [found])[found.id])
 
 
-@calls.call("DELETE", "/lmrs/<lmr>", "End an LMR", {200: LmrChange} | problems(404))
-def delete(lmr: str) -> dict[str, Any]:
+@calls.call("DELETE", "/lmrs/<lmr>", "End an LMR", {200: LmrChange, 202: Accepted} | problems(404, 429))
+def delete(lmr: str) -> Response:
     """With its subscriptions, its feed and its token."""
     whole_admin()
     found = lmr_named(lmr)
-    s = services()
-    with s.engine.begin() as connection:
-        position = delete_lmr(connection, found, s.schemas, s.vocabulary, s.rules)
-    return {"id": found.id, "name": found.name, "position": position}
+    status = _change("forget", found, {})
+    return status if isinstance(status, Response) else make_response({"id": found.id, "name": found.name, **status})
 
 
 @calls.call("POST", "/lmrs/<lmr>/token", "Give an LMR another token", {201: LmrToken} | problems(404))
@@ -98,7 +96,7 @@ def renew_token(lmr: str) -> tuple[dict[str, Any], int]:
 
 
 @calls.call("POST", "/lmrs/<lmr>/subscriptions", "Subscribe",
-            {201: SubscriptionShown, 202: Accepted} | problems(404, 408, 409, 413, 415, 422),
+            {201: SubscriptionShown, 202: Accepted} | problems(404, 408, 409, 413, 415, 422, 429),
             body=_ONE_OR_MANY)  # fmt: skip
 def add(lmr: str) -> Response:
     """One rule, or a list of them in one transaction, all or none: then the answer is a list of `items`. Present
@@ -137,7 +135,7 @@ def subscription(lmr: str, number: str) -> dict[str, Any]:
 
 
 @calls.call("PUT", "/lmrs/<lmr>/subscriptions/<number>", "Change a subscription",
-            {200: SubscriptionShown, 202: Accepted} | problems(404, 408, 409, 413, 415, 422),
+            {200: SubscriptionShown, 202: Accepted} | problems(404, 408, 409, 413, 415, 422, 429),
             body=json_request(NewRule, {"rule": _RULE["rule"]}))  # fmt: skip
 def change(lmr: str, number: str) -> Response:
     """Only the difference is sent."""
@@ -148,7 +146,7 @@ def change(lmr: str, number: str) -> Response:
 
 
 @calls.call("DELETE", "/lmrs/<lmr>/subscriptions/<number>", "End a subscription",
-            {200: LmrChange, 202: Accepted} | problems(404, 409))  # fmt: skip
+            {200: LmrChange, 202: Accepted} | problems(404, 409, 429))  # fmt: skip
 def end(lmr: str, number: str) -> Response:
     """Refused while another subscription of the LMR searches it."""
     found = lmr_named(lmr)
@@ -161,13 +159,7 @@ def _change(kind: str, lmr: Lmr, asked: dict[str, Any]) -> dict[str, Any] | Resp
     uri = lmr_uri(lmr.id)
     caller = Caller(uri, "lmr", lmr=lmr.id)
     body = json.dumps(asked).encode()
-    wait = services().config.max_wait_seconds
-    job_id, status = queue(kind, uri, caller, {"lmr": lmr.id}, wait, body, "application/json")
-    if status is None or not has_ended(status):
-        return accepted(job_id, uri, status)
-    if status.problem is not None:
-        raise MdvError.from_problem(status.problem)
-    return dict(status.result or {})
+    return carried_out(kind, uri, caller, {"lmr": lmr.id}, body, "application/json")
 
 
 def _shown(lmr: Lmr, counts: LmrCounts) -> dict[str, Any]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from flask import Blueprint, Flask, Response
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from mdv.config import Config
+from mdv.figures import render
 from mdv.lmr.mdp import Mdp
 from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
@@ -16,12 +20,8 @@ from web.assemble import assemble
 from web.lmr.api import NOUNS
 from web.lmr.bodies import BodiesInTime
 from web.lmr.services import LmrServices, lmr
-from web.metrics import REGISTRY
 
 health = Blueprint("health", __name__)
-
-POSITION = Gauge("mdv_lmr_position", "The MDP's position up to which all is in the cache", registry=REGISTRY)
-UP_TO_DATE = Gauge("mdv_lmr_up_to_date", "Whether the cache had all at its last contact", registry=REGISTRY)
 
 
 def create_lmr_app(config: Config) -> Flask:
@@ -57,7 +57,18 @@ def readyz() -> tuple[dict[str, Any], int]:
 
 @health.get("/metrics")
 def metrics() -> Response:
-    status = lmr().sync.status
-    POSITION.set(status.position)
-    UP_TO_DATE.set(status.up_to_date)
-    return Response(generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
+    return Response(render(_Moment(lmr().sync)), content_type=CONTENT_TYPE_LATEST)
+
+
+class _Moment(Collector):
+    """Where an LMR stands at this moment."""
+
+    def __init__(self, sync: Sync) -> None:
+        self._status = sync.status
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status
+        contact = status.last_contact.timestamp() if status.last_contact else 0
+        yield GaugeMetricFamily("mdv_lmr_position", "The MDP's position up to which all is here", status.position)
+        yield GaugeMetricFamily("mdv_lmr_up_to_date", "Whether all was here at the last contact", status.up_to_date)
+        yield GaugeMetricFamily("mdv_lmr_last_contact_seconds", "When the MDP last answered, as a Unix time", contact)

@@ -176,3 +176,12 @@ with every as (
     returning f."offset")
 update feed f set tx = m.tx from mine m
 where f.lmr_id = %(lmr)s and f."offset" = m."offset" and f.tx <> m.tx and m.stays;
+
+-- name: lags
+-- How old the first event is that each LMR has not asked beyond; of very many, those that have not asked for longest.
+select l.name, coalesce(extract(epoch from now() - t.at), 0)::float8
+from (select id, name, cursor from lmrs order by asked_at nulls first limit %(most)s) l
+left join lateral (select tx from feed where lmr_id = l.id and "offset" > coalesce(l.cursor, 0)
+                   order by "offset" limit 1) f on true
+left join transactions t on t.position = f.tx
+order by l.id;

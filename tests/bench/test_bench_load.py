@@ -1,0 +1,286 @@
+"""`mdv bench load` and `mdv bench soak`, tiny: the shape of their figures, and that they notice what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from systems import MDV, Up, descendants, environment, eventually
+
+from mdv.bench.figures import Sample, Spread, mean_batch, visible_after
+from mdv.bench.ground import Ground, lay_ground
+from mdv.bench.load import Pattern, Target, jobs_waiting, run_load
+from mdv.bench.loaded import KINDS, Documents, Workload
+from mdv.bench.processes import PARTS, Use, look, memory_of, seconds_between
+from mdv.bench.soak import fit, grown
+from mdv.bench.wire import Wire, WireError
+from mdv.cli import cli
+from mdv.cli.failures import exit_code_of
+from mdv.client import Client
+
+TINY = ("--seconds", "2", "--warm-up", "0.5", "--rules", "50")
+
+
+def bench(*arguments: object) -> int:
+    line = ["bench", *map(str, arguments)]
+    return exit_code_of(lambda: cli.main(line, prog_name="mdv", standalone_mode=False))
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    running = Up(tmp_path_factory.mktemp("load") / "data", demo=True).start()
+    yield running
+    assert running.end(signal.SIGTERM) == 0
+
+
+# The command
+
+
+def test_a_system_of_its_own_is_loaded_measured_checked_and_taken_down(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delenv("MDV_URL", raising=False)
+    figures = tmp_path / "figures.json"
+    line = ("load", *TINY, "--clients", "1,2", "--updates", "0.3", "--lmrs", "2", "--json", figures)
+    assert bench(*line) == 0, capfd.readouterr().err
+    found = json.loads(figures.read_text("utf-8"))
+    assert found["machine"]["cores"] >= 1 and found["problems"] == [] and found["lmrs"] == 2
+    assert [run["name"] for run in found["runs"]] == ["closed, 1 client", "closed, 2 clients"]
+    for run in found["runs"]:
+        assert run["outcomes"].keys() == {"done"} and run["errors"] == 0
+        assert 0 < run["documents"] <= run["outcomes"]["done"]
+        assert run["per_second"] == pytest.approx(run["documents"] / 2, abs=0.1)
+        assert 0 < run["answer"]["p50"] <= run["answer"]["p90"] <= run["answer"]["p99"] <= run["answer"]["most"]
+        assert run["visible"]["count"] == 2 * run["answer"]["count"], "each document, at each of two LMRs"
+        assert 1 <= run["batch"] <= run["clients"]
+        assert [part["part"] for part in run["parts"]] == list(PARTS)
+        assert all(part["most_mib"] >= part["first_mib"] > 0 for part in run["parts"])
+        assert run["in_process"]["ours_us"] > run["in_process"]["peers"]["filter"] > 0
+    shown = capfd.readouterr().out
+    assert re.search(r"^closed, 2 clients\t[\d,.]+\t", shown, re.MULTILINE)
+    assert re.search(r"^closed, 2 clients\tworker\t[\d.]+\t", shown, re.MULTILINE)
+    assert not descendants(os.getpid()) and [path.name for path in tmp_path.iterdir()] == ["figures.json"]
+
+
+def test_a_running_system_is_left_as_it_was(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = tmp_path / "figures.json"
+    with Client(up.system) as mdp, Client(replace(up.system, url=up.system.lmr_url)) as lmr:
+
+        def seen() -> list[Any]:
+            documents = [item["uri"] for item in mdp.items("/documents")]
+            names = [item["name"] for item in mdp.items("/lmrs")]
+            return [documents, names, [item["rule"] for item in lmr.items("/subscriptions")]]
+
+        before = seen()
+        line = ["load", *TINY, "--seconds", "1", "--clients", "2", "--queued", "--documents", "large"]
+        line += ["--data", str(up.folder)]
+        assert bench(*line, "--json", figures) == 0, capsys.readouterr().err
+        assert seen() == before
+    (run,) = json.loads(figures.read_text("utf-8"))["runs"]
+    assert run["name"] == "queued, 2 clients" and run["outcomes"].keys() <= {"accepted", "429"}
+    assert run["documents"] == run["outcomes"]["accepted"] and run["batch"] >= 1
+    assert {"web", "worker", "Postgres", "LMR", "generator"} <= {part["part"] for part in run["parts"]}
+
+
+def test_documents_are_sent_at_fixed_times(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = tmp_path / "figures.json"
+    assert bench("load", *TINY, "--rate", "8", "--data", up.folder, "--json", figures) == 0, capsys.readouterr().err
+    (run,) = json.loads(figures.read_text("utf-8"))["runs"]
+    assert (run["name"], run["rate"]) == ("open, 8/s", 8)
+    assert run["outcomes"] == {"done": 20}, "8 a second, for half a second of warm-up and two that count"
+    assert run["answer"]["count"] == 16
+
+
+def test_ctrl_c_takes_everything_down(tmp_path: Path) -> None:
+    argv = [str(MDV), "bench", "load", "--clients", "2", "--seconds", "600", "--rules", "10"]
+    process = subprocess.Popen(argv, env=environment(TMPDIR=str(tmp_path)), cwd="/", start_new_session=True)
+    try:
+        assert eventually(lambda: len(descendants(process.pid)) > 8, 60)
+        below = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+        assert not list(tmp_path.iterdir())
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["load --rate 5 --queued", "load --clients 0", "load --updates 2", "load --documents odd", "load --rate 0",
+     "soak --minutes 0", "soak --rate -1"],
+)  # fmt: skip
+def test_a_line_that_cannot_be_meant_starts_nothing(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench(*line.split()) == 2
+    assert "Error:" in capsys.readouterr().err
+
+
+def test_a_soak_samples_every_process_and_says_what_is_flat(
+    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples, figures = tmp_path / "soak.jsonl", tmp_path / "soak.json"
+    line = ["soak", "--minutes", "0.2", "--rate", "10", "--kept", "20", "--every", "1", "--rules", "20"]
+    line += ["--data", str(up.folder), "--growth", "1000000", "--samples", str(samples), "--json", str(figures)]
+    assert bench(*line) == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    lines = [json.loads(text) for text in samples.read_text("utf-8").splitlines()]
+    found = json.loads(figures.read_text("utf-8"))["soak"]
+    assert len(lines) == found["samples"] >= 5 and found["problems"] == []
+    assert found["outcomes"] == {"done": 120} and found["queries"] >= 2
+    assert lines[-1]["documents"] < 60, "documents go, too"
+    assert lines[-1]["tables"].keys() == found["tables"].keys() >= {"jobs", "feed", "filter_data"}
+    processes = {line["process"] for line in found["growth"]}
+    assert {name.split()[0] for name in processes} == set(PARTS) and processes == lines[-1]["memory"].keys()
+    assert re.search(r"^Postgres\t.*\tyes$", shown, re.MULTILINE) and "0.0 min: " in shown
+    with Client(up.system) as mdp:
+        assert [item["name"] for item in mdp.items("/lmrs")] == ["local"]
+
+
+def test_a_soak_fails_when_a_process_grows(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    def grow(limit: float) -> list[bool]:
+        moments = [(60.0 * n, {1: Use("web", 1, 0.0, 0, n * 2**20)}) for n in range(31)]
+        return [line.flat for line in grown(moments, limit)]
+
+    assert (grow(30), grow(60.1)) == ([False], [True]), "a MiB a minute is 60 an hour"
+
+
+# What it notices
+
+
+@pytest.fixture
+def ground(up: Up) -> Iterator[Ground]:
+    target = Target(up.system, (replace(up.system, url=up.system.lmr_url),), ())
+    mark = secrets.token_hex(4)  # a document that was deleted keeps its versions
+    with lay_ground(target, Workload(mark, 8), is_own=False, say=lambda words: None) as ground:
+        yield ground
+
+
+def test_a_document_that_is_not_as_it_was_acknowledged_is_noticed(ground: Ground) -> None:
+    documents = Documents(ground.workload)
+    run_load(ground.target, documents, Pattern(clients=2, seconds=1, warm_up=0, updates=0.3), lambda words: None)
+    assert ground.problems(documents) == []
+    gone, twice, unknown = (ground.workload.uri(number) for number in (0, 1, 10**6))
+    ground.mdp.delete(gone)
+    ground.mdp.register(twice, ground.workload.body(5), "application/rdf+xml")
+    ground.mdp.register(unknown, ground.workload.body(3), "application/rdf+xml")
+    found = " ".join(ground.problems(documents))
+    assert f"1 documents were acknowledged and are not there, such as {gone}." in found
+    assert f"1 documents are there and should not be, such as {unknown}." in found
+    assert f"{twice} has version " in found
+    assert "The rule base selects " in found
+
+
+def test_a_cache_that_differs_is_noticed(ground: Ground, up: Up) -> None:
+    import sqlite3
+
+    documents = Documents(ground.workload)
+    run_load(ground.target, documents, Pattern(seconds=1, warm_up=0), lambda words: None)
+    with sqlite3.connect(up.folder / "lmr" / "cache.db") as cache:
+        cache.execute("delete from statements where document_id = 0 and rowid in (select max(rowid) from statements)")
+    assert any("differed from the MDP" in problem for problem in ground.problems(documents))
+
+
+def test_an_answer_that_is_an_error_is_counted_and_leaves_doubt(ground: Ground) -> None:
+    documents = Documents(ground.workload)
+    stranger = replace(ground.target, mdp=replace(ground.target.mdp, token="opens-nothing"))
+    run = run_load(stranger, documents, Pattern(seconds=1, warm_up=0), lambda words: None)
+    assert run.outcomes.keys() == {"401"} and run.errors == run.outcomes["401"] > 0
+    assert (run.documents, run.answer, run.visible) == (0, None, None)
+    assert len(documents.in_doubt) == run.errors and not documents.present
+
+
+# Its parts
+
+
+def test_half_of_the_documents_match_the_rule_base(ground: Ground) -> None:
+    workload = ground.workload
+    assert len(set(workload.rule_base())) == 8 and len(KINDS) == 4
+    documents = Documents(workload)
+    changes = [documents.insert() for _ in range(8)]
+    for change in changes:
+        ground.mdp.register(change.uri, change.body, "application/rdf+xml")
+        documents.done(change)
+    assert [workload.matched(change.number, change.place) for change in changes] == [1, 1, 0, 0, 1, 1, 0, 0]
+    assert ground.problems(documents) == []
+
+
+def test_a_document_is_changed_by_one_client_at_a_time() -> None:
+    documents = Documents(Workload("x", 8))
+    first = documents.insert()
+    assert documents.update().number == 1, "the first is not answered yet, so there is nothing to update"
+    documents.done(first)
+    update = documents.update()
+    assert (update.number, update.place) == (0, 1)
+    assert documents.delete().number == 2
+    documents.refused(update)
+    assert documents.delete().number == 0
+
+
+def test_a_connection_that_the_server_closed_is_opened_again() -> None:
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        if b"/cut" not in asked[-1]:
+            writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 10\r\nRetry-After: 3\r\n\r\n{"a": "b"}')
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        wire = Wire(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/base", "secret")
+        for _ in range(2):
+            found = await wire.ask("GET", "/x")
+            assert (found.status, found.json(), found.pause) == (200, {"a": "b"}, 3.0)
+            await asyncio.sleep(0.05)
+        with pytest.raises(WireError, match="cut off"):
+            await wire.ask("PUT", "/cut")
+        wire.close()
+        server.close()
+
+    asyncio.run(ask())
+    assert len(asked) == 3, "what was sent is not sent again"
+    assert asked[0].startswith(b"GET /base/x HTTP/1.1\r\n") and b"Authorization: Bearer secret" in asked[0]
+
+
+def test_the_queue_is_read_from_the_figures(up: Up) -> None:
+    assert asyncio.run(jobs_waiting(Wire(up.system.url, ""))) == 0
+    with pytest.raises(WireError, match="how many jobs wait"):
+        asyncio.run(jobs_waiting(Wire(up.system.url + "/nowhere", "")))
+
+
+def test_processes_are_told_apart_and_their_use_is_summed() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; a = bytearray(30 << 20); time.sleep(60)", "web.wsgi"])
+    try:
+        assert eventually(lambda: memory_of(look([child.pid])).get("web", 0) > 30)
+        before = look([child.pid])
+        began = time.process_time()
+        while time.process_time() - began < 0.3:
+            pass
+        used = seconds_between(before, look([child.pid]))
+        assert used.keys() == {"web", "generator"} and used["generator"] >= 0.2
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_figures_of_samples() -> None:
+    samples = [Sample(0.0, 0.1, "done", 5), Sample(0.0, 0.2, "done", 5), Sample(1.0, 1.3, "done", 6)]
+    assert Spread.of([]) is None and mean_batch([]) is None
+    assert mean_batch(samples) == 1.5
+    assert visible_after(samples, [(0.5, 5), (2.0, 7)]) == [0.5, 0.5, 1.0]
+    slope, within = fit([(0.0, 1.0), (1.0, 2.5), (2.0, 3.0), (3.0, 4.5)])
+    assert slope == pytest.approx(1.1) and 0 < within < 0.5

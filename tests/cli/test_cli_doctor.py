@@ -1,0 +1,375 @@
+"""`mdv doctor` names what is wrong, and what to do; each fault here is a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from systems import Up, environment, eventually, free_port
+
+from mdv.cli.programs import lmr_program, web_program
+from mdv.db.engine import make_engine
+from mdv.db.migrate import migrate, unmigrate
+from mdv.embedded import Postgres, Valkey, start_postgres, start_valkey
+from mdv.supervise import end, start_child
+
+Look = Callable[..., tuple[int, dict[str, dict[str, str]]]]
+
+
+@pytest.fixture
+def look(mdv: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Look:
+    """The exit code of `mdv doctor`, and what it says by the name of the check."""
+
+    def run(*arguments: object, **environment: str) -> tuple[int, dict[str, dict[str, str]]]:
+        monkeypatch.chdir(tmp_path)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        ran = mdv("doctor", "--json", *arguments)
+        assert ran.err == "", ran.err
+        found: dict[str, Any] = json.loads(ran.out)
+        verdicts = [check["verdict"] for check in found["checks"]]
+        assert (found["failures"], found["warnings"]) == (verdicts.count("failure"), verdicts.count("warning"))
+        assert ran.code == (1 if found["failures"] else 0)
+        assert all(check["advice"] for check in found["checks"] if check["verdict"] != "ok")
+        return ran.code, {check["check"]: check for check in found["checks"]}
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A Postgres as it should be: durable."""
+    with start_postgres(
+        tmp_path_factory.mktemp("safe") / "data", {"max_connections": "30", "max_prepared_transactions": "5"}
+    ) as running:
+        engine = make_engine(running.url)
+        migrate(engine)
+        engine.dispose()
+        yield running
+
+
+@pytest.fixture
+def database(safe: Postgres) -> Iterator[str]:
+    """A migrated database of the test's own in it."""
+    with psycopg.connect(safe.url, dbname="postgres", autocommit=True) as connection:
+        connection.execute("create database own template mdv")
+        yield sqlalchemy.make_url(safe.url).set(database="own").render_as_string(hide_password=False)
+        connection.execute("drop database own with (force)")
+
+
+@pytest.fixture
+def parts(database: str, valkey: Valkey) -> dict[str, str]:
+    """Where the parts are, for a doctor that is told by the environment."""
+    return {"MDV_DATABASE_URL": database, "MDV_REDIS_URL": valkey.url.removesuffix("/0") + "/7"}
+
+
+def run(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement)
+
+
+def test_a_system_that_is_well_is_said_to_be_so(running: Up, mdv: Callable) -> None:
+    eventually(lambda: mdv("doctor", "--data", running.folder).code == 0, 30)  # its worker may just have begun
+    ran = mdv("doctor", "--data", running.folder)
+    assert ran.code == 0, ran.out
+    lines = ran.out.splitlines()
+    assert "0 failed" in lines[-1]
+    marks = {line.split(":")[0].split("  ")[1]: line.split("  ")[0] for line in lines[:-1] if not line.startswith(" ")}
+    looked_at = ("settings", "secrets", "database", "migrated", "encoding", "durable", "autovacuum", "transactions",
+                 "connections", "dead rows", "waiting jobs", "dead letters", "LMRs", "Redis", "Redis memory", "workers",
+                 "web", "web clock", "database clock", "LMR")  # fmt: skip
+    assert {name: marks.get(name) for name in looked_at} == dict.fromkeys(looked_at, "ok")
+    assert running.system.token not in ran.out and "password" not in ran.out
+
+
+def test_secrets_that_others_may_read_are_a_failure(running: Up, look: Look) -> None:
+    token = running.folder / "admin.token"
+    token.chmod(0o644)
+    try:
+        code, found = look("--data", running.folder)
+        assert code == 1
+        assert found["secrets"]["says"].startswith("Others than their owner may read admin.token")
+        assert f"chmod 600 {token}" in found["secrets"]["advice"]
+    finally:
+        token.chmod(0o600)
+    assert look("--data", running.folder)[1]["secrets"]["verdict"] == "ok"
+
+
+def test_nothing_known_is_said_so(look: Look) -> None:
+    code, found = look()
+    assert code == 1
+    assert "No MDV runs on .mdv" in found["database"]["says"]
+    assert found["Redis"]["says"] == "No Redis is known."
+
+
+def test_a_setting_that_cannot_be_read_and_one_that_means_nothing(look: Look, parts: dict[str, str]) -> None:
+    code, found = look(**parts, MDV_FEED_SECONDS="soon")
+    assert code == 1
+    assert found["settings"]["says"] == "MDV_FEED_SECONDS is 'soon'; it takes a whole number."
+    _, found = look(MDV_FEED_SECONDS="9", MDV_PUBLIC_REED="true")
+    assert (found["settings"]["verdict"], "MDV_PUBLIC_REED" in found["settings"]["says"]) == ("warning", True)
+
+
+def test_a_system_of_the_environment_is_not_mixed_with_that_of_the_folder(
+    running: Up, look: Look, parts: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / ".mdv").symlink_to(running.folder)
+    _, found = look()
+    assert found["web"]["says"] == f"The web server is ready at {running.system.url}." and "secrets" in found
+    _, found = look(**parts)
+    assert not {"web", "LMR", "secrets", "disk"} & found.keys()
+    assert found["database"]["says"].endswith("database own.")
+
+
+def test_a_secret_that_cannot_be_read_is_told_and_the_rest_is_looked_at(look: Look, parts: dict[str, str]) -> None:
+    redis_url = {"MDV_REDIS_URL_FILE": "/nowhere", "MDV_DATABASE_URL": parts["MDV_DATABASE_URL"]}
+    code, found = look(**redis_url)
+    assert code == 1 and "MDV_REDIS_URL_FILE is '/nowhere', which cannot be read" in found["settings"]["says"]
+    assert found["database"]["verdict"] == "ok" and found["Redis"]["says"] == "No Redis is known."
+
+
+def test_a_job_that_waits_where_no_worker_is(look: Look, parts: dict[str, str]) -> None:
+    job = "insert into jobs (kind, uri, caller, created_at, not_before) values ('delete', 'http://d/1', 'me',"
+    run(parts["MDV_DATABASE_URL"], f"{job} now() - interval '70 s', now() - interval '70 s')")
+    run(parts["MDV_DATABASE_URL"], f"{job} now(), now() + interval '1 hour')")
+    code, found = look(**parts)
+    assert code == 1
+    assert found["waiting jobs"]["says"].startswith("1 job waited longer than 30 s, the oldest for 7")
+    assert "mdv worker" in found["waiting jobs"]["advice"]
+    assert found["workers"]["says"] == "No worker is heard of: nothing is carried out."
+    _, found = look("--patience", 3600)
+    assert found["waiting jobs"]["verdict"] == "ok"
+
+
+def test_dead_letters_and_jobs_that_were_begun_again_and_again_are_warnings(look: Look, parts: dict[str, str]) -> None:
+    url = parts["MDV_DATABASE_URL"]
+    run(
+        url,
+        "insert into jobs (kind, uri, caller, state, ended_at) values ('register', 'http://d/1', 'me', 'dead', now())",
+    )
+    run(url, "insert into begun_jobs values ('00000000-0000-0000-0000-000000000001', 3)")
+    _, found = look(**parts)
+    assert (found["dead letters"]["verdict"], found["dead letters"]["says"][:14]) == ("warning", "1 dead letter:")
+    assert "mdv jobs" in found["dead letters"]["advice"]
+    assert "(3 times)" in found["begun jobs"]["says"]
+
+
+def test_an_idle_transaction_is_named_and_is_a_failure_where_others_wait_for_it(
+    look: Look, parts: dict[str, str]
+) -> None:
+    url = parts["MDV_DATABASE_URL"]
+    with closing(psycopg.connect(url, application_name="forgetful")) as idle, closing(psycopg.connect(url)) as other:
+        idle.execute("select from mdp_state for update")
+        _, found = look("--patience", 0, **parts)
+        assert (found["transactions"]["verdict"], "forgetful" in found["transactions"]["says"]) == ("warning", True)
+        assert f"pg_terminate_backend({idle.info.backend_pid})" in found["transactions"]["advice"]
+        assert look("--patience", 3600)[1]["transactions"]["verdict"] == "ok"
+        other.pgconn.send_query(b"select from mdp_state for update")
+
+        def waits() -> bool:
+            with psycopg.connect(url, autocommit=True) as third:
+                row = third.execute("select cardinality(pg_blocking_pids(%s))", [other.info.backend_pid]).fetchone()
+            return row == (1,)
+
+        assert eventually(waits)
+        code, found = look("--patience", 0)
+        assert code == 1
+        assert found["transactions"]["says"].startswith("An open transaction keeps others waiting: process ")
+
+
+def test_a_prepared_transaction_that_somebody_left_is_a_warning(look: Look, parts: dict[str, str]) -> None:
+    with psycopg.connect(parts["MDV_DATABASE_URL"], autocommit=True) as connection:
+        connection.execute("begin")
+        connection.execute("select from mdp_state for update")
+        connection.execute("prepare transaction 'left behind'")
+        _, found = look(**parts)
+        connection.execute("rollback prepared 'left behind'")
+    assert found["prepared"]["says"] == "Prepared transactions that nobody has ended: left behind."
+    assert "prepared" not in look()[1]
+
+
+def test_a_full_queue_of_dead_rows_is_a_warning(look: Look, parts: dict[str, str]) -> None:
+    with psycopg.connect(parts["MDV_DATABASE_URL"], autocommit=True) as connection:
+        connection.execute("alter table feed set (autovacuum_enabled = false)")
+        connection.execute("insert into feed select 1, n, 1, 0 from generate_series(1, 60000) n")
+        connection.execute("delete from feed")
+        connection.execute("select pg_stat_force_next_flush()")
+        assert eventually(lambda: look(**parts)[1]["dead rows"]["verdict"] == "warning")
+        assert "feed (60,000 dead rows to 0)" in look()[1]["dead rows"]["says"]
+        connection.execute("vacuum feed")
+    assert look()[1]["dead rows"]["verdict"] == "ok"
+
+
+def test_connections_that_run_out_are_told_before_they_have(look: Look, parts: dict[str, str]) -> None:
+    url = parts["MDV_DATABASE_URL"]
+    taken = [psycopg.connect(url) for _ in range(22)]
+    try:
+        _, found = look(**parts)
+        assert found["connections"]["verdict"] in ("warning", "failure")
+        assert "of 27 connections are taken" in found["connections"]["says"]
+    finally:
+        for connection in taken:
+            connection.close()
+
+
+def test_a_database_that_a_crash_would_destroy_is_a_failure(look: Look, database_url: str, valkey: Valkey) -> None:
+    code, found = look(MDV_DATABASE_URL=database_url, MDV_REDIS_URL=valkey.url)
+    assert code == 1
+    says = "fsync and full_page_writes off: a crash of the machine can destroy the database."
+    assert found["durable"]["says"] == says
+    assert found["encoding"]["verdict"] == found["migrated"]["verdict"] == "ok"
+
+
+def test_one_that_may_lose_the_last_changes_is_a_warning(look: Look, parts: dict[str, str]) -> None:
+    run(parts["MDV_DATABASE_URL"], "alter database own set synchronous_commit = off")
+    _, found = look(**parts)
+    assert (found["durable"]["verdict"], found["durable"]["says"][:25]) == ("warning", "synchronous_commit is off")
+
+
+def test_a_database_that_is_not_migrated_is_a_failure_and_the_rest_is_still_looked_at(
+    look: Look, parts: dict[str, str]
+) -> None:
+    engine = make_engine(parts["MDV_DATABASE_URL"])
+    unmigrate(engine, "0003")
+    assert look(**parts)[1]["migrated"]["advice"] == "Run `mdv migrate`."
+    unmigrate(engine, "base")
+    engine.dispose()
+    code, found = look(**parts)
+    assert code == 1
+    assert found["migrated"]["verdict"] == "failure"
+    assert found["durable"]["verdict"] == found["Redis"]["verdict"] == "ok"
+
+
+def test_an_encoding_that_cannot_hold_all_text_is_a_failure(look: Look, safe: Postgres, valkey: Valkey) -> None:
+    make = "create database latin template template0 encoding 'LATIN1' locale_provider libc locale 'C'"
+    with psycopg.connect(safe.url, autocommit=True) as connection:
+        connection.execute(make)
+        url = sqlalchemy.make_url(safe.url).set(database="latin").render_as_string(hide_password=False)
+        _, found = look(MDV_DATABASE_URL=url, MDV_REDIS_URL=valkey.url)
+        connection.execute("drop database latin with (force)")
+    assert found["encoding"]["says"] == "The database's encoding is LATIN1."
+
+
+def test_a_postgres_that_was_stopped(look: Look, tmp_path: Path, valkey: Valkey) -> None:
+    with start_postgres(tmp_path / "pg", {"fsync": "off"}) as postgres:
+        url = postgres.url
+    code, found = look(MDV_DATABASE_URL=url, MDV_REDIS_URL=valkey.url)
+    assert code == 1
+    assert found["database"]["says"].startswith("The database does not answer: connection")
+    assert found["database"]["advice"] == "Start Postgres, or correct MDV_DATABASE_URL."
+    assert found["Redis"]["verdict"] == "ok"
+    assert sqlalchemy.make_url(url).password not in json.dumps(found)
+
+
+def test_a_database_that_takes_a_connection_and_never_answers(look: Look, valkey: Valkey) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://mdv:secret@127.0.0.1:{silent.getsockname()[1]}/mdv"
+        code, found = look(MDV_DATABASE_URL=url, MDV_REDIS_URL=valkey.url)
+    assert code == 1
+    assert found["database"]["verdict"] == "failure"
+
+
+def test_a_valkey_that_was_stopped_is_a_failure_and_one_that_drops_keys_a_warning(
+    look: Look, parts: dict[str, str], tmp_path: Path
+) -> None:
+    with start_valkey(tmp_path / "vk", {"maxmemory-policy": "allkeys-lru"}) as valkey:
+        url = valkey.url
+        _, found = look(**parts | {"MDV_REDIS_URL": url})
+        assert found["Redis"]["verdict"] == "ok"
+        assert found["Redis memory"]["says"].startswith("Redis drops keys when it is full (allkeys-lru)")
+    code, found = look(MDV_REDIS_URL=url)
+    assert code == 1
+    assert found["Redis"]["says"].startswith("Redis does not answer: ")
+    assert "Redis memory" not in found and found["database"]["verdict"] == "ok"
+
+
+def test_lmrs_that_do_not_ask_and_those_that_lose_their_place(look: Look, parts: dict[str, str]) -> None:
+    url = parts["MDV_DATABASE_URL"]
+    run(url, "update mdp_state set lmrs = 4, last_offset = 100")
+    run(url, "insert into lmrs (name, cursor, kept_after, asked_at) values"
+             " ('here', 100, 0, now()), ('away', 100, 0, now() - interval '2 days'),"
+             " ('slow', 7, 0, now()), ('lost', 7, 9, now())")  # fmt: skip
+    run(url, "insert into publications (tx, last_offset, lmrs, at) values (1, 8, '{3}', now() - interval '6 days')")
+    run(url, "insert into feed (lmr_id, \"offset\", tx, kind) select id, 8, 1, 0 from lmrs where name = 'slow'")
+    _, found = look(**parts)
+    assert found["LMRs"]["says"] == "LMRs have not asked for a day: away."
+    assert found["feeds"]["says"] == "LMRs have lost their place in their feeds: lost."
+    run(url, "delete from lmrs where name = 'lost'")
+    assert look()[1]["feeds"]["says"] == "LMRs will soon lose their place in their feeds: slow."
+    assert "feeds" not in look(MDV_FEED_SECONDS=str(30 * 86400))[1]
+    many = 'insert into feed (lmr_id, "offset", tx, kind) select id, n, 1, 0 from lmrs, generate_series(9, 50) n'
+    run(url, f"{many} where name = 'slow'")
+    assert "slow" in look(MDV_FEED_EVENTS="50")[1]["feeds"]["says"]
+
+
+def test_a_webhook_that_is_paused_is_a_warning(look: Look, parts: dict[str, str]) -> None:
+    url = parts["MDV_DATABASE_URL"]
+    assert look(**parts)[1]["webhooks"]["verdict"] == "ok"
+    run(url, "insert into lmrs (name, asked_at) values ('here', now())")
+    run(url, "insert into webhooks (lmr_id, url, secret, state, reason, told_offset, made_offset)"
+             " select id, 'http://w/', 'hush', 'paused', 'it answered 500 for a day', 0, 0 from lmrs")  # fmt: skip
+    found = look()[1]["webhooks"]
+    assert (found["verdict"], "(paused: it answered 500 for a day)" in found["says"]) == ("warning", True)
+
+
+def test_a_web_server_that_is_not_ready_or_not_there(look: Look, parts: dict[str, str], tmp_path: Path) -> None:
+    port = free_port()
+    engine = make_engine(parts["MDV_DATABASE_URL"])
+    unmigrate(engine, "base")
+    web = start_child(web_program("127.0.0.1", port), env=environment(**parts), log=tmp_path / "web.log", cwd=tmp_path)
+    try:
+        _, found = look(**parts, MDV_URL=f"http://127.0.0.1:{port}")
+        assert eventually(lambda: "is not ready" in look()[1]["web"]["says"]), (tmp_path / "web.log").read_text()
+        found = look()[1]
+        assert (found["web"]["verdict"], "not migrated" in found["web"]["says"]) == ("failure", True)
+        assert found["web clock"]["verdict"] == "ok"
+        migrate(engine)
+        assert look()[1]["web"]["says"] == f"The web server is ready at http://127.0.0.1:{port}."
+    finally:
+        engine.dispose()
+        end(web, ((signal.SIGTERM, 10.0),))
+    found = look()[1]
+    assert found["web"]["verdict"] == "failure"
+    assert "does not answer" in found["web"]["says"] and "mdv serve" in found["web"]["advice"]
+
+
+def test_a_web_server_that_hangs_does_not_hang_the_doctor(new_up: Callable[..., Up], look: Look) -> None:
+    up = new_up("hanging").start()
+    web = [pid for pid in up.known if b"web.wsgi" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    for pid in web:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        code, found = look("--data", up.folder)
+        assert web and code == 1
+        assert found["web"]["says"].startswith(f"The web server at {up.system.url} does not answer: ")
+        assert found["database"]["verdict"] == "ok"
+    finally:
+        for pid in web:
+            os.kill(pid, signal.SIGCONT)
+    assert up.end(signal.SIGTERM) == 0
+
+
+def test_an_lmr_that_goes_on_alone_is_a_warning(look: Look, parts: dict[str, str], tmp_path: Path) -> None:
+    port, token = free_port(), "of-an-lmr-0123456789"
+    own = {"MDV_URL": f"http://127.0.0.1:{free_port()}", "MDV_LMR_TOKEN": token}
+    own["MDV_LMR_STORE"] = f"sqlite:///{tmp_path / 'cache.db'}"
+    lmr = start_child(lmr_program("127.0.0.1", port), env=environment(**own), log=tmp_path / "lmr.log", cwd=tmp_path)
+    asked = {"MDV_LMR_URL": f"http://127.0.0.1:{port}", "MDV_LMR_TOKEN": token}
+    try:
+        _, found = look(**parts, **asked)
+        assert eventually(lambda: "goes on alone" in look()[1]["LMR"]["says"]), (tmp_path / "lmr.log").read_text()
+        assert look()[1]["LMR"]["verdict"] == "warning"
+        _, found = look(MDV_LMR_TOKEN="another")
+        assert (found["LMR"]["verdict"], "MDV_LMR_TOKEN" in found["LMR"]["advice"]) == ("failure", True)
+    finally:
+        end(lmr, ((signal.SIGTERM, 10.0),))
+    assert look()[1]["LMR"]["verdict"] == "failure"
