@@ -36,7 +36,7 @@ SETTINGS: dict[str, Setting] = {
     "mdp_url": Setting("MDV_URL", "", "of the MDP, as http://host:port: what an LMR and the commands speak to"),
     "lmr_token": Setting("MDV_LMR_TOKEN", "", "an LMR's own, made with `mdv lmr create`: opens its MDP and itself"),
     "lmr_store": Setting("MDV_LMR_STORE", "", "an LMR's cache, as sqlite:///path or postgresql://…"),
-    "worker_metrics": Setting("MDV_WORKER_METRICS", "", "where a worker tells its figures, as 0.0.0.0:9464; /metrics"),
+    "worker_metrics": Setting("MDV_WORKER_METRICS", "", "where a worker tells its figures, as 0.0.0.0:9464"),
     "log_level": Setting("MDV_LOG_LEVEL", "info", "debug, info, warning or error"),
 }
 

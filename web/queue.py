@@ -11,11 +11,11 @@ from uuid import UUID
 from flask import Response, g, make_response, request
 from psycopg.errors import UniqueViolation
 
-from mdv.db.jobs import NOBODY_WAITS, PRIORITIES, RULE_KINDS, SOMEBODY_WAITS, JobStatus, add_job, find_key
+from mdv.db.jobs import NOBODY_WAITS, PRIORITIES, RULE_KINDS, SOMEBODY_WAITS, add_job, find_key
 from mdv.errors import BadRequest, KeyReused, MdvError, TooMany
 from web.auth import Caller
 from web.services import services
-from workers.signals import RULES, WORK
+from workers.signals import RULES, WORK, News
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
@@ -29,7 +29,7 @@ def queue(
     body: bytes | None = None,
     media_type: str | None = None,
     keyed: bool = True,
-) -> tuple[UUID, JobStatus | None]:
+) -> tuple[UUID, News | None]:
     """The job, and its status, if that is known after at most `wait` seconds."""
     key = _idempotency_key() if keyed else None
     digest = hashlib.sha256(json.dumps([kind, uri, media_type, options], sort_keys=True).encode() + (body or b""))
@@ -57,7 +57,7 @@ def lmr_uri(number: int) -> str:
     return f"urn:mdv:lmr:{number}"
 
 
-def accepted(job_id: UUID, uri: str, status: JobStatus | None) -> Response:
+def accepted(job_id: UUID, uri: str, status: News | None) -> Response:
     """The answer to a change that has not been carried out yet."""
     state = status.state if status else "queued"
     response = make_response({"job": str(job_id), "state": state, "document": uri}, 202)
@@ -78,8 +78,8 @@ def carried_out(
     return dict(status.result or {})
 
 
-def has_ended(status: JobStatus | None) -> bool:
-    return status is not None and status.state in ("done", "failed")
+def has_ended(status: News | None) -> bool:
+    return status is not None and status.is_end
 
 
 def _job_of_key(caller: Caller, key: str | None, digest: bytes) -> UUID | None:

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from mdv.config import Config
-from mdv.db.jobs import JobStatus, read_job
+from mdv.db.jobs import read_job
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.feed import Feeds
 from mdv.mdp.rules import Rules
@@ -25,7 +25,7 @@ from mdv.mdp.schemas import Schemas
 from web.admission import Admission
 from web.watch import Watch
 from workers.app import make_celery
-from workers.signals import PUBLISHED, done_key
+from workers.signals import PUBLISHED, News, done_key, read_news
 from workers.wake import wake
 
 log = structlog.get_logger()
@@ -67,8 +67,8 @@ class Services:
         except redis.RedisError as error:
             log.warning("bell not rung; feeds are looked at every second", reason=str(error))
 
-    def wait_for_job(self, job_id: UUID, seconds: float, is_new: bool) -> JobStatus | None:
-        """The job's status, once it has ended or after `seconds`; None where that is not known.
+    def wait_for_job(self, job_id: UUID, seconds: float, is_new: bool) -> News | None:
+        """How a job ended, or how far it is after `seconds`; None where that is not known.
 
         A new job is not looked at before there is news of it, since nothing is to be seen yet.
         """
@@ -76,29 +76,35 @@ class Services:
         if is_new:
             if seconds <= 0:
                 return None
-            self._await_news(job_id, min(seconds, LOOK_AGAIN))
+            if news := self._await_news(job_id, min(seconds, LOOK_AGAIN)):
+                return news
         while True:
             status = self._look_at(job_id)
             left = deadline - time.monotonic()
-            if (status is not None and status.state in ("done", "failed")) or left <= 0:
+            if (status is not None and status.is_end) or left <= 0:
                 return status
-            self._await_news(job_id, min(left, LOOK_AGAIN))
+            if news := self._await_news(job_id, min(left, LOOK_AGAIN)):
+                return news
 
-    def _look_at(self, job_id: UUID) -> JobStatus | None:
+    def _look_at(self, job_id: UUID) -> News | None:
         try:
             with self.single.connect() as connection:
-                return read_job(connection, job_id)
+                status = read_job(connection, job_id)
         except (OperationalError, InterfaceError, psycopg.OperationalError) as error:
             # The job is queued all the same; the caller is told its number.
             log.warning("the database is away while a caller waits", job=str(job_id), reason=first_line(error))
             return None
+        return None if status is None else News(status.state, status.result, status.problem)
 
-    def _await_news(self, job_id: UUID, seconds: float) -> None:
+    def _await_news(self, job_id: UUID, seconds: float) -> News | None:
+        """What a worker tells of a job within some seconds; who is told nothing looks into the database."""
         started = time.monotonic()
         try:
-            self.redis.blpop([done_key(job_id)], timeout=max(seconds, 0.01))
+            told = self.redis.blpop([done_key(job_id)], timeout=max(seconds, 0.01))
         except redis.RedisError:
             time.sleep(max(0.0, min(0.1, seconds - (time.monotonic() - started))))
+            return None
+        return read_news(told[1]) if told else None
 
 
 def services() -> Services:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any, NamedTuple
 from uuid import UUID
 
 KEPT_SECONDS = 120
@@ -29,3 +31,35 @@ def woken_key(task: str) -> str:
 def worker_key(host: str, pid: int) -> str:
     """Where a worker is heard of while it lives."""
     return f"mdv:worker:{host}:{pid}"
+
+
+class News(NamedTuple):
+    """How a job ended, or how far it is."""
+
+    state: str
+    result: dict[str, Any] | None
+    problem: dict[str, Any] | None
+
+    @property
+    def is_end(self) -> bool:
+        return self.state in ("done", "failed")
+
+
+LONGEST_NEWS = 50_000
+
+
+def write_news(news: News) -> bytes:
+    """What is told to who waits for a job: how it ended, or, where that is long, only that it did."""
+    text = json.dumps(news).encode()
+    return text if len(text) <= LONGEST_NEWS else b""
+
+
+def read_news(text: bytes | str) -> News | None:
+    """What was told; None where the database has to be asked.
+
+    >>> read_news(write_news(News("done", {"version": 1}, None)))
+    News(state='done', result={'version': 1}, problem=None)
+    >>> read_news(b"1")
+    """
+    told = json.loads(text) if text else None
+    return News(*told) if isinstance(told, list) else None  # another version may tell it otherwise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
-from uuid import UUID
 
 import redis
 import structlog
@@ -13,13 +12,14 @@ from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
+from mdv.db.jobs import Ending
 from mdv.figures import WEBHOOK_ATTEMPTS
 from mdv.logs import configure_logs
 from mdv.mdp.deliver import Deliveries
 from mdv.mdp.tend import tend
 from mdv.mdp.work import Worker
 from workers.app import RUN_SECONDS, app, make_redis
-from workers.signals import KEPT_SECONDS, PUBLISHED, RULES, TEND, WEBHOOKS, WORK, done_key
+from workers.signals import KEPT_SECONDS, PUBLISHED, RULES, TEND, WEBHOOKS, WORK, News, done_key, write_news
 from workers.wake import hear, wake
 
 log = structlog.get_logger()
@@ -82,15 +82,16 @@ def _deliveries() -> Deliveries:
     return Deliveries(_engine(), private, told=lambda outcome: WEBHOOK_ATTEMPTS.labels(outcome).inc())
 
 
-def _ended(jobs: Sequence[UUID]) -> None:
+def _ended(endings: Sequence[Ending]) -> None:
     try:
         with _redis().pipeline(transaction=False) as commands:
-            for job_id in jobs:
-                commands.rpush(done_key(job_id), 1)
-                commands.expire(done_key(job_id), KEPT_SECONDS)
+            for ending in endings:
+                key = done_key(ending.job.id)
+                commands.rpush(key, write_news(News(ending.told_state, ending.result, ending.problem)))
+                commands.expire(key, KEPT_SECONDS)
             commands.execute()
     except redis.RedisError as error:
-        log.warning("news not sent; the callers will look themselves", jobs=len(jobs), reason=str(error))
+        log.warning("news not sent; the callers will look themselves", jobs=len(endings), reason=str(error))
 
 
 def _published() -> None:

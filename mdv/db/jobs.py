@@ -94,7 +94,12 @@ class Ending(NamedTuple):
 
     @property
     def state(self) -> str:
-        return "dead" if self.dead else "failed" if self.result is None else "done"
+        return "dead" if self.dead else self.told_state
+
+    @property
+    def told_state(self) -> str:
+        """As callers know it."""
+        return "failed" if self.result is None else "done"
 
 
 def add_job(

@@ -67,7 +67,7 @@ class Worker:
         self,
         engine: Engine,
         max_bytes: int,
-        ended: Callable[[Sequence[UUID]], object] = lambda jobs: None,
+        ended: Callable[[Sequence[Ending]], object] = lambda endings: None,
         published: Callable[[], object] = lambda: None,
         back_off: Callable[[int], float] = back_off,
     ) -> None:
@@ -268,13 +268,13 @@ class Worker:
             return
         reach("after the commit")
         self._published()
-        self._ended([ending.job.id for ending in endings])
+        self._ended(endings)
         reach("after the news")
-        for job, result, problem, dead in endings:
-            state = "dead" if dead else "done" if problem is None else "failed"
-            JOBS_ENDED.labels(job.kind, state).inc()
+        for ending in endings:
+            job, result, problem, _ = ending
+            JOBS_ENDED.labels(job.kind, ending.state).inc()
             log.info(
-                "job ended", job=str(job.id), request=job.request, kind=job.kind, uri=job.uri, state=state,
+                "job ended", job=str(job.id), request=job.request, kind=job.kind, uri=job.uri, state=ending.state,
                 position=(result or {}).get("position"), problem=(problem or {}).get("type"), batch=len(endings),
                 waited=round(job.waited, 3), seconds=round(seconds, 3),
             )  # fmt: skip

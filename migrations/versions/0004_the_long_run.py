@@ -21,6 +21,9 @@ COMMENTS = {
     "problem": (None, "of the last attempt"),
 }
 
+UNKNOWN_KIND = """jsonb_build_object('type', 'urn:mdv:problem:internal', 'title', 'Internal error', 'status', 500,
+    'detail', 'The version of MDV that was gone back to does not know this kind of job.')"""
+
 
 def upgrade() -> None:
     op.create_table(
@@ -40,7 +43,11 @@ def upgrade() -> None:
     op.alter_column("jobs", "priority", server_default=sa.text("3"))
     op.execute("update jobs set priority = 3 where state = 'queued'")
     op.create_index(
-        "jobs_failed", "jobs", ["state", "number"], unique=False, postgresql_where=sa.text("state in ('failed', 'dead')")
+        "jobs_failed",
+        "jobs",
+        ["state", "number"],
+        unique=False,
+        postgresql_where=sa.text("state in ('failed', 'dead')"),
     )
     op.create_index("jobs_number", "jobs", ["number"], unique=True)
 
@@ -50,6 +57,13 @@ def downgrade() -> None:
     op.drop_index("jobs_failed", table_name="jobs", postgresql_where=sa.text("state in ('failed', 'dead')"))
     op.execute("update jobs set state = 'failed', body = null where state = 'dead'")
     op.execute("update jobs set priority = 0 where state = 'queued'")
+    # Nobody would carry these out, nor say so.
+    op.execute(
+        "update jobs set state = 'failed', body = null, ended_at = now(), problem = "
+        + UNKNOWN_KIND
+        + """
+        where state = 'queued' and kind in ('schema', 'forget')"""
+    )
     op.alter_column("jobs", "priority", server_default=sa.text("0"))
     for column, (comment, _) in COMMENTS.items():
         op.alter_column("jobs", column, comment=comment)

@@ -258,3 +258,12 @@ def assert_all_goes_on(mdp: Mdp, revision: str, cursor: str) -> None:
     assert held == {"http://d/5#e"}
     mdp.put_one("http://d/6", "<#f> a :C ; :n 1 .")
     assert "http://d/6#f" not in {event.resource for event in mdp.feed(fresh).events}
+
+
+def test_jobs_that_an_older_version_does_not_know_fail_with_a_sentence(mdp: Mdp) -> None:
+    mdp.run("insert into jobs (kind, uri, caller) values ('schema', 'urn:mdv:schema', 'me'), ('register', 'a:b', 'me')")
+    unmigrate(mdp.engine, "0003")
+    assert mdp.rows("select kind, state, problem ->> 'detail' from jobs order by kind") == [
+        ("register", "queued", None),
+        ("schema", "failed", "The version of MDV that was gone back to does not know this kind of job."),
+    ]

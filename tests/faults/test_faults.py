@@ -49,7 +49,7 @@ OTHERS = [
     Fault("worker", "worker killed with all its processes", strikes.kill_worker),
     Fault("worker", "worker killed, its processes left behind", strikes.kill_parent_alone),
     Fault("Postgres", "Postgres killed, all of it", strikes.kill_postgres, always=True),
-    Fault("Postgres", "Postgres stopped at once", strikes.stop_postgres_at_once),
+    Fault("Postgres", "Postgres stopped at once", strikes.stop_postgres_at_once, lasting=3),
     Fault("Valkey", "Valkey killed", strikes.kill_valkey, always=True),
     Fault("Valkey", "Valkey away for 10 s", strikes.kill_valkey, lasting=10),
     Fault("Valkey", "Valkey emptied again and again", strikes.empty_valkey),

@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import Engine, text
 
 import mdv.mdp.work
-from mdv.db.jobs import JobStatus, add_job, begin_jobs, claim_jobs, read_job
+from mdv.db.jobs import Ending, JobStatus, add_job, begin_jobs, claim_jobs, read_job
 from mdv.mdp.work import MAX_ATTEMPTS, Worker, back_off
 
 if TYPE_CHECKING:
@@ -51,7 +51,11 @@ def status(store: Mdp, job_id: UUID) -> JobStatus:
 
 def worker_of(engine: Engine, ended: Callable[[Sequence[UUID]], object] = lambda jobs: None) -> Worker:
     """A worker whose failed attempts are made again when the test lets an hour pass."""
-    return Worker(engine, MAX_BYTES, ended, back_off=lambda attempts: 3600)
+
+    def tell(endings: Sequence[Ending]) -> None:
+        ended([ending.job.id for ending in endings])
+
+    return Worker(engine, MAX_BYTES, tell, back_off=lambda attempts: 3600)
 
 
 def an_hour_passes(store: Mdp) -> None:

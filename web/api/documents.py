@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from flask import Response, jsonify, make_response, request
 
-from mdv.db.jobs import JobStatus
 from mdv.db.read import document_statements, list_atoms, list_documents, list_versions, read_document
 from mdv.errors import BadRequest, MdvError, NotFound
 from mdv.rdf.parse import check_document_uri
@@ -32,6 +31,7 @@ from web.openapi import (
 )
 from web.queue import accepted, has_ended, queue
 from web.services import services
+from workers.signals import News
 
 calls = Calls("documents", "RDF documents, each under its URI")
 
@@ -189,7 +189,7 @@ def _change(
     return _ended(status, asked)
 
 
-def _ended(status: JobStatus, wait: int | None) -> Response:
+def _ended(status: News, wait: int | None) -> Response:
     if status.problem is not None:
         raise MdvError.from_problem(status.problem)
     result = status.result or {}
