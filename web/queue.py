@@ -36,12 +36,13 @@ def queue(
     priority = _priority(request.headers.get("Priority"), SOMEBODY_WAITS if wait else NOBODY_WAITS)
     is_new = True
     try:
-        services().admission.check(priority)
-        with services().single.connect() as connection:
-            job_id = add_job(
-                connection, kind, uri, caller.name, body, media_type, options, priority=priority,
-                request=g.request_id, idempotency_key=key, request_hash=digest.digest() if key else None,
-            )  # fmt: skip
+        with services().turns.turn():
+            services().admission.check(priority)
+            with services().single.connect() as connection:
+                job_id = add_job(
+                    connection, kind, uri, caller.name, body, media_type, options, priority=priority,
+                    request=g.request_id, idempotency_key=key, request_hash=digest.digest() if key else None,
+                )  # fmt: skip
     except (UniqueViolation, TooMany):
         known = _job_of_key(caller, key, digest.digest())
         if known is None:

@@ -23,6 +23,7 @@ from mdv.mdp.feed import Feeds
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import Schemas
 from web.admission import Admission
+from web.turns import Turns
 from web.watch import Watch
 from workers.app import make_celery
 from workers.signals import PUBLISHED, News, done_key, read_news
@@ -54,6 +55,7 @@ class Services:
         self.feeds = Feeds(self.engine, self.vocabulary)
         self.watch = Watch(self.engine, self.redis)
         self.admission = Admission(self.single, self.config.max_waiting, self.config.max_waiting_bytes)
+        self.turns = Turns()
         self._celery = make_celery(self.config, patience=PATIENCE)
 
     def wake_worker(self, task: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from mdv.bench.figures import ACCEPTED, DONE, TOO_MANY, PartUse, Run, Sample, Spread, mean_batch, visible_after
 from mdv.bench.loaded import Change, Documents
 from mdv.bench.processes import Use, look, memory_of, seconds_between
-from mdv.bench.wire import Wire, WireError
+from mdv.bench.wire import Answer, Wire, WireError
 from mdv.errors import Unavailable
 from mdv.system import System
 
@@ -161,12 +161,11 @@ class Load:
     # Watching
 
     async def _watch(self, lmr: System, seen: list[tuple[float, int]]) -> None:
-        """Note when an LMR came to which position."""
+        """Note when an LMR came to which position, from its figures: asking for a position would urge it."""
         wire, position = Wire(lmr.url, lmr.token), -1
         while True:
             with suppress(WireError):
-                answer = await wire.ask("GET", f"/api/v1/status?after={position + 1}&wait=2")
-                now = answer.json().get("position", -1) if answer.status == 200 else -1
+                now = figure(await wire.ask("GET", "/metrics"), _POSITION)
                 if now > position:
                     position = now
                     seen.append((time.perf_counter(), position))
@@ -248,16 +247,24 @@ def _shares(before: dict[int, Use], after: dict[int, Use], seconds: float) -> di
     return {part: used / seconds for part, used in seconds_between(before, after).items()}
 
 
-_WAITING = re.compile(rb"^mdv_jobs_waiting(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+def _figure_named(name: str) -> re.Pattern[bytes]:
+    return re.compile(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$".encode(), re.MULTILINE)
+
+
+_WAITING, _POSITION = _figure_named("mdv_jobs_waiting"), _figure_named("mdv_lmr_position")
 
 
 async def jobs_waiting(wire: Wire) -> int:
     """How many jobs the MDP has not carried out yet, as its figures tell."""
-    answer = await wire.ask("GET", "/metrics")
-    found = _WAITING.findall(answer.body)
+    return figure(await wire.ask("GET", "/metrics"), _WAITING)
+
+
+def figure(answer: Answer, name: re.Pattern[bytes]) -> int:
+    """A whole number out of /metrics."""
+    found = name.findall(answer.body)
     if answer.status != 200 or not found:
-        raise WireError("the MDP does not tell how many jobs wait")
-    return int(sum(float(number) for number in found))
+        raise WireError("a server does not tell its figures")
+    return int(sum(map(float, found)))
 
 
 @asynccontextmanager
