@@ -45,6 +45,7 @@ COMMAND_SETTINGS: tuple[Setting, ...] = (
     Setting("MDV_TOKEN", "", "what opens the MDP at MDV_URL to a command"),
     Setting("MDV_LMR_URL", "", "the LMR that a command speaks to; `MDV_LMR_TOKEN` opens it"),
     Setting("MDV_UP_WORKERS", 2, "how many processes carry out jobs under `mdv up`"),
+    Setting("MDV_UP_WEB", 1, "how many processes answer calls under `mdv up`"),
     Setting("MDV_DEBUG", "", "1: an error shows where in the code it arose"),
     Setting("MDV_DIE_AT", "", "for tests: a process dies at a named point of a registration, as after the store:3"),
 )

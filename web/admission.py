@@ -46,7 +46,7 @@ class Admission:
         REFUSED.inc()
         seconds = round(min(max(1.0, self._seen.oldest / 2), LONGEST))
         raise TooMany(
-            f"{waiting:,} changes wait already, the first since {self._seen.oldest:.0f} s; nothing was changed. "
+            f"{waiting:,} changes wait already, the first for {self._seen.oldest:.0f} s; nothing was changed. "
             f"Try again in {seconds} s.",
             retry_after=seconds,
         )

@@ -63,7 +63,8 @@ def send_messages() -> None:
 
 @cache
 def _engine() -> Engine:
-    return make_engine(Config.from_environment().database_url, pool_size=2, hide_parameters=True)
+    config = Config.from_environment()
+    return make_engine(config.database_url, config.job_limit_seconds, pool_size=2, hide_parameters=True)
 
 
 @cache
@@ -73,7 +74,8 @@ def _redis() -> redis.Redis:
 
 @cache
 def _worker() -> Worker:
-    return Worker(_engine(), Config.from_environment().max_document_bytes, _ended, _published)
+    config = Config.from_environment()
+    return Worker(_engine(), config.max_document_bytes, _ended, _published, longest=config.job_limit_seconds)
 
 
 @cache

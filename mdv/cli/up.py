@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from mdv.embedded import Postgres, Valkey
 
 READY_SECONDS = 60.0
-WORKERS = "MDV_UP_WORKERS"
+WORKERS, WEB = "MDV_UP_WORKERS", "MDV_UP_WEB"
+MOST_PROCESSES = 64
 WORKER_GRACE = 5.0
 """Seconds for the worker to end by itself. What it has not committed by then the next one carries out."""
 
@@ -56,7 +57,7 @@ def up(port: int, lmr_port: int, host: str, demo: bool) -> None:
 
     folder = (data_folder() or Path(os.environ.get("MDV_DATA", "").strip() or DEFAULT_FOLDER)).absolute()
     Config.from_environment()  # says which setting cannot be read, before anything starts
-    concurrency = _concurrency(os.environ)
+    workers, web = _processes(WORKERS, 2), _processes(WEB, 1)
     _make_folder(folder)
     with FolderLock(folder):
         _check_port(host, port, "--port")
@@ -67,7 +68,7 @@ def up(port: int, lmr_port: int, host: str, demo: bool) -> None:
         token = _admin_token(folder, os.environ)
         household = _Household(folder, tell)
         with household, suppress(_AskedToStop):
-            system = household.start_all(host, port, token.secret, concurrency)
+            system = household.start_all(host, port, token.secret, workers, web)
             mdp = Client(system)
             household.until_ready(mdp, "web")
             with mdp:
@@ -166,10 +167,10 @@ def _opens(system: System, token: str) -> bool:
     return True
 
 
-def _concurrency(environment: Mapping[str, str]) -> int:
-    text = environment.get(WORKERS, "").strip() or "2"
-    if not text.isdecimal() or int(text) < 1:
-        raise BadRequest(f"{WORKERS} is {text!r}; it takes a number of processes.")
+def _processes(variable: str, default: int) -> int:
+    text = os.environ.get(variable, "").strip() or str(default)
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_PROCESSES):
+        raise BadRequest(f"{variable} is {text!r}; it takes a number of processes, 1 to {MOST_PROCESSES}.")
     return int(text)
 
 
@@ -219,7 +220,7 @@ class _Household(Supervisor):
         if self.asked_to_stop:
             raise _AskedToStop
 
-    def start_all(self, host: str, port: int, token: str, concurrency: int) -> System:
+    def start_all(self, host: str, port: int, token: str, workers: int, web: int) -> System:
         """Start everything, each once what it leans on answers."""
         from mdv.embedded import start_postgres, start_valkey
 
@@ -244,11 +245,11 @@ class _Household(Supervisor):
         logs = self.folder / "logs"
 
         def launch_worker() -> Program:
-            child = start_child(worker_program(concurrency), env=environment, log=logs / "worker.log", cwd=logs)
+            child = start_child(worker_program(workers), env=environment, log=logs / "worker.log", cwd=logs)
             return Program(child, grace=WORKER_GRACE, hurry=lambda: self.hurried)
 
         self.keep("worker", launch_worker)
-        self.start("web", web_program(host, port), environment, log=logs / "web.log", cwd=logs)
+        self.start("web", web_program(host, port, web), environment, log=logs / "web.log", cwd=logs)
         return system
 
     def _figures(self) -> Path:

@@ -19,12 +19,23 @@ TRUSTED = 1.0
 worker a message for each run."""
 
 
-def make_engine(url: str, **options: Any) -> Engine:
-    """An engine for `url`, as given to libpq: postgresql://…"""
+GONE_SECONDS = 2
+"""A server looks so often, while it works, whether its client is still there: who dies must not hold the lock."""
+
+
+def make_engine(url: str, longest: float = 0, **options: Any) -> Engine:
+    """An engine for `url`, as given to libpq: postgresql://… `longest`: the seconds that a transaction may take before
+    the server gives it up, half of them waiting for others; 0 for any."""
     if not url:
         raise SystemNotFound("No database is named: set MDV_DATABASE_URL, or start a whole system with `mdv up`.")
     name = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
     engine = sqlalchemy.create_engine(name, **options)
+
+    def begin(session: psycopg.Connection[Any], record: ConnectionPoolEntry) -> None:
+        was, session.autocommit = session.autocommit, True
+        for setting in _settings(session.info.server_version, longest).items():
+            session.execute("select set_config(%s, %s, false)", setting)
+        session.autocommit = was
 
     def note(connection: Any, record: ConnectionPoolEntry) -> None:
         record.info["used"] = time.monotonic()
@@ -37,9 +48,20 @@ def make_engine(url: str, **options: Any) -> Engine:
                 raise DisconnectionError("the connection is gone") from error
 
     sqlalchemy.event.listen(engine, "checkin", note)
+    sqlalchemy.event.listen(engine, "connect", begin)
     sqlalchemy.event.listen(engine, "connect", note)
     sqlalchemy.event.listen(engine, "checkout", check)
     return engine
+
+
+def _settings(version: int, longest: float) -> dict[str, str]:
+    settings = {"client_connection_check_interval": f"{GONE_SECONDS}s"}
+    if longest:
+        # Postgres 16 limits no transaction as a whole, and does not see who is silent after a pipeline.
+        limits = ("transaction_timeout",) if version >= 170000 else (
+            "statement_timeout", "idle_in_transaction_session_timeout")  # fmt: skip
+        settings |= dict.fromkeys(limits, f"{longest:.0f}s") | {"lock_timeout": f"{500 * longest:.0f}ms"}
+    return settings
 
 
 def in_one_message(connection: Connection, wanted: bool) -> AbstractContextManager[object]:

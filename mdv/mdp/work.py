@@ -60,7 +60,7 @@ class Worker:
     """Carries out jobs with one engine.
 
     `ended` hears of jobs that have ended, after their commit, and `published` of every commit that may have put
-    something into feeds.
+    something into feeds. `longest`: the seconds after which the database gives a transaction up.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Worker:
         ended: Callable[[Sequence[Ending]], object] = lambda endings: None,
         published: Callable[[], object] = lambda: None,
         back_off: Callable[[int], float] = back_off,
+        longest: float = float("inf"),
     ) -> None:
         self._engine = engine
         self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -77,6 +78,7 @@ class Worker:
         self._ended = ended
         self._published = published
         self._back_off = back_off
+        self._longest = longest
         self._schemas = Schemas()
         self._vocabulary = Vocabulary(engine)
         self._rules = Rules()
@@ -140,7 +142,8 @@ class Worker:
                 end_jobs(connection, endings)
                 reach("before the commit")
         except Exception as error:
-            if not jobs or is_nobodys_fault(error):
+            took_too_long = time.perf_counter() - began >= self._longest
+            if not jobs or (is_nobodys_fault(error) and not took_too_long):
                 raise
             return self._apart(jobs, error)
         self._in_hand = []
@@ -290,11 +293,19 @@ def _deadly(job: Job) -> MdvError:
     return MdvError(f"{job.deaths} workers died with this job in hand: it may need more memory or time than they have.")
 
 
+_NOBODYS = (
+    psycopg.errors.DiskFull,
+    psycopg.errors.TooManyConnections,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.LockNotAvailable,
+)
+
+
 def is_nobodys_fault(error: Exception) -> bool:
     """Whether the database is gone or has no room, rather than displeased: then no job is to blame, and all wait."""
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or (isinstance(error.orig, psycopg.Error) and is_nobodys_fault(error.orig))
-    if isinstance(error, psycopg.errors.DiskFull | psycopg.errors.TooManyConnections | psycopg.errors.DeadlockDetected):
+    if isinstance(error, _NOBODYS):
         return True
     return isinstance(error, psycopg.OperationalError) and (
         # A statement that was cancelled (57014) tells of itself, not of the database.

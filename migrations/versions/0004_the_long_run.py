@@ -21,8 +21,12 @@ COMMENTS = {
     "problem": (None, "of the last attempt"),
 }
 
-UNKNOWN_KIND = """jsonb_build_object('type', 'urn:mdv:problem:internal', 'title', 'Internal error', 'status', 500,
-    'detail', 'The version of MDV that was gone back to does not know this kind of job.')"""
+UNKNOWN_KINDS = """
+    update jobs set state = 'failed', body = null, ended_at = now(), problem = jsonb_build_object(
+        'type', 'urn:mdv:problem:internal', 'title', 'Internal error', 'status', 500,
+        'detail', 'The version of MDV that was gone back to does not know this kind of job.')
+    where state = 'queued' and kind in ('schema', 'forget')"""
+"""Nobody would carry these out, nor say so."""
 
 
 def upgrade() -> None:
@@ -57,13 +61,7 @@ def downgrade() -> None:
     op.drop_index("jobs_failed", table_name="jobs", postgresql_where=sa.text("state in ('failed', 'dead')"))
     op.execute("update jobs set state = 'failed', body = null where state = 'dead'")
     op.execute("update jobs set priority = 0 where state = 'queued'")
-    # Nobody would carry these out, nor say so.
-    op.execute(
-        "update jobs set state = 'failed', body = null, ended_at = now(), problem = "
-        + UNKNOWN_KIND
-        + """
-        where state = 'queued' and kind in ('schema', 'forget')"""
-    )
+    op.execute(UNKNOWN_KINDS)
     op.alter_column("jobs", "priority", server_default=sa.text("0"))
     for column, (comment, _) in COMMENTS.items():
         op.alter_column("jobs", column, comment=comment)

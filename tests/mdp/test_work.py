@@ -15,7 +15,9 @@ import structlog
 from sqlalchemy import Engine, text
 
 import mdv.mdp.work
+from mdv.db.engine import make_engine
 from mdv.db.jobs import Ending, JobStatus, add_job, begin_jobs, claim_jobs, read_job
+from mdv.db.state import lock_state
 from mdv.mdp.work import MAX_ATTEMPTS, Worker, back_off
 
 if TYPE_CHECKING:
@@ -318,6 +320,33 @@ def test_a_worker_that_lives_takes_no_blame_when_the_database_goes_away(
     assert worker.work() == 1
     assert (status(store, job).state, status(store, job).attempts) == ("done", 1)
     assert store.one("select count(*) from begun_jobs") == 0
+
+
+def test_a_job_for_which_the_database_loses_patience_is_to_blame(store: Mdp, database_url: str, log: list[Any]) -> None:
+    """It takes longer than a transaction may; those that came with it are carried out."""
+    store.run("""create function slow() returns trigger language plpgsql as $$ begin
+                 if new.uri like '%slow%' then perform pg_sleep(30); end if; return new; end $$""")
+    store.run("create trigger slow before insert on documents for each row execute function slow()")
+    slow, good = add(store, "http://slow", "<#a> :p 1 ."), add(store, "http://good", "<#a> :p 1 .")
+    engine = make_engine(database_url, longest=1)
+    worker = Worker(engine, MAX_BYTES, back_off=lambda attempts: 3600, longest=1)
+    assert worker.work() == 1
+    engine.dispose()
+    assert states(store, slow, good) == ["queued", "done"]
+    assert status(store, slow).attempts == 1
+
+
+def test_while_somebody_else_holds_the_lock_nobody_is_to_blame(store: Mdp, database_url: str) -> None:
+    job = add(store, "http://d/1", "<#a> :p 1 .")
+    engine = make_engine(database_url, longest=1)
+    worker = Worker(engine, MAX_BYTES, longest=1)
+    with store.engine.begin() as connection:
+        lock_state(connection)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            worker.work()
+    assert status(store, job).attempts == 0
+    assert worker.work() == 1
+    engine.dispose()
 
 
 def test_attempts_are_made_ever_more_rarely() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID
 
+import pytest
 import redis
 
 from mdv.config import Config
 from mdv.embedded import Valkey
 from workers.app import make_celery
-from workers.signals import done_key
+from workers.signals import RULES, WORK, News, done_key, read_news, woken_key, write_news
+from workers.wake import hear, wake
 
 
 def test_the_wake_up_carries_no_data_and_is_put_back_by_nobody(valkey: Valkey) -> None:
@@ -26,3 +29,46 @@ def test_the_wake_up_carries_no_data_and_is_put_back_by_nobody(valkey: Valkey) -
 
 def test_each_job_has_a_list_of_its_own_for_its_news() -> None:
     assert done_key(UUID(int=1)) != done_key(UUID(int=2))
+
+
+def test_no_task_outlives_the_time_after_which_its_wake_up_is_given_to_another() -> None:
+    conf = make_celery(Config.from_environment({"MDV_JOB_LIMIT_SECONDS": "20"})).conf
+    options = conf.broker_transport_options
+    assert 20 < conf.task_time_limit < options["visibility_timeout"] <= 20 + 60
+    assert options["unacked_restore_interval"] * options["unacked_restore_throttle"] <= 5
+
+
+@pytest.fixture
+def queue(valkey: Valkey) -> Iterator[redis.Redis]:
+    client = redis.Redis.from_url(valkey.url.removesuffix("/0") + "/6")
+    client.flushdb()
+    yield client
+    client.flushdb()
+    client.close()
+
+
+def test_one_wake_up_stands_for_all_until_somebody_has_heard_it(valkey: Valkey, queue: redis.Redis) -> None:
+    app = make_celery(Config.from_environment({"MDV_REDIS_URL": valkey.url.removesuffix("/0") + "/6"}))
+    for _ in range(5):
+        wake(queue, app, WORK)
+    wake(queue, app, RULES)
+    assert queue.llen("mdv") == 2
+    hear(queue, WORK)
+    wake(queue, app, WORK)
+    assert queue.llen("mdv") == 3
+    # A worker that died before it could hear does not silence the others for long.
+    assert 0 < queue.ttl(woken_key(WORK)) <= 2
+    app.close()
+
+
+def test_a_wake_up_that_cannot_be_sent_is_no_failure() -> None:
+    app = make_celery(Config.from_environment({"MDV_REDIS_URL": "redis://127.0.0.1:1/0"}), patience=1)
+    wake(redis.Redis(port=1), app, WORK)
+    hear(redis.Redis(port=1), WORK)
+    app.close()
+
+
+def test_news_of_a_job_carries_its_end_unless_that_is_long() -> None:
+    done = News("done", {"version": 3, "document": "http://d/ü"}, None)
+    assert read_news(write_news(done)) == done
+    assert read_news(write_news(News("failed", None, {"detail": "x" * 60_000}))) is None

@@ -1,0 +1,70 @@
+"""Connections: who dies, or falls silent, does not hold what others need."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, text
+
+from mdv.db.engine import make_engine
+from mdv.db.state import lock_state
+
+SLEEPER = """
+import sys
+from sqlalchemy import text
+from mdv.db.engine import make_engine
+from mdv.db.state import lock_state
+with make_engine(sys.argv[1]).begin() as connection:
+    lock_state(connection)
+    print("locked", flush=True)
+    connection.execute(text("select pg_sleep(300)"))
+"""
+
+
+def test_a_process_that_is_killed_in_the_middle_of_a_statement_gives_its_locks_back(
+    database_url: str, engine: Engine
+) -> None:
+    sleeper = subprocess.Popen([sys.executable, "-c", SLEEPER, database_url], stdout=subprocess.PIPE)
+    assert sleeper.stdout is not None and sleeper.stdout.readline() == b"locked\n"
+    os.kill(sleeper.pid, signal.SIGKILL)
+    sleeper.wait(20)
+    sleeper.stdout.close()
+    with engine.begin() as connection:
+        connection.execute(text("set local lock_timeout = '60s'"))  # the statement would take five minutes
+        assert lock_state(connection).position == 0
+
+
+def test_a_transaction_that_takes_too_long_is_given_up_also_if_nothing_is_asked_in_it(
+    database_url: str, engine: Engine
+) -> None:
+    silent = make_engine(database_url, longest=1)
+    with silent.connect() as connection:
+        lock_state(connection)
+        with engine.begin() as other:
+            other.execute(text("set local lock_timeout = '60s'"))
+            assert lock_state(other).position == 0
+        with pytest.raises(psycopg.Error):
+            lock_state(connection)
+        connection.invalidate()
+    silent.dispose()
+
+
+def test_a_statement_that_takes_too_long_is_given_up(database_url: str) -> None:
+    hurried = make_engine(database_url, longest=1)
+    with hurried.connect() as connection, pytest.raises(Exception, match="transaction timeout"):
+        connection.execute(text("select pg_sleep(60)"))
+    hurried.dispose()
+
+
+def test_who_waits_for_a_lock_is_told_before_its_time_is_up(database_url: str, engine: Engine) -> None:
+    hurried = make_engine(database_url, longest=2)
+    with engine.begin() as connection:
+        lock_state(connection)
+        with hurried.begin() as waiting, pytest.raises(psycopg.errors.LockNotAvailable):
+            lock_state(waiting)
+    hurried.dispose()
