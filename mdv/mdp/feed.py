@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from sys import getsizeof
 from threading import Lock, Semaphore
 from uuid import UUID
 
@@ -259,7 +260,7 @@ class Feeds:
 class _Contents:
     """What resources were at positions, as JSON: many LMRs are told the same."""
 
-    MOST_BYTES = 64 * 1024 * 1024
+    MOST_BYTES = 16 * 1024 * 1024
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, int], str] = OrderedDict()
@@ -290,11 +291,17 @@ class _Contents:
     def _remember(self, fresh: dict[tuple[int, int], str]) -> None:
         with self._lock:
             for key, content in fresh.items():
-                self._bytes += len(content) - len(self._known.get(key, ""))
-                self._known[key] = content
+                if key not in self._known:
+                    self._known[key] = content
+                    self._bytes += _weight(content)
             while self._bytes > self.MOST_BYTES:
                 _, dropped = self._known.popitem(last=False)
-                self._bytes -= len(dropped)
+                self._bytes -= _weight(dropped)
+
+
+def _weight(content: str) -> int:
+    """What it takes to remember a content, with its key and its place."""
+    return getsizeof(content) + 300
 
 
 def _content(classes: str | None, statements: str | None) -> str:

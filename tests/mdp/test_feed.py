@@ -537,3 +537,13 @@ def test_a_long_feed_of_which_the_database_knows_nothing_yet_is_compacted_all_th
     )
     with mdp.engine.begin() as connection:
         assert Feed(connection).compact(lmr.id) == 100
+
+
+def test_what_is_remembered_for_others_has_a_bound(mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.mdp.feed._Contents.MOST_BYTES", 20_000)
+    for round_ in range(3):
+        mdp.put({f"{D}{n}": f"<#a> a :Host ; :name '{'x' * 500}{round_}' ." for n in range(40)})
+        assert len(mdp.feed(lmr).events) >= 80
+    contents = mdp.feeds._contents
+    assert 0 < contents._bytes <= 20_000
+    assert contents._bytes == sum(map(feed_._weight, contents._known.values()))
