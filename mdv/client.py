@@ -170,13 +170,18 @@ class Client:
         deadline = time.monotonic() + seconds
         pause = 0.1
         while True:
-            status = self.get(f"/jobs/{job}")
+            try:
+                status = self.get(f"/jobs/{job}")
+            except Unavailable:  # the change is accepted; a part of the system is away just now
+                status = {"state": "not known"}
             if status["state"] == "done":
                 return dict(status["result"] or {})
             if status["state"] == "failed":
                 raise error_of(status["problem"] or {}, 500)
             if time.monotonic() > deadline:
-                raise Unavailable(f"The change is still {status['state']}; `mdv job {job}` tells when it is done.")
+                raise Unavailable(
+                    f"The change was accepted, and is {status['state']} so far; `mdv job {job}` tells when it is done."
+                )
             self._sleep(pause)
             pause = min(2 * pause, 2.0)
 

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+MANY = 2**53
+"""More than anybody has, and still exact wherever numbers are read."""
+DAY, CENTURY = 86400, 36525 * 86400
+
+MOST_FILE_BYTES = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable of the environment: how it is read, and what it is for."""
+    """One variable of the environment: how it is read, and what it is for. Numbers have bounds."""
 
     variable: str
     default: Any
     help: str
+    least: int = 1
+    most: int = MANY
 
 
 SETTINGS: dict[str, Setting] = {
@@ -24,13 +33,23 @@ SETTINGS: dict[str, Setting] = {
     "admin_token": Setting("MDV_ADMIN_TOKEN", "", "a token that opens everything; others are made with `mdv token`"),
     "public_read": Setting("MDV_PUBLIC_READ", False, "true: reading needs no token"),
     "max_document_bytes": Setting("MDV_MAX_DOCUMENT_BYTES", 32 * 1024 * 1024, "the largest document accepted"),
-    "max_wait_seconds": Setting("MDV_MAX_WAIT_SECONDS", 60, "the longest time that `Prefer: wait` may hold a call"),
-    "body_seconds": Setting("MDV_BODY_SECONDS", 60, "the longest time that a request's body may take to arrive"),
+    "max_wait_seconds": Setting(
+        "MDV_MAX_WAIT_SECONDS", 60, "the longest time that `Prefer: wait` may hold a call", 0, DAY
+    ),
+    "body_seconds": Setting(
+        "MDV_BODY_SECONDS", 60, "the longest time that a request's body may take to arrive", 1, DAY
+    ),
     "max_waiting": Setting("MDV_MAX_WAITING", 10_000, "jobs that may wait; beyond, changes are refused with 429"),
     "max_waiting_bytes": Setting("MDV_MAX_WAITING_BYTES", 1024**3, "the texts of jobs that may wait, likewise"),
-    "job_limit_seconds": Setting("MDV_JOB_LIMIT_SECONDS", 300, "the longest time that a worker may take for a batch"),
-    "keep_jobs_seconds": Setting("MDV_KEEP_JOBS_SECONDS", 7 * 86400, "how long ended jobs, and their keys, are kept"),
-    "feed_seconds": Setting("MDV_FEED_SECONDS", 7 * 86400, "how long feeds are kept for LMRs that do not ask"),
+    "job_limit_seconds": Setting(
+        "MDV_JOB_LIMIT_SECONDS", 300, "the longest time that a worker may take for a batch", 5, DAY
+    ),
+    "keep_jobs_seconds": Setting(
+        "MDV_KEEP_JOBS_SECONDS", 7 * 86400, "how long ended jobs, and their keys, are kept", 1, CENTURY
+    ),
+    "feed_seconds": Setting(
+        "MDV_FEED_SECONDS", 7 * 86400, "how long feeds are kept for LMRs that do not ask", 1, CENTURY
+    ),
     "feed_events": Setting("MDV_FEED_EVENTS", 2_000_000, "how many events are kept for one LMR"),
     "webhook_private": Setting("MDV_WEBHOOK_PRIVATE", False, "true: webhooks may be at addresses of private networks"),
     "mdp_url": Setting("MDV_URL", "", "of the MDP, as http://host:port: what an LMR and the commands speak to"),
@@ -97,11 +116,18 @@ def _read(setting: Setting, environment: Mapping[str, str]) -> Any:
             raise SystemExit(f"{setting.variable} is {text!r}; it takes true or false.")
         return text.lower() in ("true", "1", "yes")
     if isinstance(setting.default, int):
-        try:
-            return int(text)
-        except ValueError:
-            raise SystemExit(f"{setting.variable} is {text!r}; it takes a whole number.") from None
+        return _read_number(setting, text)
     return text
+
+
+def _read_number(setting: Setting, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise SystemExit(f"{setting.variable} is {text!r}; it takes a whole number.") from None
+    if not setting.least <= number <= setting.most:
+        raise SystemExit(f"{setting.variable} is {text}; it takes a number from {setting.least} to {setting.most}.")
+    return number
 
 
 def read_variable(variable: str, environment: Mapping[str, str]) -> str:
@@ -115,6 +141,17 @@ def read_variable(variable: str, environment: Mapping[str, str]) -> str:
     if text or not name:
         return text
     try:
-        return Path(name).read_text(encoding="utf-8").strip()
+        return _read_file(Path(name)).strip()
     except (OSError, ValueError) as error:
         raise SystemExit(f"{variable}_FILE is {name!r}, which cannot be read: {error}.") from None
+
+
+def _read_file(path: Path) -> str:
+    # A setting is read by several processes, more than once: a pipe would tell it to the first alone, or to nobody.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is not a plain file")
+    with path.open("rb") as file:
+        text = file.read(MOST_FILE_BYTES + 1)
+    if len(text) > MOST_FILE_BYTES:
+        raise ValueError(f"it holds more than {MOST_FILE_BYTES // 1024} KiB")
+    return text.decode("utf-8")

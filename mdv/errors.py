@@ -22,6 +22,7 @@ MdvError
  ├── MustRefetch                410  a cursor from which the feed cannot go on: take a snapshot
  ├── PreconditionFailed         412  If-Match, If-None-Match
  ├── KeyReused                  422  an Idempotency-Key that stood for another request
+ ├── BadCommand                      a command that cannot be carried out as it was given
  ├── NotStarted                      a folder, a port or a user that a system cannot be started with
  ├── Unavailable                503  a part of the system is away; nothing was changed
  └── SystemNotFound                  the command line found no running MDV
@@ -126,7 +127,7 @@ class NotAllowed(MdvError):
 class Unauthenticated(NotAllowed):
     """This call needs a token: send the header `Authorization: Bearer TOKEN`."""
 
-    status, slug, title = 401, "unauthenticated", "Who are you?"
+    status, slug, title = 401, "unauthenticated", "Not signed in"
 
 
 class Forbidden(NotAllowed):
@@ -241,6 +242,12 @@ class KeyReused(MdvError):
     """This Idempotency-Key has already been used for another request; take a new one."""
 
     status, slug, title = 422, "idempotency-key-reused", "Idempotency-Key used twice"
+
+
+class BadCommand(MdvError):
+    """The command cannot be carried out as it was given."""
+
+    slug, title = "bad-command", "Cannot do that"
 
 
 class NotStarted(MdvError):

@@ -1,15 +1,17 @@
-"""Logs: one line of JSON an event, on standard error."""
+"""Logs: one line of JSON an event, on standard error, whoever tells it."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from datetime import UTC, datetime
 
 import structlog
 
 
 def configure_logs(level: str) -> None:
-    """Write events of `level` and above."""
+    """Write events of `level` and above; those of the libraries if they are warnings at least."""
     number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     structlog.configure(
         processors=[
@@ -17,9 +19,36 @@ def configure_logs(level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(ensure_ascii=False),
+            structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Writes a line at once, its end included: several processes have one log.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    writer = logging.StreamHandler(sys.stderr)
+    writer.setFormatter(JsonLine())
+    logging.basicConfig(level=max(number, logging.WARNING), handlers=[writer])
+    logging.captureWarnings(True)
+
+
+class JsonLine(logging.Formatter):
+    """What libraries log, in the form of MDV's own events.
+
+    >>> record = logging.LogRecord("celery", logging.WARNING, "", 0, "%s is away", ("Redis",), None)
+    >>> record.created = 0.0
+    >>> JsonLine().format(record)
+    '{"event": "Redis is away", "level": "warning", "timestamp": "1970-01-01T00:00:00.000000Z", "logger": "celery"}'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
+        line = {
+            "event": record.getMessage().strip(),
+            "level": record.levelname.lower(),
+            "timestamp": moment.isoformat(timespec="microseconds") + "Z",
+            "logger": record.name,
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)

@@ -39,6 +39,8 @@ class System:
     @property
     def not_running(self) -> SystemNotFound:
         """The sentence for a system that was found, and does not answer."""
+        if self.known_by == "MDV_URL":
+            return SystemNotFound(f"Nothing answers at {self.url}: is MDV_URL right, does it run?")
         where = f"The MDV at {self.url}" if self.url else "The MDV"
         told = f" (known by {self.known_by})" if self.known_by else ""
         return SystemNotFound(f"{where}{told} is not running; start it with `make up`.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,36 @@ def test_a_setting_can_be_kept_in_a_file(tmp_path: Path) -> None:
     secret.write_text("soon")
     with pytest.raises(SystemExit, match="MDV_FEED_SECONDS is 'soon'; it takes a whole number"):
         Config.from_environment({"MDV_FEED_SECONDS_FILE": str(secret)})
+
+
+def test_a_file_that_has_no_end_is_not_read(tmp_path: Path) -> None:
+    pipe, long = tmp_path / "pipe", tmp_path / "long"
+    os.mkfifo(pipe)
+    for path in (Path("/dev/zero"), pipe, tmp_path):
+        with pytest.raises(SystemExit, match=r"MDV_ADMIN_TOKEN_FILE is .*: it is not a plain file"):
+            Config.from_environment({"MDV_ADMIN_TOKEN_FILE": str(path)})
+    long.write_text("x" * 65_536)
+    assert len(Config.from_environment({"MDV_ADMIN_TOKEN_FILE": str(long)}).admin_token) == 65_536
+    long.write_text("x" * 65_537)
+    with pytest.raises(SystemExit, match="it holds more than 64 KiB"):
+        Config.from_environment({"MDV_ADMIN_TOKEN_FILE": str(long)})
+
+
+NUMBERS = {name: setting for name, setting in SETTINGS.items() if type(setting.default) is int}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_cannot_be_meant_is_refused_with_the_bounds(name: str) -> None:
+    setting = NUMBERS[name]
+    for number in (setting.least, setting.default, setting.most):
+        assert getattr(Config.from_environment({setting.variable: str(number)}), name) == number
+    for number in (-1, setting.least - 1, setting.most + 1, 2**63 - 1, 10**30):
+        sentence = f"{setting.variable} is {number}; it takes a number from {setting.least} to {setting.most}."
+        with pytest.raises(SystemExit, match=re.escape(sentence)):
+            Config.from_environment({setting.variable: str(number)})
+
+
+def test_no_time_is_longer_than_calendars_go() -> None:
+    for name, setting in NUMBERS.items():
+        if name.endswith("_seconds"):
+            assert datetime.now(UTC) - timedelta(seconds=setting.most) < datetime.now(UTC), name

@@ -1,20 +1,24 @@
-"""Admission: when too much waits, changes are refused at the door, with a word on when to come again."""
+"""Admission: when too much waits, changes are refused at the door, with a word on when to come again.
+
+No caller takes more than half of the room, so that one who sends without end does not lock out the others. Whoever
+waits for the answer, and so cannot send without end, has twice the room.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 
 from sqlalchemy import Engine
 
-from mdv.db.jobs import URGENT, Waiting, look_at_waiting
+from mdv.db.jobs import WEIGHT, Waiting, look_at_waiting
 from mdv.errors import TooMany
 from mdv.figures import REFUSED
 
 LOOK_AGAIN = 1.0
 """Seconds for which what was seen of the queue is believed."""
-URGENT_SHARE = 2
-"""So many times the limit may wait before those are refused who wait themselves."""
+ROOM_OF_WAITING = 2
 LONGEST = 60
 
 
@@ -27,26 +31,34 @@ class Admission:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._looked_at = float("-inf")
-        self._seen = Waiting(0, 0, 0.0)
-        self._admitted = 0
+        self._seen = Waiting(0, 0, 0.0, {})
+        self._jobs: Counter[str] = Counter()
+        self._bytes = 0
 
-    def check(self, priority: int) -> None:
-        """Let a change in, or raise TooMany."""
+    def check(self, caller: str, waits: bool, size: int) -> None:
+        """Let a change of so many bytes in, or raise TooMany. `waits`: its caller waits until it is carried out."""
         with self._lock:
-            now = time.monotonic()
-            if now - self._looked_at > LOOK_AGAIN:
-                with self._engine.connect() as connection:
-                    self._seen = look_at_waiting(connection, URGENT_SHARE * self._most)
-                self._looked_at, self._admitted = now, 0
-            share = URGENT_SHARE if priority in URGENT else 1
-            waiting = self._seen.jobs + self._admitted
-            if waiting < share * self._most and self._seen.bytes < share * self._most_bytes:
-                self._admitted += 1
+            self._look()
+            room = ROOM_OF_WAITING if waits else 1
+            most, most_bytes = room * self._most, room * self._most_bytes
+            jobs, own = self._jobs.total(), self._jobs[caller]
+            if jobs < most and own < max(1, most // 2) and self._bytes < most_bytes:
+                self._jobs[caller] += 1
+                self._bytes += size + WEIGHT
                 return
         REFUSED.inc()
         seconds = round(min(max(1.0, self._seen.oldest / 2), LONGEST))
+        mine = f", {own:,} of them of this caller" if own and own != jobs else ""
         raise TooMany(
-            f"{waiting:,} changes wait already, the first for {self._seen.oldest:.0f} s; nothing was changed. "
-            f"Try again in {seconds} s.",
-            retry_after=seconds,
+            f"{jobs:,} changes wait already{mine}; nothing was changed. Try again in {seconds} s.", retry_after=seconds
         )
+
+    def _look(self) -> None:
+        """See what waits, now and then; in between, what was let in is added."""
+        now = time.monotonic()
+        if now - self._looked_at <= LOOK_AGAIN:
+            return
+        with self._engine.connect() as connection:
+            self._seen = look_at_waiting(connection, ROOM_OF_WAITING * self._most)
+        self._looked_at, self._bytes = now, self._seen.bytes
+        self._jobs = Counter(self._seen.by_caller)

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import structlog
-from flask import Flask, Response
+from flask import Flask, Response, request
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
@@ -44,8 +44,9 @@ def answer_errors(app: Flask) -> None:
     @app.errorhandler(PoolTimeout)
     def _database_away(error: Exception) -> Response:
         log.error("database away", reason=first_line(error))
-        away = Unavailable("The database does not answer. Try again; with an Idempotency-Key nothing is done twice.")
-        return problem_response(away.problem())
+        changes = request.method not in ("GET", "HEAD", "OPTIONS")
+        again = "Try again; with an Idempotency-Key nothing is done twice." if changes else "Try again shortly."
+        return problem_response(Unavailable(f"The database does not answer. {again}").problem())
 
     @app.errorhandler(HTTPException)
     def _http(error: HTTPException) -> Response:

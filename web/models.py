@@ -396,6 +396,7 @@ class WorkerHeard(BaseModel):
     name: str = Field(description="host and process")
     since: str | None
     processes: int | None
+    heard_seconds_ago: float | None = Field(description="one that was killed is told of for 15 s")
 
 
 class StoreCounts(BaseModel):

@@ -37,7 +37,7 @@ def queue(
     is_new = True
     try:
         with services().turns.turn():
-            services().admission.check(priority)
+            services().admission.check(caller.name, wait > 0, len(body or b""))
             with services().single.connect() as connection:
                 job_id = add_job(
                     connection, kind, uri, caller.name, body, media_type, options, priority=priority,
@@ -106,8 +106,8 @@ def _idempotency_key() -> str | None:
 def _priority(header: str | None, default: int) -> int:
     """The urgency that a caller asks for (RFC 9218); what cannot be read is passed over, as the RFC wants it.
 
-    >>> _priority("u=1", 3), _priority("i, u=7", 3), _priority("u=9", 3), _priority(None, 3)
-    (1, 7, 3, 3)
+    >>> _priority("u=1", 3), _priority("i, u=7", 3), _priority("u=9", 3), _priority(None, 3), _priority("u=1, u=2", 3)
+    (1, 7, 3, 3, 2)
     """
-    found = re.search(r"(?:^|,)\s*u=(\d)\s*(?:;[^,]*)?(?:,|$)", header or "")
-    return int(found.group(1)) if found and int(found.group(1)) in PRIORITIES else default
+    found = re.findall(r"(?:^|,)\s*u=(\d)\s*(?:;[^,]*)?(?=,|$)", header or "")
+    return int(found[-1]) if found and int(found[-1]) in PRIORITIES else default

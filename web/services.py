@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import cast
@@ -26,6 +27,7 @@ from web.admission import Admission
 from web.turns import Turns
 from web.watch import Watch
 from workers.app import make_celery
+from workers.line import Line
 from workers.signals import PUBLISHED, News, done_key, read_news
 from workers.wake import wake
 
@@ -34,6 +36,8 @@ log = structlog.get_logger()
 LOOK_AGAIN = 1.0
 """Seconds after which a waiting caller looks into the database itself, in case Redis has lost the news."""
 
+LOOK_SOON = 0.5
+"""The same where Redis is known to be away."""
 PATIENCE = 2
 """Seconds that Redis is given, beyond those it was asked to wait; it only saves time, so it must not cost any."""
 
@@ -56,18 +60,20 @@ class Services:
         self.watch = Watch(self.engine, self.redis)
         self.admission = Admission(self.single, self.config.max_waiting, self.config.max_waiting_bytes)
         self.turns = Turns()
+        self.line = Line(self.redis)
         self._celery = make_celery(self.config, patience=PATIENCE)
 
     def wake_worker(self, task: str) -> None:
-        """Tell a worker that something waits."""
-        wake(self.redis, self._celery, task)
+        """Tell a worker that something waits. The caller does not wait for that."""
+        threading.Thread(target=wake, args=(self.line, self._celery, task), daemon=True).start()
 
     def ring(self) -> None:
         """Tell who waits for feeds that something was published. If that fails, they will look by themselves."""
-        try:
-            self.redis.publish(PUBLISHED, b"1")
-        except redis.RedisError as error:
-            log.warning("bell not rung; feeds are looked at every second", reason=str(error))
+        self.line.use(lambda client: client.publish(PUBLISHED, b"1"))
+
+    def forget_news(self, job_id: UUID) -> None:
+        """A job is tried again: how it ended before is no news."""
+        self.line.use(lambda client: client.delete(done_key(job_id)))
 
     def wait_for_job(self, job_id: UUID, seconds: float, is_new: bool) -> News | None:
         """How a job ended, or how far it is after `seconds`; None where that is not known.
@@ -100,13 +106,12 @@ class Services:
 
     def _await_news(self, job_id: UUID, seconds: float) -> News | None:
         """What a worker tells of a job within some seconds; who is told nothing looks into the database."""
-        started = time.monotonic()
-        try:
-            told = self.redis.blpop([done_key(job_id)], timeout=max(seconds, 0.01))
-        except redis.RedisError:
-            time.sleep(max(0.0, min(0.1, seconds - (time.monotonic() - started))))
-            return None
-        return read_news(told[1]) if told else None
+        began = time.monotonic()
+        told = self.line.use(lambda client: client.blpop([done_key(job_id)], timeout=max(seconds, 0.01)))
+        if told:
+            return read_news(told[1])
+        time.sleep(max(0.0, min(LOOK_SOON, seconds - (time.monotonic() - began))))
+        return None
 
 
 def services() -> Services:

@@ -20,14 +20,15 @@ from kombu.transport.redis import Channel
 
 from mdv.config import Config
 from mdv.figures import serve_figures
+from mdv.mdp.status import HEARD_SECONDS
+from workers.line import Line
+from workers.log import take_over_logs
 from workers.signals import RULES, TEND, WEBHOOKS, WORK, worker_key
 
 SWEEP_SECONDS = 2.0
 WEBHOOK_SECONDS = 5.0
 TEND_SECONDS = 60.0
 BEAT_SECONDS = 5.0
-HEARD_SECONDS = 15
-"""A worker that was not heard of for so long is gone."""
 
 RUN_SECONDS = 10.0
 """A task takes what waits for so long, and then lets others have a turn."""
@@ -71,7 +72,7 @@ class Sweep(bootsteps.StartStopStep):
 
     def __init__(self, worker: Any, **options: Any) -> None:
         self._timers: list[Any] = []
-        self._redis = make_redis(Config.from_environment())
+        self._redis = Line.of(Config.from_environment()).client
         self._key = worker_key(socket.gethostname(), os.getpid())
 
     def start(self, worker: Any) -> None:
@@ -105,11 +106,6 @@ class Figures(bootsteps.StartStopStep):
             serve_figures(host.strip("[]"), int(port))
 
 
-def make_redis(config: Config) -> redis.Redis:
-    """A client for what only saves time: it gives up soon."""
-    return redis.Redis.from_url(config.redis_url or "redis://", socket_connect_timeout=2, socket_timeout=2)
-
-
 def _wake(celery: Celery, task: str, seconds: float) -> None:
     celery.send_task(task, retry=False, ignore_result=True, expires=seconds)
 
@@ -123,3 +119,4 @@ def _quietly(act: Callable[..., object], *given: Any) -> None:
 
 app = make_celery(Config.from_environment())
 app.steps["worker"].update({Sweep, Figures})
+take_over_logs()

@@ -6,7 +6,8 @@ import json
 from typing import Any, NamedTuple
 from uuid import UUID
 
-KEPT_SECONDS = 120
+KEPT_SECONDS = 10
+"""News of a job is heard at once, or not at all: who comes later looks into the database."""
 
 WORK, RULES, TEND, WEBHOOKS = "mdv.work", "mdv.rules", "mdv.tend", "mdv.webhooks"
 """The tasks: what waits of documents; of rules, LMRs and schemas; what is to be tidied up; whom to tell."""
@@ -45,7 +46,7 @@ class News(NamedTuple):
         return self.state in ("done", "failed")
 
 
-LONGEST_NEWS = 50_000
+LONGEST_NEWS = 2_000
 
 
 def write_news(news: News) -> bytes:
@@ -59,7 +60,15 @@ def read_news(text: bytes | str) -> News | None:
 
     >>> read_news(write_news(News("done", {"version": 1}, None)))
     News(state='done', result={'version': 1}, problem=None)
-    >>> read_news(b"1")
+    >>> read_news(b"1"), read_news(b'["done", 7, null]'), read_news(b"no JSON")
+    (None, None, None)
     """
-    told = json.loads(text) if text else None
-    return News(*told) if isinstance(told, list) else None  # another version may tell it otherwise
+    try:
+        match json.loads(text):  # another version may tell it otherwise
+            case ["done", dict(result), None]:
+                return News("done", result, None)
+            case ["failed", None, dict(problem)]:
+                return News("failed", None, problem)
+    except ValueError:
+        pass
+    return None

@@ -1,24 +1,30 @@
-"""The tasks: each calls one function of mdv."""
+"""The tasks: each calls one function of mdv.
+
+A task is a wake-up. Where none comes, since Redis is away, each process looks by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 
-import redis
 import structlog
 from celery.signals import worker_process_init
 from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
-from mdv.db.jobs import Ending
+from mdv.db.jobs import URGENT, Ending
 from mdv.figures import WEBHOOK_ATTEMPTS
 from mdv.logs import configure_logs
 from mdv.mdp.deliver import Deliveries
 from mdv.mdp.tend import tend
 from mdv.mdp.work import Worker
-from workers.app import RUN_SECONDS, app, make_redis
+from workers.app import RUN_SECONDS, SWEEP_SECONDS, app
+from workers.line import Line
 from workers.signals import KEPT_SECONDS, PUBLISHED, RULES, TEND, WEBHOOKS, WORK, News, done_key, write_news
 from workers.wake import hear, wake
 
@@ -28,20 +34,21 @@ log = structlog.get_logger()
 @worker_process_init.connect
 def _begin(**_: object) -> None:
     configure_logs(Config.from_environment().log_level)
+    threading.Thread(target=_look_alone, name="sweep", daemon=True).start()
 
 
 @app.task(name=WORK)
 def work() -> int:
     """Carry out what waits of documents."""
-    hear(_redis(), WORK)
-    return _worker().work(RUN_SECONDS, partial(wake, _redis(), app, WORK))
+    with _woken(WORK):
+        return _worker().work(RUN_SECONDS, partial(wake, _line(), app, WORK))
 
 
 @app.task(name=RULES)
 def work_rules() -> int:
     """Carry out the changes that wait of rules, LMRs and the schema."""
-    hear(_redis(), RULES)
-    return _worker().work_rules(RUN_SECONDS, partial(wake, _redis(), app, RULES))
+    with _woken(RULES):
+        return _worker().work_rules(RUN_SECONDS, partial(wake, _line(), app, RULES))
 
 
 @app.task(name=TEND)
@@ -54,11 +61,44 @@ def tend_feeds() -> int:
 @app.task(name=WEBHOOKS)
 def send_messages() -> None:
     """Tell webhooks what is due. Threads of their own do it: no receiver holds up a registration."""
-    hear(_redis(), WEBHOOKS)
+    hear(_line(), WEBHOOKS)
     _deliveries().wake()
 
 
-# This process's own, made after the fork, so that no connection is shared.
+# Without Redis
+
+SILENCE = 3 * SWEEP_SECONDS
+"""After so many seconds without a wake-up, of which the sweep sends one every few, this process looks by itself."""
+
+_turn = threading.Lock()
+_heard = time.monotonic()
+
+
+@contextmanager
+def _woken(task: str) -> Iterator[None]:
+    global _heard
+    hear(_line(), task)
+    with _turn:
+        yield
+    _heard = time.monotonic()
+
+
+def _look_alone() -> None:
+    while True:
+        time.sleep(SWEEP_SECONDS)
+        if time.monotonic() - _heard < SILENCE or not _turn.acquire(blocking=False):
+            continue
+        try:
+            _worker().work(RUN_SECONDS)
+            _worker().work_rules(RUN_SECONDS)
+            _deliveries().wake()
+        except Exception as error:  # the database may be away as well; the next look tries again
+            log.warning("nothing could be carried out", reason=(str(error).splitlines() or [repr(error)])[0])
+        finally:
+            _turn.release()
+
+
+# This process's own, made after the fork, so that no connection is shared
 
 
 @cache
@@ -68,8 +108,8 @@ def _engine() -> Engine:
 
 
 @cache
-def _redis() -> redis.Redis:
-    return make_redis(Config.from_environment())
+def _line() -> Line:
+    return Line.of(Config.from_environment())
 
 
 @cache
@@ -85,21 +125,19 @@ def _deliveries() -> Deliveries:
 
 
 def _ended(endings: Sequence[Ending]) -> None:
-    try:
-        with _redis().pipeline(transaction=False) as commands:
-            for ending in endings:
-                key = done_key(ending.job.id)
-                commands.rpush(key, write_news(News(ending.told_state, ending.result, ending.problem)))
-                commands.expire(key, KEPT_SECONDS)
-            commands.execute()
-    except redis.RedisError as error:
-        log.warning("news not sent; the callers will look themselves", jobs=len(endings), reason=str(error))
+    """Tell those who may wait; who does so for something less urgent looks into the database."""
+    told = [ending for ending in endings if ending.job.priority in URGENT]
+    if not told:
+        return
+    with _line().client.pipeline(transaction=False) as commands:
+        for ending in told:
+            key = done_key(ending.job.id)
+            commands.rpush(key, write_news(News(ending.told_state, ending.result, ending.problem)))
+            commands.expire(key, KEPT_SECONDS)
+        _line().use(lambda _: commands.execute())
 
 
 def _published() -> None:
-    try:
-        _redis().publish(PUBLISHED, b"1")
-    except redis.RedisError as error:
-        log.warning("bell not rung; feeds are looked at every second", reason=str(error))
+    _line().use(lambda client: client.publish(PUBLISHED, b"1"))
     if _deliveries().are_wanted():
-        wake(_redis(), app, WEBHOOKS)
+        wake(_line(), app, WEBHOOKS)

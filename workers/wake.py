@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import redis
-import structlog
 from celery import Celery
-from kombu.exceptions import OperationalError
 
+from workers.line import Line
 from workers.signals import WOKEN_SECONDS, woken_key
 
-log = structlog.get_logger()
 
-
-def wake(client: redis.Redis, celery: Celery, task: str) -> None:
+def wake(line: Line, celery: Celery, task: str) -> None:
     """Send a wake-up, unless one is on its way. If that fails, the workers' sweep will find what waits all the same."""
-    try:
-        if client.set(woken_key(task), 1, nx=True, ex=WOKEN_SECONDS):
-            celery.send_task(task, retry=False, ignore_result=True)
-    except (OperationalError, OSError, redis.RedisError) as error:
-        log.warning("wake-up not sent; the sweep will find what waits", task=task, reason=str(error))
+    if line.use(lambda client: client.set(woken_key(task), 1, nx=True, ex=WOKEN_SECONDS)):
+        line.use(lambda _: celery.send_task(task, retry=False, ignore_result=True))
 
 
-def hear(client: redis.Redis, task: str) -> None:
+def hear(line: Line, task: str) -> None:
     """A worker is awake. What comes from now on needs a wake-up of its own."""
-    try:
-        client.delete(woken_key(task))
-    except redis.RedisError as error:
-        log.warning("Redis is away", reason=str(error))
+    line.use(lambda client: client.delete(woken_key(task)))

@@ -156,4 +156,4 @@ def _delete_documents(ground: Ground, say: Say) -> None:
                 raise Unavailable(
                     f"Documents below {ground.workload.prefix} are still there: `mdv delete` deletes them."
                 )
-            time.sleep(0.5)
+            time.sleep(0.1)

@@ -123,7 +123,7 @@ class Load:
                 idle.append(wire)
 
         async with asyncio.TaskGroup() as group:
-            for number in range(int(rate * (ends - begins))):
+            for number in range(round(rate * (ends - begins))):
                 planned = begins + number / rate
                 await asyncio.sleep(max(0.0, planned - time.perf_counter()))
                 group.create_task(send(planned))

@@ -33,6 +33,8 @@ QUERY_PAUSE = 5.0
 FOLLOW_SECONDS = 10
 CUT_AFTER = 30.0
 """Seconds after which the follower of a feed is cut off."""
+FEWEST_SAMPLES = 8
+"""Through fewer, after the first third, a line tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +47,29 @@ class Plan:
     every: float = 15.0
     growth: float = 30.0
 
+    @property
+    def least_minutes(self) -> float:
+        """Those that it takes to tell whether anything grows: a third, and then enough samples.
+
+        >>> Plan(30).least_minutes
+        3.0
+        """
+        return self.every * FEWEST_SAMPLES * 1.5 / 60
+
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The line through the memory of one process; `within`: the half width of its slope's 95 % interval."""
+    """The line through the memory of one process; `within`: the half width of its slope's 95 % interval.
+
+    Where there are too few samples to tell, `flat` is None.
+    """
 
     process: str
     first: float
     last: float
     an_hour: float
     within: float
-    flat: bool
+    flat: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,10 @@ class Soaked:
     queries: int
     cuts: int
     problems: list[str]
+
+    @property
+    def is_too_short(self) -> bool:
+        return any(line.flat is None for line in self.growth)
 
     def as_dict(self) -> dict[str, Any]:
         shown = {name: getattr(self, name) for name in self.__slots__ if name not in ("documents", "growth", "answer")}
@@ -237,7 +255,7 @@ class _Soak:
         self.problems += [f"{process} did not live to the end." for process in sorted(began - ended)]
         self.problems += [
             f"{g.process} grew by {g.an_hour:,.1f} MiB an hour (± {g.within:,.1f}); {self.plan.growth:g} are flat."
-            for g in growth if not g.flat
+            for g in growth if g.flat is False
         ]  # fmt: skip
         outcomes = [sample.outcome for sample in self.load.samples]
         tables = {name: (self.tables[0][name], self.tables[-1][name]) for name in self.tables[0]} if self.tables else {}
@@ -293,7 +311,8 @@ def grown(moments: list[tuple[float, dict[int, Use]]], limit: float) -> list[Gro
         points = [(at / 3600, memory[process]) for at, memory in series if process in memory]
         if len(points) == len(series):
             slope, within = fit(points)
-            found.append(Growth(process, points[0][1], points[-1][1], slope, within, slope <= limit))
+            flat = None if len(points) < FEWEST_SAMPLES else slope <= limit
+            found.append(Growth(process, points[0][1], points[-1][1], slope, within, flat))
     return found
 
 

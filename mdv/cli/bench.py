@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from mdv.cli.frame import AnyFunction, Noun
-from mdv.cli.output import write_table
+from mdv.cli.output import on_terminal, write_table
 
 if TYPE_CHECKING:
     from mdv.bench.figures import Run, Spread
     from mdv.bench.load import Target
     from mdv.bench.loaded import Workload
     from mdv.bench.report import Result
+    from mdv.bench.soak import Growth
     from mdv.embedded import Postgres
 
 Part = TypeVar("Part")
@@ -75,8 +76,8 @@ def quick(stored: int, rounds: int, json_file: Path | None) -> None:
                 _say_result(result)
                 results.append(result)
         engine.dispose()
-    write_table(
-        ("what", "batch", "µs a document", "floor", "ratio"),
+    _table(
+        ("what", "documents a batch", "µs a document", "floor, µs a document", "ratio"),
         ((r.name, r.batch, f"{r.ours_us:,.0f}", f"{r.floor_us:,.0f}", f"{r.ratio:.1f}") for r in results),
     )
     if json_file is not None:
@@ -156,18 +157,18 @@ def paper(
             _say_result(result)
             results.append(result)
     reached, grown = goals(results), growth(results)
-    write_table(
-        ("what", "rules", "batch", "µs each", "floor", "ratio", "beside it, µs each"),
+    _table(
+        ("what", "rules", "batch", "µs each", "floor, µs each", "ratio", "beside it, µs each"),
         ((r.name, f"{r.rules:,}", f"{r.batch:,}", f"{r.ours_us:,.1f}", f"{r.floor_us:,.1f}", f"{r.ratio:.2f}",
           ", ".join(f"{peer} {us:,.0f}" for peer, us in r.peers.items())) for r in results),
     )  # fmt: skip
     click.echo()
-    write_table(
+    _table(
         ("growth of", "batch", "from rules", "to rules", "ratio"),
         ((g.name, f"{g.batch:,}", f"{g.from_rules:,}", f"{g.to_rules:,}", f"{g.ratio:.2f}") for g in grown),
     )
     click.echo()
-    write_table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
+    _table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
     if json_file is not None:
         more = {"growth": [asdict(g) for g in grown], "goals": [goal.as_dict() for goal in reached]}
         write_json(json_file, _command(), results, **more)
@@ -265,14 +266,15 @@ def _show_runs(runs: Sequence[Run], beside: Mapping[int, Result]) -> None:
         yield ", ".join(f"{count:,} {outcome}" for outcome, count in run.outcomes.items())
 
     times = ("p50", "p90", "p99", "most")
-    write_table(
-        ("run", "documents/s", *(f"answer {t}, ms" for t in times), *(f"at the LMR {t}, ms" for t in times), "batch",
-         "waiting", "in process/s", "floor/s", "ratio", "answers"),
+    _table(
+        ("run", "documents/s", *(f"answer {t}, ms" for t in times), *(f"at the LMR {t}, ms" for t in times),
+         "documents a batch", "most jobs waiting", "in one process, documents/s", "floor, documents/s", "ratio",
+         "answers"),
         map(row, runs),
     )  # fmt: skip
     click.echo()
-    write_table(
-        ("run", "part", "cores", "MiB at first", "last", "most"),
+    _table(
+        ("run", "part", "cores", "MiB at first", "MiB at last", "MiB at most"),
         ((run.name, part.part, f"{part.cores:.2f}", *(f"{mib:,.0f}" for mib in (part.first_mib, part.last_mib,
           part.most_mib))) for run in runs for part in run.parts),
     )  # fmt: skip
@@ -290,7 +292,7 @@ def _times(spread: Spread | None) -> Sequence[str]:
               help="Changes of documents a second.")  # fmt: skip
 @click.option("--kept", type=click.IntRange(min=1), default=2_000, show_default=True,
               help="Documents that are there at a time, when the store is full.")  # fmt: skip
-@click.option("--every", type=click.FloatRange(min=0.5), default=15.0, show_default=True,
+@click.option("--every", type=click.FloatRange(min=0.1), default=15.0, show_default=True,
               help="Seconds from sample to sample.")  # fmt: skip
 @click.option("--growth", type=click.FloatRange(min=0), default=30.0, show_default=True,
               help="MiB an hour that a process may grow after the first third.")  # fmt: skip
@@ -318,6 +320,9 @@ def soak(
     Documents come, change and go, so that the store does not only grow; queries are asked at the MDP and at the LMR,
     and a feed is followed by somebody who is cut off now and then. Fails when a process grows beyond --growth, when
     anything is answered with an error, or when something is missing in the end.
+
+    Ends with 0 when all is well and every process is flat, with 1 when it fails, and with 2 when nothing is wrong but
+    the time was too short to tell what grows: that takes eight samples after the first third, three minutes as it is.
     """
     from mdv.bench.ground import lay_ground
     from mdv.bench.loaded import Documents
@@ -330,18 +335,30 @@ def soak(
         with _lines(samples) as write:
             found = run_soak(ground, Documents(workload), plan, click.echo, write)
         problems = [*found.problems, *ground.problems(found.documents)]
-    click.echo()
-    write_table(
-        ("process", "MiB at first", "last", "MiB an hour", "within", "flat"),
-        ((g.process, f"{g.first:,.0f}", f"{g.last:,.0f}", f"{g.an_hour:+,.1f}", f"± {g.within:,.1f}", g.flat)
-         for g in found.growth),
-    )  # fmt: skip
+    answers = ", ".join(f"{count:,} {outcome}" for outcome, count in found.outcomes.items())
+    click.echo(f"Changes of documents: {answers or 'none'}. Queries: {found.queries:,}. Samples: {found.samples:,}.\n")
+    _table(
+        ("process", "MiB after the first third", "MiB at last", "MiB an hour", "±, MiB an hour", "flat"),
+        ((g.process, f"{g.first:,.0f}", f"{g.last:,.0f}", *_slope(g)) for g in found.growth),
+    )
     for problem in problems:
         click.echo(problem, err=True)
     if json_file is not None:
         write_json(json_file, _command(), [], soak=found.as_dict() | {"problems": problems})
     if problems:
         raise click.exceptions.Exit(1)
+    if found.is_too_short:
+        click.echo(f"Too short to tell whether anything grows: try --minutes {plan.least_minutes:g} or more.", err=True)
+        raise click.exceptions.Exit(TOO_SHORT)
+
+
+TOO_SHORT = 2
+
+
+def _slope(line: Growth) -> tuple[str, str, object]:
+    if line.flat is None:
+        return "", "", "too short to tell"
+    return f"{line.an_hour:+,.1f}", f"{line.within:,.1f}", line.flat
 
 
 @contextmanager
@@ -394,6 +411,13 @@ def _postgres() -> Iterator[Postgres]:
         start_postgres(Path(folder) / "postgres") as server,
     ):
         yield server
+
+
+def _table(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
+    """A table of figures, which mean nothing without their units: it has its headings in a file, too."""
+    if not on_terminal():
+        click.echo("\t".join(headings))
+    write_table(headings, rows)
 
 
 def _say(words: str) -> None:

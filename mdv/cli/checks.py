@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,15 +97,20 @@ def redis_memory(client: redis.Redis) -> Finding:
     return well("Redis keeps what it is given.")
 
 
-def workers(client: redis.Redis) -> Finding | None:
+def workers(client: redis.Redis) -> Finding:
     from mdv.mdp.status import workers_heard
 
     heard = workers_heard(client)
     if heard is None:
-        return None
+        return warn("Not known: Redis does not answer.", "Mend Redis first.")
     if not heard:
         return fail("No worker is heard of: nothing is carried out.", "Start one with `mdv worker`, or see its log.")
-    return well(f"Workers are heard of: {', '.join(worker.name for worker in heard)}.")
+    named = ", ".join(f"{worker.name}{_ago(worker.heard_seconds_ago)}" for worker in heard)
+    return well(f"Workers are heard of: {named}.")
+
+
+def _ago(seconds: float | None) -> str:
+    return "" if seconds is None else f" (last heard {seconds:.0f} s ago)"
 
 
 # The web server and the LMR
@@ -117,6 +123,20 @@ def web_ready(answer: httpx.Response) -> Finding:
         f"The web server at {_origin(answer)} is not ready: {_words(answer)}",
         "See its log; the lines above tell what it leans on.",
     )
+
+
+def token(url: str, secret: str, get: Callable[..., httpx.Response]) -> Finding:
+    """Whether commands are let in; what the token opens beyond that, they tell themselves."""
+    if not (secret.isascii() and secret.isprintable()):
+        return fail("MDV_TOKEN holds characters that no token has.", "Set it again; `mdv token create` makes one.")
+    answer = get(f"{url}/api/v1/status", headers={"Authorization": f"Bearer {secret}"} if secret else {})
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        if not secret:
+            return warn("No token is given, and this MDV asks for one.", "Set MDV_TOKEN.")
+        return fail(f"The token is refused: {_words(answer)}", "Correct MDV_TOKEN; `mdv token create` makes a new one.")
+    if answer.status_code in (HTTPStatus.OK, HTTPStatus.FORBIDDEN):  # an LMR's is known, and opens less
+        return well("The token is known." if secret else "No token is given, and none is needed for reading.")
+    return warn(f"The token cannot be tried now: {_words(answer)}", "Mend first what the web server leans on.")
 
 
 def web_clock(answer: httpx.Response, now: datetime) -> Finding | None:
@@ -154,7 +174,8 @@ def lmr(system: System, get: Callable[..., httpx.Response]) -> Finding:
 def _words(answer: httpx.Response) -> str:
     try:
         said = answer.json()
-        return str(said.get("detail") or ", ".join(f"{name} {value}" for name, value in said.items())) + "."
+        words = str(said.get("detail") or ", ".join(f"{name} {value}" for name, value in said.items()))
+        return words.rstrip(".") + "."
     except ValueError:
         return f"status {answer.status_code}."
 

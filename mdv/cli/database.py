@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -27,8 +28,20 @@ def database() -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except OperationalError as error:
-        if system.pid is not None:
+        if system.pid is not None and not _runs(system.pid):
             raise system.not_running from error
-        raise Unavailable("The database that MDV_DATABASE_URL names does not answer.") from error
+        whose = "that MDV_DATABASE_URL names" if system.pid is None else f"of the MDV at {system.url}"
+        raise Unavailable(f"The database {whose} does not answer; `mdv doctor` says why.") from error
     finally:
         engine.dispose()
+
+
+def _runs(pid: int) -> bool:
+    """Whether there is such a process, anybody's."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

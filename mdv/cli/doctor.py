@@ -35,6 +35,7 @@ SECONDS = 3.0
 """How long anything may take to answer."""
 TOO_SLOW = "57014"
 """What Postgres calls a statement that it gave up."""
+ELSEWHERE = "Nothing is wrong where MDV is only called; where it runs, let `mdv doctor` look there."
 
 
 @click.command(cls=Verb, example="mdv doctor")
@@ -43,10 +44,11 @@ TOO_SLOW = "57014"
 @json_option
 @data_option
 def doctor(patience: float, as_json: bool) -> None:
-    """Look at every part of the system: settings, database, Redis, workers, jobs, LMRs, web server, LMR.
+    """Look at every part of the system: settings, database, Redis, workers, jobs, LMRs, web server, token, LMR.
 
     A line a check: ok, -- for a warning, !! for a failure. Exits 1 where something failed. It needs no running web
-    server, only what tells where the parts are: the folder, or the environment.
+    server, only what tells where the parts are: the folder, or the environment. Where that names MDV_URL alone, the
+    database and Redis are not looked at.
     """
     found: list[Item] = []
     with ExitStack() as closing:
@@ -73,10 +75,16 @@ class Place:
 
     folder: Path | None = None
     url: str = ""
+    token: str = field(default="", repr=False)
     database_url: str = field(default="", repr=False)
     redis_url: str = field(default="", repr=False)
     lmr: System | None = None
     missing: str = ""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this machine is one from which MDV is only called."""
+        return self.folder is None and bool(self.url) and not (self.database_url or self.redis_url)
 
 
 def _place() -> Place:
@@ -85,7 +93,8 @@ def _place() -> Place:
     database_url, url = _given("MDV_DATABASE_URL"), _given("MDV_URL").rstrip("/")
     if named is None and (database_url or url):
         lmr = _lmr(None) if _given("MDV_LMR_URL") else None
-        return Place(None, url, database_url, _given("MDV_REDIS_URL"), lmr)
+        token = _given("MDV_TOKEN") or _given("MDV_ADMIN_TOKEN")
+        return Place(None, url, token, database_url, _given("MDV_REDIS_URL"), lmr)
     return _place_of_folder(named)
 
 
@@ -98,7 +107,7 @@ def _place_of_folder(named: Path | None) -> Place:
         system = find_system(named)
     except SystemNotFound as error:
         return Place(known, redis_url=_given("MDV_REDIS_URL"), lmr=_lmr(named), missing=error.detail)
-    return Place(known, system.url, system.database_url, system.redis_url, _lmr(named))
+    return Place(known, system.url, system.token, system.database_url, system.redis_url, _lmr(named))
 
 
 def _lmr(named: Path | None) -> System | None:
@@ -139,8 +148,11 @@ def _database(place: Place, patience: float, closing: ExitStack, leads: list[tim
     """`leads` takes how far the database's clock is ahead of this machine's."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from mdv.db.doctor import CHECKS, NEED_TABLES, fail, moment
+    from mdv.db.doctor import CHECKS, NEED_TABLES, fail, moment, warn
 
+    if place.is_elsewhere:
+        yield "database", warn("Not looked at: MDV_DATABASE_URL is not set.", ELSEWHERE)
+        return
     if not place.database_url:
         why = place.missing or "No database is known."
         yield "database", fail(why, "Name it with MDV_DATABASE_URL, or the folder of a running `mdv up` with --data.")
@@ -193,8 +205,11 @@ def _redis(place: Place, closing: ExitStack) -> Findings:
     from redis.retry import Retry
 
     from mdv.cli import checks
-    from mdv.db.doctor import fail
+    from mdv.db.doctor import fail, warn
 
+    if place.is_elsewhere:
+        yield "Redis", warn("Not looked at: MDV_REDIS_URL is not set.", ELSEWHERE)
+        return
     if not place.redis_url:
         yield "Redis", fail("No Redis is known.", "Name it with MDV_REDIS_URL.")
         return
@@ -213,6 +228,8 @@ def _redis(place: Place, closing: ExitStack) -> Findings:
     if answered:
         yield from _told("Redis memory", partial(checks.redis_memory, client))
         yield from _told("workers", partial(checks.workers, client))
+    else:
+        yield "workers", warn("Not known: Redis does not answer.", "Mend Redis first.")
 
 
 def _web(place: Place, leads: list[timedelta]) -> Findings:
@@ -230,9 +247,11 @@ def _web(place: Place, leads: list[timedelta]) -> Findings:
             answer = within(2 * SECONDS, partial(get, f"{place.url}/readyz"))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             said = f"The web server at {place.url} does not answer: {reason(error)}."
-            yield "web", fail(said, "Start it with `mdv serve`, or see its log.")
+            doubt = "Is MDV_URL right? " if place.folder is None else ""
+            yield "web", fail(said, f"{doubt}Start it with `mdv serve`, or see its log.")
         else:
             yield from _told("web", partial(checks.web_ready, answer))
+            yield from _told("token", partial(checks.token, place.url, place.token, get))
             for lead in leads:
                 yield from _told("web clock", partial(checks.web_clock, answer, datetime.now(UTC) + lead))
     if place.lmr is not None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 import click
 
 from mdv.cli.output import clean
-from mdv.errors import BadRequest, MdvError
+from mdv.errors import BadCommand, MdvError, NotWellFormed, Unauthenticated
 
 FAILED, INTERRUPTED = 1, 130
 MOST_FLAWS = 50
@@ -48,14 +48,17 @@ def exit_code_of(run: Callable[[], object]) -> int:
 
 
 def sentences(error: MdvError, who: str = "mdv") -> Iterator[str]:
-    """`mdv: TITLE: detail`, then a line for each flaw.
+    """`mdv: TITLE: detail`, then a line for each flaw. The title is not said twice.
 
     >>> from mdv.errors import Flaw, InvalidDocument
     >>> print("\\n".join(sentences(InvalidDocument("1 error.", [Flaw("no such class", line=3)]))))
     mdv: Document refused: 1 error.
       line 3: no such class
     """
-    yield f"{who}: {error.title}: " + "\n".join(clean(line) for line in error.detail.splitlines())
+    detail = words(error)
+    says_so = isinstance(error, NotWellFormed) and "is not well-formed" in detail
+    title = "" if says_so else f"{error.title}: "
+    yield f"{who}: {title}" + "\n".join(clean(line) for line in detail.splitlines())
     if len(error.flaws) == 1 and str(error.flaws[0]) in error.detail:
         return
     for flaw in error.flaws[:MOST_FLAWS]:
@@ -65,13 +68,19 @@ def sentences(error: MdvError, who: str = "mdv") -> Iterator[str]:
         yield f"  … and {len(error.flaws) - MOST_FLAWS:,} more"
 
 
+def words(error: MdvError) -> str:
+    """What an error says in detail; to one who calls without a token, how a command is given one."""
+    unsaid = isinstance(error, Unauthenticated) and error.detail == Unauthenticated().detail
+    return "This needs a token: set MDV_TOKEN." if unsaid else error.detail
+
+
 def as_mdv_error(error: Exception) -> MdvError:
     """What else can go wrong, in our words."""
     if isinstance(error, MdvError):
         return error
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return BadRequest(f"{where}{error.strerror or error}.")
+        return BadCommand(f"{where}{error.strerror or error}.")
     return MdvError(f"{type(error).__name__}: {error} (MDV_DEBUG=1 shows where).")
 
 

@@ -9,7 +9,7 @@ import click
 from mdv.cli.failures import FAILED, sentences
 from mdv.cli.frame import Noun, Verb, connect, data_option, json_option
 from mdv.cli.output import Columns, Listing, list_options, say, write_json, write_table
-from mdv.errors import BadRequest, Conflict, NotFound
+from mdv.errors import BadCommand, Conflict, NotFound
 
 STATES = ("queued", "done", "failed", "dead")
 JOB: Columns = {
@@ -27,7 +27,7 @@ JOB: Columns = {
 @json_option
 @data_option
 def job(identity: str, as_json: bool) -> None:
-    """Show a job: queued, running, done with its result, or failed with its problem."""
+    """Show a job: queued, then running, in the end done with its result or failed with its problem."""
     from mdv.client import error_of
 
     status = connect().get(f"/jobs/{quote(identity, safe='')}")
@@ -41,7 +41,8 @@ def job(identity: str, as_json: bool) -> None:
 
 
 @click.group(cls=Noun, invoke_without_command=True, example="mdv jobs --state dead")
-@click.option("--state", type=click.Choice(STATES), help="Only those; dead letters are failed jobs to be tried again.")
+@click.option("--state", type=click.Choice(STATES), help="Only those. Running jobs are among the queued; dead letters"
+              " are failed jobs to be tried again.")  # fmt: skip
 @list_options
 @data_option
 @click.pass_context
@@ -60,7 +61,7 @@ def jobs(context: click.Context, state: str | None, limit: int | None, everythin
 def retry(identities: tuple[str, ...], everything: bool) -> None:
     """Try dead letters again: jobs that failed inside MDV as often as they were tried."""
     if everything == bool(identities):
-        raise BadRequest("Say which jobs, or --all.")
+        raise BadCommand("Say which jobs, or --all.")
     mdp = connect()
     wanted = identities or [item["id"] for item in mdp.items("/jobs", state="dead")]
     refused = 0

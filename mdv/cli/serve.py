@@ -15,7 +15,7 @@ from mdv.cli.lmr import ask
 from mdv.cli.output import say
 from mdv.cli.programs import web_program, worker_program
 from mdv.config import SETTINGS, Config
-from mdv.errors import BadRequest
+from mdv.errors import BadCommand
 
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Names the folder in which the processes of a program keep their figures (`mdv.figures`)."""
@@ -111,14 +111,14 @@ def take_back(database_url: str, revision: str) -> None:
     from mdv.errors import Unavailable
 
     if not revision.isdecimal():  # `base` would remove every table
-        raise BadRequest(f"{revision!r} is not a revision, such as 0003.")
+        raise BadCommand(f"{revision!r} is not a revision, such as 0003.")
     engine = make_engine(database_url)
     try:
         unmigrate(engine, revision)
     except OperationalError as error:
         raise Unavailable("The database does not answer: is MDV_DATABASE_URL right?") from error
     except CommandError as error:
-        raise BadRequest(f"The database cannot go back to {revision}: {error}.") from error
+        raise BadCommand(f"The database cannot go back to {revision}: {error}.") from error
     finally:
         engine.dispose()
 
@@ -128,7 +128,7 @@ def _check_settings(*names: str) -> None:
     for name in names:
         if not getattr(config, name):
             setting = SETTINGS[name]
-            raise BadRequest(
+            raise BadCommand(
                 f"{setting.variable} is not set: {setting.help}. (`mdv up` starts a whole system without any setting.)"
             )
 
@@ -145,8 +145,12 @@ def become(argv: list[str], *needed: str) -> NoReturn:
 def _figures_folder() -> Path:
     """Where the program that this process becomes keeps its figures; what programs that have ended left is removed."""
     kept = Path(tempfile.gettempdir()) / f"mdv-figures-{os.getuid()}"
-    kept.mkdir(mode=0o700, exist_ok=True)
-    if kept.is_symlink() or kept.stat().st_uid != os.getuid():
+    try:
+        kept.mkdir(mode=0o700, exist_ok=True)
+        is_ours = not kept.is_symlink() and kept.stat().st_uid == os.getuid()
+    except FileExistsError:  # a file, or a link that leads nowhere
+        is_ours = False
+    if not is_ours:
         return Path(tempfile.mkdtemp(prefix="mdv-figures-"))  # somebody else was here first
     for folder in kept.iterdir():
         if not Path(f"/proc/{folder.name}").exists() or folder.name == str(os.getpid()):

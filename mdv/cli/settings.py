@@ -25,7 +25,8 @@ BEGIN, END = "<!-- settings -->", "<!-- /settings -->"
 def settings(markdown: bool, into: Path | None, as_json: bool) -> None:
     """List the settings: what the environment tells the servers and the commands.
 
-    What is set is marked. The value is shown only of settings that can hold no secret.
+    What is set here, in the environment of this command, is marked; servers have environments of their own. The value
+    is shown only of settings that can hold no secret.
     """
     shown = [_shown(setting, os.environ) for setting in (*SETTINGS.values(), *COMMAND_SETTINGS)]
     if into is not None:
@@ -39,6 +40,8 @@ def settings(markdown: bool, into: Path | None, as_json: bool) -> None:
     elif as_json:
         write_json({"items": shown})
     else:
+        if on_terminal():
+            say("As this command finds them in its own environment; that of a running server may be another.")
         columns = ("variable", "default", "now", "meaning")
         write_table(columns, ([item[name] for name in columns] for item in shown))
         if on_terminal():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mdv.cli.failures import sentences, words
 from mdv.cli.frame import Verb, connect, data_folder, data_option, json_option
 from mdv.cli.output import Item, clean, on_terminal, write_json
 from mdv.errors import MdvError, NotFound, SystemNotFound
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 PULSE = 2.0
 """Seconds between two looks of --watch."""
+MOST_NAMED = 3
+"""How many LMRs a line names."""
 
 
 @click.command(cls=Verb, example="mdv status --watch")
@@ -62,7 +65,7 @@ def _look(mdp: Client, lmr: Client | None) -> Item:
         try:
             found["lmr"] = lmr.get("/status")
         except MdvError as error:
-            found["lmr"] = {"problem": error.detail}
+            found["lmr"] = {"problem": words(error)}
     return found
 
 
@@ -75,7 +78,7 @@ def _watch(mdp: Client, lmr: Client | None) -> None:
             try:
                 live.update(_drawn(_look(mdp, lmr)), refresh=True)
             except MdvError as error:  # it may be starting again
-                live.update(Text(clean(f"{error.title}: {error.detail}")), refresh=True)
+                live.update(Text("\n".join(sentences(error))), refresh=True)
             time.sleep(PULSE)
 
 
@@ -114,8 +117,7 @@ def facts(found: Item) -> Iterator[tuple[str, str]]:
     yield "waiting", _waiting(queue)
     yield "dead letters", f"{queue['dead']:,}"
     yield "workers", _workers(found["workers"])
-    behind = len(found["behind"])
-    yield "LMRs", f"{found['lmrs']:,}, {f'{behind:,} behind' if behind else 'none behind'}"
+    yield "LMRs", f"{found['lmrs']:,}, {_behind(found['behind'])}"
     if "lmr" in found:
         yield "LMR here", _lmr_says(found["lmr"])
 
@@ -136,7 +138,32 @@ def _waiting(queue: Item) -> str:
 def _workers(workers: list[Item] | None) -> str:
     if workers is None:
         return "not known: Redis does not answer"
-    return ", ".join(f"{worker['name']} ({worker['processes']} processes)" for worker in workers) or "none is heard of"
+    return ", ".join(_worker(worker) for worker in workers) or "none is heard of"
+
+
+def _worker(worker: Item) -> str:
+    heard = "" if worker["heard_seconds_ago"] is None else f", last heard {_span(worker['heard_seconds_ago'])} ago"
+    processes = "1 process" if worker["processes"] == 1 else f"{worker['processes']} processes"
+    return f"{worker['name']} ({processes}{heard})"
+
+
+def _behind(behind: list[Item]) -> str:
+    """
+    >>> _behind([{"name": "watcher", "events": 1551, "more": False, "must_refetch": False}])
+    '1 behind: watcher (1,551 events)'
+    """
+    if not behind:
+        return "none behind"
+    named = ", ".join(f"{lmr['name']} ({_unread(lmr)})" for lmr in behind[:MOST_NAMED])
+    more = len(behind) - MOST_NAMED
+    return f"{len(behind):,} behind: {named}{f' and {more:,} more' if more > 0 else ''}"
+
+
+def _unread(lmr: Item) -> str:
+    if lmr["must_refetch"]:
+        return "takes a snapshot"
+    much = f"more than {lmr['events']:,}" if lmr["more"] else f"{lmr['events']:,}"
+    return f"{much} event{'' if much == '1' else 's'}"
 
 
 def _lmr_says(lmr: Item) -> str:

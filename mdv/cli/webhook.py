@@ -22,9 +22,8 @@ WEBHOOK: Columns = {
     for name in ("id", "state", "told", "failures", "url", "reason")
 }
 DELIVERY: Columns = {
-    name: lambda item, name=name: item[name]  # type: ignore[misc]
-    for name in ("id", "state", "offset", "attempts", "status", "created_at", "reason")
-}
+    name: lambda item, name=name: item[name] for name in ("id", "state", "offset", "attempts", "status", "created_at")
+} | {"next attempt": lambda item: item["not_before"], "reason": lambda item: item["reason"]}
 
 number_argument = click.argument("number", metavar="ID", type=click.IntRange(min=1))
 lmr_option = click.option(
@@ -68,8 +67,12 @@ def list_(name_of_lmr: str, limit: int | None, everything: bool, as_json: bool) 
 @json_option
 @data_option
 def show(number: int, name_of_lmr: str, as_json: bool) -> None:
-    """Show the webhook ID: its state, how far it was told, and since when it has been failing."""
-    found = connect().get(_path(name_of_lmr, number))
+    """Show the webhook ID: its state, how far it was told, since when it has been failing, and when the message that
+    waits is sent next."""
+    mdp = connect()
+    found = mdp.get(_path(name_of_lmr, number))
+    waiting = mdp.get(_path(name_of_lmr, number, "deliveries"), state="waiting", limit=1)["items"]
+    found["next_attempt"] = waiting[0]["not_before"] if waiting and found["state"] == "active" else None
     if as_json:
         write_json(found)
     else:

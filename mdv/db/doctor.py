@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection, Row, TextClause, text
 
 from mdv.db.migrate import is_migrated
 from mdv.db.status import read_queue
+from mdv.db.webhooks import BY_HAND
 
 Verdict = Literal["ok", "warning", "failure"]
 
@@ -216,11 +217,27 @@ def lost_lmrs(connection: Connection, limits: Limits) -> Finding | None:
 def webhooks(connection: Connection, limits: Limits) -> Finding | None:
     if _row(connection, _HAS_WEBHOOKS) == (None,):
         return None
-    found = connection.execute(_WEBHOOKS, {"most": MOST_NAMED}).all()
-    if not found:
-        return well("No webhook is paused.")
-    named = _named([f"{row.id} ({row.state}{f': {row.reason}' if row.reason else ''})" for row in found], found[0].all)
-    return warn(f"Webhooks do not get through: {named}.", "Mend their receivers, and resume them.")
+    found = connection.execute(_WEBHOOKS, {"by_hand": BY_HAND, "most": MOST_NAMED}).all()
+    ailing = [row for row in found if not row.by_hand]
+    if ailing:
+        named = _named([f"{_webhook(row)} ({_ailment(row)})" for row in ailing], ailing[0].all)
+        return warn(
+            f"Webhooks do not get through: {named}.",
+            "Mend their receivers; `mdv webhook resume ID --lmr NAME` lets one that is paused go on.",
+        )
+    if found:
+        return well(f"Paused by hand: {_named([_webhook(row) for row in found], found[0].all)}.")
+    return well("No webhook is paused or failing.")
+
+
+def _webhook(row: Row[Any]) -> str:
+    return f"webhook {row.id} of LMR {row.name}"
+
+
+def _ailment(row: Row[Any]) -> str:
+    if row.state == "paused":
+        return f"paused: {row.reason.rstrip('.')}" if row.reason else "paused"
+    return f"failing since {row.failing_since:%Y-%m-%d %H:%M:%S %Z}"
 
 
 def clock(connection: Connection, limits: Limits) -> Finding:
@@ -354,7 +371,11 @@ _LOST = text("""
 """)
 _HAS_WEBHOOKS = text("select to_regclass('webhooks')::text")
 _WEBHOOKS = text("""
-    select id::text as id, state, reason, count(*) over () as all from webhooks
-    where state <> 'active' order by id limit :most
+    select id, name, state, reason, failing_since, by_hand, count(*) over (partition by by_hand) as all
+    from (select w.id, l.name, w.state, w.reason, w.failing_since,
+                 w.state = 'paused' and coalesce(w.reason, '') = :by_hand as by_hand
+          from webhooks w join lmrs l on l.id = w.lmr_id
+          where w.state = 'paused' or w.failing_since is not null) w
+    order by by_hand, id limit :most
 """)
 _CLOCK = text("select clock_timestamp()")

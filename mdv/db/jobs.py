@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 from mdv.db.engine import driver, together
 from mdv.db.statements import statements
 from mdv.db.tables import begun_jobs, jobs
+from mdv.errors import TooMany
 
 DOCUMENT_KINDS = ("register", "delete")
 RULE_KINDS = ("subscribe", "change", "unsubscribe", "forget", "schema")
@@ -26,6 +27,8 @@ URGENT = PRIORITIES[:4]
 PATIENT = PRIORITIES[4:]
 """The two halves: a batch holds jobs of one of them, so that who waits does not wait for a bulk load."""
 
+MOST_OF_ONE = 100
+"""Jobs about one thing that may wait: each has to be passed by whenever others are claimed."""
 WEIGHT = 500
 """What a job without any text weighs, in bytes."""
 MOST_BYTES = 64 * 1024 * 1024
@@ -43,6 +46,7 @@ class Job:
     media_type: str | None
     options: dict[str, Any]
     attempts: int
+    priority: int = SOMEBODY_WAITS
     request: str | None = None
     """The name of the request that it came with."""
     deaths: int = 0
@@ -77,11 +81,12 @@ class JobStatus:
 
 
 class Waiting(NamedTuple):
-    """What waits: how many jobs, their bytes, and the seconds that the first has waited."""
+    """What waits: how many jobs, their bytes, the seconds that the first has waited, and how many are each caller's."""
 
     jobs: int
     bytes: int
     oldest: float
+    by_caller: dict[str, int]
 
 
 class Ending(NamedTuple):
@@ -116,14 +121,16 @@ def add_job(
     idempotency_key: str | None = None,
     request_hash: bytes | None = None,
 ) -> UUID:
-    """Queue a job."""
+    """Queue a job; refused where very many about the same thing wait already."""
     given = {
         "kind": kind, "uri": uri, "priority": priority, "body": body, "media_type": media_type,
         "options": Jsonb(options or {}), "caller": caller, "request": request, "key": idempotency_key,
-        "hash": request_hash,
+        "hash": request_hash, "most": MOST_OF_ONE,
     }  # fmt: skip
-    ((job_id,),) = _run(connection, "add", given).fetchall()
-    return UUID(str(job_id))
+    row = _run(connection, "add", given).fetchone()
+    if row is None:
+        raise TooMany(f"{MOST_OF_ONE} changes of {uri} wait already; nothing was changed.")
+    return UUID(str(row[0]))
 
 
 def find_key(connection: Connection, caller: str, key: str) -> tuple[UUID, bytes] | None:
@@ -229,15 +236,15 @@ def retry_job(connection: Connection, job_id: UUID) -> bool:
 
 
 def has_newer(connection: Connection, job_id: UUID) -> bool:
-    """Whether the document of a job was changed, or is about to be, since the job came."""
+    """Whether a job that came later about the same thing waits, or was carried out."""
     ((newer,),) = _run(connection, "newer", {"id": job_id}).fetchall()
     return bool(newer)
 
 
 def look_at_waiting(connection: Connection, most: int) -> Waiting:
     """What waits, counted up to `most` jobs."""
-    ((number, size, oldest),) = _run(connection, "waiting", {"most": most}).fetchall()
-    return Waiting(number, size, oldest)
+    (row,) = _run(connection, "waiting", {"most": most}).fetchall()
+    return Waiting(*row)
 
 
 def count_dead(connection: Connection) -> int:
@@ -248,6 +255,11 @@ def count_dead(connection: Connection) -> int:
 def count_in_hand(connection: Connection) -> int:
     """How many jobs workers have in hand, or had in hand when they died."""
     return connection.execute(select(func.count()).select_from(begun_jobs)).scalar_one()
+
+
+def age_jobs(connection: Connection) -> int:
+    """Make who has waited for long more urgent, within its half of the priorities; how many."""
+    return int(_run(connection, "age", {"urgent": URGENT[0], "patient": PATIENT[0]}).rowcount)
 
 
 def forget_jobs(connection: Connection, seconds: float, most: int) -> int:

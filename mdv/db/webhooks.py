@@ -17,6 +17,8 @@ from mdv.db.statements import statements
 from mdv.db.tables import lmrs, webhook_deliveries, webhooks
 
 STATES = ("waiting", "delivered", "dead")
+BY_HAND = "Somebody has paused it."
+"""The reason of a webhook that was not paused for its failures."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from mdv.db.feed import Feed
-from mdv.db.jobs import forget_jobs
+from mdv.db.jobs import age_jobs, forget_jobs
 from mdv.db.lmrs import list_lmrs
 
 log = structlog.get_logger()
@@ -29,6 +29,8 @@ SOME_JOBS = 5000
 def tend(engine: Engine, feed_seconds: float, feed_events: int, job_seconds: float = JOB_SECONDS) -> int:
     """Drop what is older, or more, than is kept of feeds and of jobs; how many events went."""
     gone, after = 0, 0
+    with engine.begin() as connection:
+        age_jobs(connection)
     while _forget(engine, job_seconds) == SOME_JOBS:
         pass
     while True:

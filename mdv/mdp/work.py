@@ -41,7 +41,8 @@ from mdv.mdp.subscribe import change_rules
 from mdv.points import reach
 
 MAX_ATTEMPTS = 5
-AFTER_DEATHS = (MOST, MOST // 10, MOST // 100, 1, 1)
+MAX_DEATHS = 8
+AFTER_DEATHS = (MOST, MOST // 10, MOST // 100, 1)
 """How many jobs are taken at once that were in hand when so many workers died: one of them may be what kills."""
 PATIENT_TURN = 10
 """Of so many batches one holds jobs that nobody waits for, also while there are always others."""
@@ -78,7 +79,7 @@ class Worker:
         self._ended = ended
         self._published = published
         self._back_off = back_off
-        self._longest = longest
+        self._longest = longest or float("inf")
         self._schemas = Schemas()
         self._vocabulary = Vocabulary(engine)
         self._rules = Rules()
@@ -194,7 +195,7 @@ class Worker:
         """How claimed jobs end: all but those that failed by a fault of MDV's own."""
         for job in jobs:
             JOB_WAITED.observe(job.waited)
-        if jobs[0].deaths >= MAX_ATTEMPTS:
+        if jobs[0].deaths >= MAX_DEATHS:
             return [Ending(job, None, _deadly(job).problem(), dead=True) for job in jobs]
         if jobs[0].kind in RULE_KINDS:
             return [ending for job in jobs for ending in self._change_rules(connection, job)]

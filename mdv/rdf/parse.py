@@ -18,6 +18,8 @@ from mdv.rdf.locate import locate_texts
 from mdv.rdf.syntax import JSON_LD, N_TRIPLES
 
 MAX_URI_BYTES = 2048
+OWN_NAMES = "urn:mdv:"
+"""With which the names begin under which MDV itself works, such as the schema's."""
 MAX_FLAWS = 100
 """So many errors of one document are told, at most."""
 
@@ -87,6 +89,8 @@ def check_document_uri(uri: str | None) -> str:
         raise BadRequest(f"{uri!r} has a fragment (#…); a document's name has none, its resources' names do.")
     if not is_absolute_iri(uri):
         raise BadRequest(f"{uri!r} is not an absolute URI: a document's name is one, as in http://example.org/doc.rdf.")
+    if uri[: len(OWN_NAMES)].lower() == OWN_NAMES:
+        raise BadRequest(f"{uri!r} begins with {OWN_NAMES}, as MDV's own names do: give the document another name.")
     return uri
 
 

@@ -26,10 +26,12 @@ NEVER = tuple(map(ip_network, (
     # Where clouds tell a machine its secrets, beyond those at link-local addresses.
     "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254",
     # Ways to IPv4 addresses that cannot be looked at.
-    "2001::/32", "64:ff9b:1::/48",
+    "2001::/32", "64:ff9b:1::/48", "::ffff:0:0:0/96",
 )))  # fmt: skip
-NOT_PUBLIC = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20", "5f00::/16")))
+NOT_PUBLIC = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
 """What ipaddress takes for global, and is not."""
+_PUBLIC = ip_network("2000::/3")
+"""Of IPv6, nothing else has been given out."""
 
 _NAT64, _COMPATIBLE = ip_network("64:ff9b::/96"), ip_network("::/96")
 
@@ -56,6 +58,7 @@ def read_url(text: str) -> Target:
         raise BadRequest(f"The address is longer than {MOST_CHARACTERS:,} characters.")
     try:
         url = httpx.URL(text)
+        host = url.host  # where a name such as xn--a is found to be none
         text.encode()
     except (httpx.InvalidURL, ValueError) as error:
         raise BadRequest(f"The address cannot be read: {error}.") from None
@@ -63,7 +66,7 @@ def read_url(text: str) -> Target:
         raise BadRequest("The address has to begin with https:// or http://.")
     if url.userinfo:
         raise BadRequest("The address holds a user or password: take them out; messages are signed instead.")
-    if not url.host:
+    if not host:
         raise BadRequest("The address names no host.")
     if url.fragment:
         raise BadRequest("The address has a part after #, which is sent to nobody: take it out.")
@@ -114,7 +117,13 @@ def is_allowed(address: str, private: bool = False) -> bool:
     ip = _embedded(ip_address(address.partition("%")[0]))
     if ip.is_multicast or ip.is_unspecified or ip.is_link_local or any(ip in network for network in NEVER):
         return False
-    return private or (ip.is_global and not any(ip in network for network in NOT_PUBLIC))
+    return private or _is_public(ip)
+
+
+def _is_public(ip: IPv4Address | IPv6Address) -> bool:
+    if isinstance(ip, IPv6Address) and ip not in _PUBLIC:
+        return False
+    return ip.is_global and not any(ip in network for network in NOT_PUBLIC)
 
 
 def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -10,8 +10,10 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,12 @@ from mdv.bench.wire import Wire, WireError
 from mdv.cli import cli
 from mdv.cli.failures import exit_code_of
 from mdv.client import Client
+from mdv.embedded import start_postgres
 
-TINY = ("--seconds", "2", "--warm-up", "0.5", "--rules", "50")
+TINY = ("--seconds", "1", "--warm-up", "0.5", "--rules", "50")
+SOAK = ("--minutes", "0.1", "--rate", "10", "--every", "0.2", "--rules", "20", "--kept", "20")
+MOST_WAITING = 50
+UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 def bench(*arguments: object) -> int:
@@ -40,9 +46,37 @@ def bench(*arguments: object) -> int:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    running = Up(tmp_path_factory.mktemp("load") / "data", demo=True).start()
+    """A system with a short queue, which all of these tests load."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("systems.environment", lambda: environment(MDV_MAX_WAITING=str(MOST_WAITING)))
+        running = Up(tmp_path_factory.mktemp("load") / "data", demo=True).start()
     yield running
     assert running.end(signal.SIGTERM) == 0
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands beside a load is not looked at closely here."""
+    monkeypatch.setattr(sys.modules["mdv.cli.bench"], "ALONE_ROUNDS", 2)
+    monkeypatch.setattr("mdv.embedded.start_postgres", lambda folder: start_postgres(folder, UNSAFE_AND_FAST))
+
+
+@contextmanager
+def meanwhile(act: Callable[[], object]) -> Iterator[None]:
+    """Do something again and again in a thread, as long as this takes."""
+    ended = threading.Event()
+
+    def go_on() -> None:
+        while not ended.wait(0.1):
+            act()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 # The command
@@ -63,7 +97,7 @@ def test_a_system_of_its_own_is_loaded_measured_checked_and_taken_down(
     for run in found["runs"]:
         assert run["outcomes"].keys() == {"done"} and run["errors"] == 0
         assert 0 < run["documents"] <= run["outcomes"]["done"]
-        assert run["per_second"] == pytest.approx(run["documents"] / 2, abs=0.1)
+        assert run["per_second"] == pytest.approx(run["documents"], abs=0.1)
         assert 0 < run["answer"]["p50"] <= run["answer"]["p90"] <= run["answer"]["p99"] <= run["answer"]["most"]
         assert run["visible"]["count"] == 2 * run["answer"]["count"], "each document, at each of two LMRs"
         assert 1 <= run["batch"] <= run["clients"]
@@ -71,6 +105,8 @@ def test_a_system_of_its_own_is_loaded_measured_checked_and_taken_down(
         assert all(part["most_mib"] >= part["first_mib"] > 0 for part in run["parts"])
         assert run["in_process"]["ours_us"] > run["in_process"]["peers"]["filter"] > 0
     shown = capfd.readouterr().out
+    assert re.search(r"^run\tdocuments/s\tanswer p50, ms\t.*\nclosed, 1 client\t", shown, re.MULTILINE)
+    assert re.search(r"^run\tpart\tcores\tMiB at first\tMiB at last\tMiB at most\n", shown, re.MULTILINE)
     assert re.search(r"^closed, 2 clients\t[\d,.]+\t", shown, re.MULTILINE)
     assert re.search(r"^closed, 2 clients\tworker\t[\d.]+\t", shown, re.MULTILINE)
     assert not descendants(os.getpid()) and [path.name for path in tmp_path.iterdir()] == ["figures.json"]
@@ -86,7 +122,7 @@ def test_a_running_system_is_left_as_it_was(up: Up, tmp_path: Path, capsys: pyte
             return [documents, names, [item["rule"] for item in lmr.items("/subscriptions")]]
 
         before = seen()
-        line = ["load", *TINY, "--seconds", "1", "--clients", "2", "--queued", "--documents", "large"]
+        line = ["load", *TINY, "--clients", "2", "--queued"]
         line += ["--data", str(up.folder)]
         assert bench(*line, "--json", figures) == 0, capsys.readouterr().err
         assert seen() == before
@@ -96,13 +132,28 @@ def test_a_running_system_is_left_as_it_was(up: Up, tmp_path: Path, capsys: pyte
     assert {"web", "worker", "Postgres", "LMR", "generator"} <= {part["part"] for part in run["parts"]}
 
 
-def test_documents_are_sent_at_fixed_times(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_load_fails_when_something_is_there_that_nobody_was_told_of(
+    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     figures = tmp_path / "figures.json"
-    assert bench("load", *TINY, "--rate", "8", "--data", up.folder, "--json", figures) == 0, capsys.readouterr().err
-    (run,) = json.loads(figures.read_text("utf-8"))["runs"]
-    assert (run["name"], run["rate"]) == ("open, 8/s", 8)
-    assert run["outcomes"] == {"done": 20}, "8 a second, for half a second of warm-up and two that count"
-    assert run["answer"]["count"] == 16
+    with Client(up.system) as mdp:
+
+        def intrude() -> None:
+            for lmr in mdp.items("/lmrs"):
+                if lmr["name"].startswith("load-"):
+                    load = Workload(lmr["name"].removeprefix("load-"), 1)
+                    mdp.register(load.uri(10**6), load.body(0), "application/rdf+xml")
+
+        with meanwhile(intrude):
+            code = bench("load", *TINY, "--rate", "8", "--documents", "large", "--data", up.folder, "--json", figures)
+    found = json.loads(figures.read_text("utf-8"))
+    assert code == 1
+    assert "/1000000.rdf." in capsys.readouterr().err
+    assert any("1 documents are there and should not be" in problem for problem in found["problems"])
+    (run,) = found["runs"]
+    assert (run["name"], run["rate"], run["errors"]) == ("open, 8/s", 8, 0)
+    assert run["outcomes"] == {"done": 12}, "8 a second, for half a second of warm-up and one that counts"
+    assert run["answer"]["count"] == 8
 
 
 def test_ctrl_c_takes_everything_down(tmp_path: Path) -> None:
@@ -133,32 +184,52 @@ def test_a_soak_samples_every_process_and_says_what_is_flat(
     up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     samples, figures = tmp_path / "soak.jsonl", tmp_path / "soak.json"
-    line = ["soak", "--minutes", "0.2", "--rate", "10", "--kept", "20", "--every", "1", "--rules", "20"]
-    line += ["--data", str(up.folder), "--growth", "1000000", "--samples", str(samples), "--json", str(figures)]
-    assert bench(*line) == 0, capsys.readouterr().err
+    line = ["--data", up.folder, "--growth", "1000000", "--samples", samples, "--json", figures]
+    assert bench("soak", *SOAK, *line) == 0, capsys.readouterr().err
     shown = capsys.readouterr().out
     lines = [json.loads(text) for text in samples.read_text("utf-8").splitlines()]
     found = json.loads(figures.read_text("utf-8"))["soak"]
-    assert len(lines) == found["samples"] >= 5 and found["problems"] == []
-    assert found["outcomes"] == {"done": 120} and found["queries"] >= 2
-    assert lines[-1]["documents"] < 60, "documents go, too"
+    assert len(lines) == found["samples"] >= 12 and found["problems"] == []
+    assert found["outcomes"] == {"done": 60} and found["queries"] >= 1
+    assert lines[-1]["documents"] < 40, "documents go, too"
     assert lines[-1]["tables"].keys() == found["tables"].keys() >= {"jobs", "feed", "filter_data"}
     processes = {line["process"] for line in found["growth"]}
     assert {name.split()[0] for name in processes} == set(PARTS) and processes == lines[-1]["memory"].keys()
-    assert re.search(r"^Postgres\t.*\tyes$", shown, re.MULTILINE) and "0.0 min: " in shown
+    assert "0.0 min: " in shown and "Changes of documents: 60 done." in shown
+    assert re.search(r"^process\tMiB after the first third\tMiB at last\tMiB an hour\t", shown, re.MULTILINE)
+    assert re.search(r"^Postgres\t.*\tyes$", shown, re.MULTILINE)
     with Client(up.system) as mdp:
         assert [item["name"] for item in mdp.items("/lmrs")] == ["local"]
 
 
 def test_a_soak_fails_when_a_process_grows(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
-    def grow(limit: float) -> list[bool]:
-        moments = [(60.0 * n, {1: Use("web", 1, 0.0, 0, n * 2**20)}) for n in range(31)]
+    leak: list[bytes] = []
+    with meanwhile(lambda: leak.append(secrets.token_bytes(2**20))):  # in the process that generates the load
+        code = bench("soak", *SOAK, "--data", up.folder, "--growth", "1000")
+    shown = capsys.readouterr()
+    assert code == 1, shown.err
+    assert re.search(r"^generator \d+ grew by [\d,.]+ MiB an hour .*; 1000 are flat\.$", shown.err, re.MULTILINE)
+    assert re.search(r"^generator \d+\t.*\tno$", shown.out, re.MULTILINE)
+
+
+def test_a_soak_that_was_too_short_to_tell_is_no_proof(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench("soak", *SOAK, "--minutes", "0.02", "--every", "15", "--data", up.folder) == 2
+    shown = capsys.readouterr()
+    assert shown.err == "Too short to tell whether anything grows: try --minutes 3 or more.\n"
+    assert re.search(r"^Postgres\t\d+\t\d+\t\t\ttoo short to tell$", shown.out, re.MULTILINE)
+    assert "Changes of documents: 12 done." in shown.out and "\tyes" not in shown.out
+
+
+def test_growth_is_the_slope_of_the_line_after_the_first_third() -> None:
+    def flat(minutes: int, limit: float) -> list[bool | None]:
+        moments = [(60.0 * n, {1: Use("web", 1, 0.0, 0, n * 2**20)}) for n in range(minutes + 1)]
         return [line.flat for line in grown(moments, limit)]
 
-    assert (grow(30), grow(60.1)) == ([False], [True]), "a MiB a minute is 60 an hour"
+    assert (flat(30, 30), flat(30, 60.1)) == ([False], [True]), "a MiB a minute is 60 an hour"
+    assert (flat(11, 30), flat(10, 30)) == ([False], [None]), "eight samples, and seven"
 
 
-# What it notices
+# How it sends, and what it notices
 
 
 @pytest.fixture
@@ -169,9 +240,19 @@ def ground(up: Up) -> Iterator[Ground]:
         yield ground
 
 
+def test_who_is_refused_comes_again_when_he_is_told_to_and_the_queue_stays_short(ground: Ground) -> None:
+    documents, pattern = Documents(ground.workload), Pattern(clients=8, queued=True, seconds=3, warm_up=0)
+    run = run_load(ground.target, documents, pattern, lambda words: None)
+    assert run.outcomes.keys() == {"accepted", "429"} and run.errors == 0
+    assert run.outcomes["429"] <= 8 * 3, "at least a second passes before a client is refused again"
+    assert run.most_waiting <= MOST_WAITING + 8, "those may be on their way in while the queue is looked at"
+    assert run.documents == run.outcomes["accepted"] == len(documents.present) > 0
+    assert ground.problems(documents) == []
+
+
 def test_a_document_that_is_not_as_it_was_acknowledged_is_noticed(ground: Ground) -> None:
     documents = Documents(ground.workload)
-    run_load(ground.target, documents, Pattern(clients=2, seconds=1, warm_up=0, updates=0.3), lambda words: None)
+    run_load(ground.target, documents, Pattern(clients=2, seconds=0.5, warm_up=0, updates=0.3), lambda words: None)
     assert ground.problems(documents) == []
     gone, twice, unknown = (ground.workload.uri(number) for number in (0, 1, 10**6))
     ground.mdp.delete(gone)
@@ -188,7 +269,7 @@ def test_a_cache_that_differs_is_noticed(ground: Ground, up: Up) -> None:
     import sqlite3
 
     documents = Documents(ground.workload)
-    run_load(ground.target, documents, Pattern(seconds=1, warm_up=0), lambda words: None)
+    run_load(ground.target, documents, Pattern(seconds=0.5, warm_up=0), lambda words: None)
     with sqlite3.connect(up.folder / "lmr" / "cache.db") as cache:
         cache.execute("delete from statements where document_id = 0 and rowid in (select max(rowid) from statements)")
     assert any("differed from the MDP" in problem for problem in ground.problems(documents))
@@ -197,7 +278,7 @@ def test_a_cache_that_differs_is_noticed(ground: Ground, up: Up) -> None:
 def test_an_answer_that_is_an_error_is_counted_and_leaves_doubt(ground: Ground) -> None:
     documents = Documents(ground.workload)
     stranger = replace(ground.target, mdp=replace(ground.target.mdp, token="opens-nothing"))
-    run = run_load(stranger, documents, Pattern(seconds=1, warm_up=0), lambda words: None)
+    run = run_load(stranger, documents, Pattern(seconds=0.5, warm_up=0), lambda words: None)
     assert run.outcomes.keys() == {"401"} and run.errors == run.outcomes["401"] > 0
     assert (run.documents, run.answer, run.visible) == (0, None, None)
     assert len(documents.in_doubt) == run.errors and not documents.present
@@ -258,7 +339,7 @@ def test_a_connection_that_the_server_closed_is_opened_again() -> None:
 
 def test_the_queue_is_read_from_the_figures(up: Up) -> None:
     assert asyncio.run(jobs_waiting(Wire(up.system.url, ""))) == 0
-    with pytest.raises(WireError, match="how many jobs wait"):
+    with pytest.raises(WireError, match="does not tell its figures"):
         asyncio.run(jobs_waiting(Wire(up.system.url + "/nowhere", "")))
 
 

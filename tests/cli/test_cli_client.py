@@ -17,7 +17,7 @@ from mdv.errors import (
     Unauthenticated,
     Unavailable,
 )
-from mdv.system import System
+from mdv.system import System, find_system
 
 SYSTEM = System("http://127.0.0.1:9", "secret", known_by="DIR/system.json")
 DONE = {"document": "http://a/d", "version": 1, "created": True}
@@ -47,6 +47,12 @@ def test_a_system_that_does_not_listen_is_a_sentence() -> None:
     assert raised.value.detail == (
         "The MDV at http://127.0.0.1:9 (known by DIR/system.json) is not running; start it with `make up`."
     )
+
+
+def test_where_the_environment_names_an_address_it_is_doubted() -> None:
+    with Client(find_system(None, {"MDV_URL": "http://127.0.0.1:9"})) as mdp, pytest.raises(SystemNotFound) as raised:
+        mdp.get("/documents")
+    assert raised.value.detail == "Nothing answers at http://127.0.0.1:9: is MDV_URL right, does it run?"
 
 
 def test_a_problem_is_raised_as_the_error_it_was_made_from() -> None:

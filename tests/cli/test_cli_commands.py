@@ -95,7 +95,7 @@ def test_a_folder_is_registered_below_a_base_and_bad_documents_stop_no_other(on:
     assert ran.out.startswith("9 registered, 0 changed, 0 unchanged, 2 refused;")
     assert f"refused {tmp_path / 'bad.ttl'}: Document refused:" in ran.err
     assert "no number" in ran.err and "line 1" in ran.err
-    assert f"refused {tmp_path / 'torn.rdf'}: Not well-formed:" in ran.err
+    assert f"refused {tmp_path / 'torn.rdf'}: The RDF/XML is not well-formed:" in ran.err
     assert "\x1b" not in ran.out + ran.err
     listed = on("documents").out
     assert "http://mdv.example/many/sub/n%208.ttl\t1\t" in listed
@@ -197,7 +197,9 @@ def test_tokens_open_what_they_say(on: Callable, mdv: Callable, running: Up, mon
         assert refused.code == 1 and "Not with this token" in refused.err
         patch.setenv("MDV_TOKEN", "wrong")
         wrong = mdv("register", file, file, "--uri-base", "http://mdv.example/own/")
-        assert wrong.code == 1 and wrong.err.startswith("mdv: Who are you?")
+        assert wrong.code == 1 and wrong.err.startswith("mdv: Not signed in: This token is unknown")
+        patch.delenv("MDV_TOKEN")
+        assert mdv("documents").err == "mdv: Not signed in: This needs a token: set MDV_TOKEN.\n"
     (line,) = [line for line in on("token", "list").out.splitlines() if "\tcrawler\t" in line]
     assert secret not in line
     number = line.split("\t")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -86,9 +87,27 @@ def test_a_system_that_is_well_is_said_to_be_so(running: Up, mdv: Callable) -> N
     marks = {line.split(":")[0].split("  ")[1]: line.split("  ")[0] for line in lines[:-1] if not line.startswith(" ")}
     looked_at = ("settings", "secrets", "database", "migrated", "encoding", "durable", "autovacuum", "transactions",
                  "connections", "dead rows", "waiting jobs", "dead letters", "LMRs", "Redis", "Redis memory", "workers",
-                 "web", "web clock", "database clock", "LMR")  # fmt: skip
+                 "web", "token", "web clock", "database clock", "LMR")  # fmt: skip
     assert {name: marks.get(name) for name in looked_at} == dict.fromkeys(looked_at, "ok")
     assert running.system.token not in ran.out and "password" not in ran.out
+    assert re.search(r"Workers are heard of: \S+ \(last heard \d+ s ago\)", ran.out)
+
+
+def test_where_mdv_is_only_called_the_token_is_tried_and_the_database_is_not_looked_at(running: Up, look: Look) -> None:
+    code, found = look(MDV_URL=running.system.url, MDV_TOKEN=running.system.token)
+    assert code == 0
+    assert found["token"]["verdict"] == found["web"]["verdict"] == "ok"
+    assert (found["database"]["verdict"], found["Redis"]["verdict"]) == ("warning", "warning")
+    assert found["database"]["says"] == "Not looked at: MDV_DATABASE_URL is not set."
+    code, found = look(MDV_TOKEN="wrong")
+    assert code == 1
+    assert found["token"]["says"] == "The token is refused: This token is unknown or was revoked."
+    code, found = look(MDV_TOKEN="höher")
+    assert code == 1 and found["token"]["says"] == "MDV_TOKEN holds characters that no token has."
+    code, found = look(MDV_TOKEN="")
+    assert (code, found["token"]["verdict"], found["token"]["advice"]) == (0, "warning", "Set MDV_TOKEN.")
+    code, found = look(MDV_URL="http://127.0.0.1:9")
+    assert code == 1 and found["web"]["advice"].startswith("Is MDV_URL right?") and "token" not in found
 
 
 def test_secrets_that_others_may_read_are_a_failure(running: Up, look: Look) -> None:
@@ -290,6 +309,7 @@ def test_a_valkey_that_was_stopped_is_a_failure_and_one_that_drops_keys_a_warnin
     assert code == 1
     assert found["Redis"]["says"].startswith("Redis does not answer: ")
     assert "Redis memory" not in found and found["database"]["verdict"] == "ok"
+    assert (found["workers"]["verdict"], found["workers"]["says"]) == ("warning", "Not known: Redis does not answer.")
 
 
 def test_lmrs_that_do_not_ask_and_those_that_lose_their_place(look: Look, parts: dict[str, str]) -> None:
@@ -311,14 +331,23 @@ def test_lmrs_that_do_not_ask_and_those_that_lose_their_place(look: Look, parts:
     assert "slow" in look(MDV_FEED_EVENTS="50")[1]["feeds"]["says"]
 
 
-def test_a_webhook_that_is_paused_is_a_warning(look: Look, parts: dict[str, str]) -> None:
+def test_a_webhook_that_fails_is_a_warning_and_one_that_was_paused_by_hand_is_not(
+    look: Look, parts: dict[str, str]
+) -> None:
     url = parts["MDV_DATABASE_URL"]
     assert look(**parts)[1]["webhooks"]["verdict"] == "ok"
     run(url, "insert into lmrs (name, asked_at) values ('here', now())")
     run(url, "insert into webhooks (lmr_id, url, secret, state, reason, told_offset, made_offset)"
              " select id, 'http://w/', 'hush', 'paused', 'it answered 500 for a day', 0, 0 from lmrs")  # fmt: skip
     found = look()[1]["webhooks"]
-    assert (found["verdict"], "(paused: it answered 500 for a day)" in found["says"]) == ("warning", True)
+    paused = "Webhooks do not get through: webhook 1 of LMR here (paused: it answered 500 for a day)."
+    assert (found["verdict"], found["says"]) == ("warning", paused)
+    run(url, "update webhooks set reason = 'Somebody has paused it.', failing_since = now()")
+    found = look()[1]["webhooks"]
+    assert (found["verdict"], found["says"]) == ("ok", "Paused by hand: webhook 1 of LMR here.")
+    run(url, "update webhooks set state = 'active', reason = null")
+    found = look()[1]["webhooks"]
+    assert (found["verdict"], "webhook 1 of LMR here (failing since 20" in found["says"]) == ("warning", True)
 
 
 def test_a_web_server_that_is_not_ready_or_not_there(look: Look, parts: dict[str, str], tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_an_unexpected_failure_is_a_sentence_unless_debugging(capsys, monkeypatc
 def test_production_commands_name_the_setting_they_miss(command: str, mdv: Callable) -> None:
     ran = mdv(command)
     assert ran.code == 1
-    assert "MDV_DATABASE_URL is not set" in ran.err
+    assert ran.err.startswith("mdv: Cannot do that: MDV_DATABASE_URL is not set")
 
 
 def test_infer_drafts_a_schema_without_any_server(mdv: Callable, tmp_path: Path) -> None:
@@ -118,3 +118,7 @@ def test_infer_drafts_a_schema_without_any_server(mdv: Callable, tmp_path: Path)
     assert ran.out == ""
     assert f"mdv: Not well-formed: {broken}" in ran.err
     assert "line 1" in ran.err
+
+
+def test_settings_say_whose_environment_they_show(mdv: Callable) -> None:
+    assert "in the environment of this command" in " ".join(mdv("settings", "--help").out.split())

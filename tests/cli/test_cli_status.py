@@ -12,7 +12,8 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from systems import MDV, Up, environment
+import psycopg
+from systems import MDV, Up, environment, eventually
 
 
 def test_it_tells_of_the_mdp_and_of_its_lmr(running: Up, mdv: Callable) -> None:
@@ -23,6 +24,24 @@ def test_it_tells_of_the_mdp_and_of_its_lmr(running: Up, mdv: Callable) -> None:
     assert re.match(r"[\d,]+ documents, [\d,]+ resources, [\d,]+ statements, [\d,]+ rules$", facts["holds"])
     assert facts["waiting"] and facts["dead letters"] == "0"
     assert "up to date at position" in facts["LMR here"] or "catching up" in facts["LMR here"]
+
+
+def test_a_worker_is_told_with_when_it_was_last_heard(running: Up, mdv: Callable) -> None:
+    heard = re.compile(r"^workers\t\S+ \(1 process, last heard \d+ s ago\)$", re.MULTILINE)
+    assert eventually(lambda: heard.search(mdv("status", "--data", running.folder).out))
+
+
+def test_it_names_the_lmrs_that_are_behind(running: Up, mdv: Callable) -> None:
+    name = "one that is slow"
+    assert mdv("lmr", "create", name, "--data", running.folder).code == 0
+    try:
+        with psycopg.connect(running.system.database_url, autocommit=True) as connection:
+            number = connection.execute("select id from lmrs where name = %s", [name]).fetchone()
+            connection.execute("insert into feed select %s, n, 1, 0 from generate_series(1000000, 1001550) n", number)
+        out = mdv("status", "--data", running.folder).out
+        assert "LMRs\t2, 1 behind: one that is slow (1,551 events)" in out.splitlines()
+    finally:
+        assert mdv("lmr", "delete", name, "--yes", "--data", running.folder).code == 0
 
 
 def test_for_machines_it_is_json(running: Up, mdv: Callable) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,15 @@ def test_word_that_cannot_be_read_is_a_sentence(tmp_path: Path, text: str) -> No
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(SystemNotFound, match="takes an address"):
         find_system(None, {"MDV_URL": "localhost:8080"})
+
+
+def test_a_database_that_is_away_is_not_taken_for_a_system_that_is_not_running(mdv: Callable, tmp_path: Path) -> None:
+    url, away = "http://127.0.0.1:1234", "postgresql://mdv@127.0.0.1:9/mdv"
+    write_system(tmp_path, System(url, "secret", away, "redis://q", os.getpid()))
+    ran = mdv("token", "list", "--data", tmp_path)
+    sentence = f"The database of the MDV at {url} does not answer; `mdv doctor` says why."
+    assert (ran.code, ran.err) == (1, f"mdv: Not available now: {sentence}\n")
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    write_system(tmp_path, System(url, "secret", away, "redis://q", ended.pid))
+    assert "is not running; start it with `make up`" in mdv("token", "list", "--data", tmp_path).err

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 from systems import MDV, SCHEMA, Up, environment, eventually, free_port
+
+from mdv.cli.serve import _figures_folder
 
 DOC = "http://mdv.example/doc.rdf"
 
@@ -124,6 +129,15 @@ def test_a_web_server_that_cannot_start_is_named_with_its_log(tmp_path: Path) ->
     assert not (tmp_path / "data" / "system.json").exists()
 
 
+def test_every_line_of_every_log_is_json(new_up: Callable[..., Up]) -> None:
+    up = new_up("data").start()
+    up.end(signal.SIGTERM)
+    for name, word in (("web", "Listening at: http://127.0.0.1:"), ("LMR", "Worker exiting (pid: "), ("worker", "")):
+        lines = [json.loads(line) for line in (up.folder / "logs" / f"{name}.log").read_text().splitlines()]
+        assert all({"event", "level", "timestamp"} <= line.keys() for line in lines), name
+        assert any(line["event"].startswith(word) for line in lines) or not word, name
+
+
 def test_word_of_the_system_says_where_it_is(running: Up) -> None:
     known = json.loads((running.folder / "system.json").read_text())
     assert running.process is not None
@@ -155,3 +169,24 @@ def test_the_web_server_runs_alone_told_by_the_environment(running: Up, tmp_path
             assert web.wait(30) == 0
         finally:
             web.kill()
+
+
+def _dangling(path: Path) -> None:
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def _elsewhere(path: Path) -> None:
+    path.symlink_to(path.parent)
+
+
+@pytest.mark.parametrize("occupy", [Path.touch, _dangling, _elsewhere])
+def test_whatever_is_at_the_place_of_the_figures_others_are_found(
+    occupy: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    usual = tmp_path / f"mdv-figures-{os.getuid()}"
+    assert _figures_folder() == usual / str(os.getpid())
+    shutil.rmtree(usual)
+    occupy(usual)
+    found = _figures_folder()
+    assert found.is_dir() and found.parent == tmp_path and list(found.iterdir()) == []

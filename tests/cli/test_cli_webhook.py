@@ -121,6 +121,19 @@ def test_a_message_of_now_and_a_dead_one_again(on: Callable, hook: dict, receive
     assert line.split("\t")[:2] == [dead["id"], "delivered"]
 
 
+def test_when_a_message_is_tried_next_is_told(on: Callable, hook: dict, receiver: Receiver) -> None:
+    assert shown(on, hook)["next_attempt"] is None
+    receiver.answers = [saying(503, "later", Retry_After="600")]
+    on("replay", hook["id"])
+    eventually(lambda: shown(on, hook)["failing_since"])
+    (waiting,) = sent(on, hook, "--state", "waiting")
+    assert waiting["not_before"] and shown(on, hook)["next_attempt"] == waiting["not_before"]
+    (line,) = on("deliveries", hook["id"]).out.splitlines()
+    assert line.split("\t")[6] == waiting["not_before"]
+    on("pause", hook["id"])
+    assert shown(on, hook)["next_attempt"] is None
+
+
 def test_what_cannot_be_meant_is_a_sentence(on: Callable, hook: dict, mdv: Callable) -> None:
     for arguments, sentence in (
         (("add", "ftp://hooks.example/"), "mdv: Bad request: The address has to begin with https:// or http://."),

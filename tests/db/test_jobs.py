@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, text
 from mdv.db.jobs import (
     Ending,
     add_job,
+    age_jobs,
     begin_jobs,
     claim_jobs,
     claim_known,
@@ -117,10 +118,25 @@ def test_a_dead_letter_keeps_its_body_and_can_wait_again(engine: Engine) -> None
         assert (again.id, again.body, again.attempts) == (job_id, b"body", 0)
 
 
-def test_whether_a_document_is_about_to_change_is_known(engine: Engine) -> None:
-    first, second = add(engine, "http://a", "http://a")
-    with engine.connect() as connection:
+def test_whether_a_later_job_has_come_is_known(engine: Engine) -> None:
+    first, second, third = add(engine, "http://a", "http://a", "http://a")
+    with engine.begin() as connection:
+        assert has_newer(connection, first) and has_newer(connection, second) and not has_newer(connection, third)
+        end_jobs(connection, [Ending(job, {}, None) for job in claim_known(connection, [first, second])])
+        end_jobs(connection, [Ending(job, None, {}) for job in claim_known(connection, [third])])
+        # What came earlier, or failed, is nothing newer, whenever it ended.
         assert has_newer(connection, first) and not has_newer(connection, second)
+
+
+def test_who_waits_for_long_becomes_more_urgent_within_its_half(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for priority in range(8):
+            add_job(connection, "register", f"http://{priority}", "me", priority=priority)
+        assert age_jobs(connection) == 0
+        connection.execute(text("update jobs set created_at = now() - interval '2 minutes'"))
+        for _ in range(3):
+            age_jobs(connection)
+        assert [job.priority for job in claim_jobs(connection, 8)] == [0, 0, 0, 0, 4, 4, 4, 4]
 
 
 def test_what_waits_is_counted_up_to_a_limit(engine: Engine) -> None:

@@ -292,13 +292,13 @@ def test_a_job_that_kills_its_workers_becomes_a_dead_letter_and_the_others_end(s
     worker = worker_of(store.engine, lambda jobs: batches.append(len(jobs)))
     jobs = [add(store, f"http://d/{n}", "<#a> :p 1 .") for n in range(30)]
     with store.engine.begin() as connection:
-        for many in (jobs, jobs[:20], jobs[:2], jobs[:1], jobs[:1]):
+        for many in (jobs, jobs[:20], jobs[:2], *[jobs[:1]] * 5):
             begin_jobs(connection, many)
     assert worker.work() == 30
     assert batches[:2] == [1, 1] and max(batches[2:4]) <= 10
     dead = status(store, jobs[0])
     assert (dead.state, dead.dead) == ("failed", True)
-    assert "5 workers died" in (dead.problem or {})["detail"]
+    assert "8 workers died" in (dead.problem or {})["detail"]
     assert states(store, *jobs[1:]) == ["done"] * 29
     assert store.one("select count(*) from begun_jobs") == 0
 

@@ -314,7 +314,7 @@ def test_schema_locations_and_stylesheets_are_not_fetched(server: tuple[str, lis
 # Names of documents
 
 
-@pytest.mark.parametrize("uri", ["http://e/d", "urn:x:y", "http://é/ü?q=1", "file:///tmp/x", "http://e/" + "x" * 2039])
+@pytest.mark.parametrize("uri", ["http://e/d", "urn:mdvx:y", "http://é/ü?q=1", "file:///t/x", "http://e/" + "x" * 2039])
 def test_absolute_uris_name_documents(uri: str) -> None:
     assert check_document_uri(uri) == uri
 
@@ -338,6 +338,8 @@ def test_absolute_uris_name_documents(uri: str) -> None:
         ("http://e/d#", "has a fragment"),
         ("http://e/" + "x" * 2040, "longer than 2,048 bytes"),
         ("http://e/" + "é" * 1020, "longer than 2,048 bytes"),
+        ("urn:mdv:schema", "begins with urn:mdv:, as MDV's own names do"),
+        ("URN:Mdv:lmr:1", "begins with urn:mdv:, as MDV's own names do"),
     ],
 )
 def test_other_strings_name_no_document(uri: str | None, words: str) -> None:

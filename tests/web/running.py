@@ -189,6 +189,7 @@ def start_server(
     number = len(list(folder.glob("web-*.log")))
     log = folder / f"web-{number}.log"
     argv = [sys.executable, "-m", "gunicorn", "--no-control-socket", "-k", "web.worker.WebWorker",
+            "--logger-class", "web.log.JsonLogger",
             "-b", f"127.0.0.1:{port}", "--graceful-timeout", "2", *arguments, "web.wsgi:app"]  # fmt: skip
     process = start_child(argv, log=log, env=environment(database_url, redis_url, **settings), cwd=ROOT)
     server = Server(process, log)

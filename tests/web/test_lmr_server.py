@@ -138,7 +138,10 @@ def test_health_figures_and_description_are_open(lmr: Lmr, mdp: Backbone) -> Non
     assert httpx.get(lmr.url + "/healthz").json() == {"status": "alive"}
     ready = httpx.get(lmr.url + "/readyz")
     assert (ready.status_code, ready.json()["cache"], ready.json()["mdp"]) == (200, "ready", "ready")
-    assert "mdv_lmr_position" in httpx.get(lmr.url + "/metrics").text
+    figures = httpx.get(lmr.url + "/metrics").text
+    own = {line.split()[2] for line in figures.splitlines() if line.startswith("# TYPE ")}
+    assert own == {"mdv_http_requests_total", "mdv_http_request_seconds", "mdv_lmr_position", "mdv_lmr_up_to_date",
+                   "mdv_lmr_last_contact_timestamp_seconds"}  # fmt: skip
     paths = httpx.get(lmr.url + "/openapi.json").json()["paths"]
     assert {"/api/v1/status", "/api/v1/subscriptions", "/api/v1/local/documents", "/api/v1/query"} <= paths.keys()
     assert "swagger" in httpx.get(lmr.url + "/docs").text

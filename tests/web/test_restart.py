@@ -101,6 +101,11 @@ def test_web_processes_are_replaced_and_no_call_fails(served: Server) -> None:
     assert set(load.answers) == {201}
     assert len(load.cut) <= 3, load.cut
     assert documents(api) == len(load.answers)
+    # No old process went before a new one served.
+    words = served.words()
+    serving = [words.index(f'"process": {pid}, "event": "serving"') for pid in served.children()]
+    exiting = [words.index(f"Worker exiting (pid: {pid})") for pid in old]
+    assert max(serving) < min(exiting), words
 
 
 def heard(place: tuple[Path, str, str]) -> int:

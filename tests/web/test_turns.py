@@ -45,18 +45,46 @@ def test_where_no_turn_ends_others_go_ahead(monkeypatch: pytest.MonkeyPatch) -> 
         assert not turns._free.acquire(blocking=False)
 
 
+@pytest.fixture(autouse=True)
+def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, what was let in is not forgotten by another look."""
+    monkeypatch.setattr("web.admission.LOOK_AGAIN", 1e9)
+
+
+def admits(admission: Admission, caller: str = "me", waits: bool = False, size: int = 0) -> bool:
+    try:
+        admission.check(caller, waits, size)
+    except TooMany:
+        return False
+    return True
+
+
 def test_too_many_bytes_are_too_much_as_well(engine: Engine) -> None:
     with engine.begin() as connection:
         add_job(connection, "register", "http://a", "me", b"x" * 1000)
-    Admission(engine, 10, 1001).check(5)
-    with pytest.raises(TooMany, match="1 changes wait already"):
-        Admission(engine, 10, 1000).check(5)
-    Admission(engine, 10, 1000).check(3)
+    assert admits(Admission(engine, 10, 1001))
+    assert not admits(Admission(engine, 10, 1000))
+    assert admits(Admission(engine, 10, 1000), waits=True)
 
 
 def test_what_was_let_in_since_the_last_look_counts(engine: Engine) -> None:
-    admission = Admission(engine, 2, 1000)
-    admission.check(5)
-    admission.check(5)
-    with pytest.raises(TooMany):
-        admission.check(5)
+    admission = Admission(engine, 4, 100_000)
+    assert [admits(admission) for _ in range(3)] == [True, True, False]
+    heavy = Admission(engine, 100, 10_000)
+    assert [admits(heavy, size=6_000) for _ in range(3)] == [True, True, False]
+
+
+def test_one_caller_does_not_lock_out_the_others(engine: Engine) -> None:
+    admission = Admission(engine, 10, 100_000)
+    assert sum(admits(admission, "greedy") for _ in range(20)) == 5
+    assert sum(admits(admission, "modest") for _ in range(3)) == 3
+    assert sum(admits(admission, "greedy", waits=True) for _ in range(20)) == 5
+    assert sum(admits(admission, "patient", waits=True) for _ in range(3)) == 3
+
+
+def test_who_waits_is_known_by_caller(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for number in range(5):
+            add_job(connection, "register", f"http://{number}", "greedy")
+    admission = Admission(engine, 10, 100_000)
+    assert (admits(admission, "greedy"), admits(admission, "modest")) == (False, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from running import SCHEMA, Api, Process, Server, eventually, provider, start_se
 from sqlalchemy import text
 
 from mdv.db.engine import make_engine
-from mdv.embedded import Valkey
+from mdv.db.jobs import add_job
+from mdv.embedded import Valkey, start_valkey
+from mdv.errors import TooMany
 from mdv.mdp.work import Worker
 
 
@@ -25,9 +28,9 @@ def idle_database(new_database: Callable[[], str]) -> str:
 
 @pytest.fixture
 def idle(folder: Path, idle_database: str, valkey: Valkey) -> Iterator[Api]:
-    """The admin of a system in which at most three jobs may wait, and nobody works unless the test does."""
+    """The admin of a system in which at most six jobs may wait, and nobody works unless the test does."""
     queue = valkey.url.removesuffix("/0") + "/3"
-    server = start_server(folder, idle_database, queue, MDV_MAX_WAITING="3", MDV_MAX_WAIT_SECONDS="1")
+    server = start_server(folder, idle_database, queue, MDV_MAX_WAITING="6", MDV_MAX_WAIT_SECONDS="1")
     with stopping(server):
         yield server.api()
 
@@ -49,15 +52,28 @@ def run(database: str, sql: str, **values: Any) -> None:
 def test_when_too_much_waits_changes_are_refused_with_a_time_to_come_again(idle: Api, work: Worker) -> None:
     for number in range(3):
         assert idle.put(f"http://d/{number}", provider(), wait=None).status_code == 202
-    refused = idle.put("http://d/3", provider(), wait=None)
-    assert (refused.status_code, refused.json()["type"]) == (429, "urn:mdv:problem:too-many")
-    assert 1 <= int(refused.headers["Retry-After"]) <= 60
-    assert "3 changes wait already" in refused.json()["detail"]
-    # Who waits for the answer is let in for longer, but not for ever.
-    urgent = [idle.put(f"http://d/{number}", provider(), headers={"Priority": "u=0"}, wait=None) for number in range(7)]
-    assert [answer.status_code for answer in urgent] == [202] * 3 + [429] * 4
+    # One caller takes half of the room, whatever urgency it claims.
+    for headers in ({}, {"Priority": "u=0"}):
+        refused = idle.put("http://d/3", provider(), wait=None, headers=headers)
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:mdv:problem:too-many")
+        assert 1 <= int(refused.headers["Retry-After"]) <= 60
+        assert "3 changes wait already" in refused.json()["detail"]
+    # Who waits for the answer has more of it, but not without end.
+    waited = [idle.put(f"http://d/{number}", provider(), wait=1).status_code for number in range(3, 7)]
+    assert waited == [202] * 3 + [429]
     assert work.work() == 6
     eventually(lambda: idle.put("http://d/3", provider(), wait=None).status_code == 202)
+
+
+def test_changes_of_one_document_do_not_pile_up_without_end(idle: Api, idle_database: str) -> None:
+    run(idle_database, "insert into jobs (kind, uri, caller) select 'delete', 'http://d/1', n::text"
+                       " from generate_series(1, 100) n")  # fmt: skip
+    engine = make_engine(idle_database)
+    with engine.begin() as connection, pytest.raises(TooMany, match="100 changes of http://d/1 wait already"):
+        add_job(connection, "delete", "http://d/1", "me")
+    with engine.begin() as connection:
+        assert add_job(connection, "delete", "http://d/2", "me")
+    engine.dispose()
 
 
 def test_a_key_that_is_known_is_answered_also_when_too_much_waits(idle: Api) -> None:
@@ -174,3 +190,24 @@ def test_any_web_process_tells_the_figures_of_all(
             assert figure(server, f'mdv_stage_seconds_count{{stage="{stage}"}}'.replace("{", r"\{")) >= 1, stage
         puts = r'mdv_http_requests_total\{call="/api/v1/documents",method="PUT",status="201"\}'
         assert figure(server, puts) == 6
+
+
+def test_without_redis_changes_are_carried_out_all_the_same(tmp_path: Path, new_database: Callable[[], str]) -> None:
+    database = new_database()
+    with start_valkey(tmp_path / "valkey") as own:
+        worker = start_worker(tmp_path, database, own.url, concurrency=1)
+        server = start_server(tmp_path, database, own.url)
+        with stopping(server, worker):
+            assert server.api().put_schema(SCHEMA).status_code == 200
+            own.process.send_signal(signal.SIGSTOP)
+            try:
+                hung = server.api().put("http://d/1", provider(), wait=50)
+            finally:
+                own.process.send_signal(signal.SIGCONT)
+            assert hung.status_code == 201
+            own.stop()
+            api = server.api()
+            rule = {"rule": "search CycleProvider c register c where c.serverPort > 1"}
+            assert api.http.post("/api/v1/lmrs", json={"name": "alone"}).status_code == 201
+            assert api.http.post("/api/v1/lmrs/alone/subscriptions", json=rule).status_code == 201
+            assert api.put("http://d/2", provider(2), wait=50).status_code == 201

@@ -154,9 +154,10 @@ def test_while_postgres_is_away_callers_are_told_and_then_all_heals_by_itself(wh
             time.sleep(0.5)
             whole.postgres.stop()
             other.execute("select 1")
-        for answer in (api.get("/documents"), api.put(doc + "2", provider())):
+        for answer, changes in ((api.get("/documents"), False), (api.put(doc + "2", provider()), True)):
             assert answer.status_code == 503 and answer.headers["Content-Type"] == PROBLEM
             assert int(answer.headers["Retry-After"]) > 0
+            assert ("Idempotency-Key" in answer.json()["detail"]) is changes
         assert httpx.get(whole.server.url + "/readyz").status_code == 503
         assert httpx.get(whole.server.url + "/healthz").status_code == 200
         assert httpx.get(whole.server.url + "/metrics").status_code == 200

@@ -120,12 +120,13 @@ def test_it_estimates_what_there_is_much_of_and_counts_no_long_feed_to_its_end(o
 
 def test_it_knows_the_workers_that_were_heard_of(own: Server, own_queue: str) -> None:
     with redis.Redis.from_url(own_queue) as client:
-        client.set("mdv:worker:atlas:7", '{"since": "2026-11-16T09:00:00+00:00", "processes": 4}', ex=60)
-        client.set("mdv:worker:orion:8", "what?", ex=60)
+        client.set("mdv:worker:atlas:7", '{"since": "2026-11-16T09:00:00+00:00", "processes": 4}', ex=15)
+        client.set("mdv:worker:orion:8", "what?")
         workers = {worker["name"]: worker for worker in status(own.api())["workers"]}
         client.delete("mdv:worker:atlas:7", "mdv:worker:orion:8")
+    assert 0 <= workers["atlas:7"].pop("heard_seconds_ago") <= 15
     assert workers["atlas:7"] == {"name": "atlas:7", "since": "2026-11-16T09:00:00+00:00", "processes": 4}
-    assert workers["orion:8"]["processes"] is None
+    assert (workers["orion:8"]["processes"], workers["orion:8"]["heard_seconds_ago"]) == (None, None)
 
 
 def test_without_redis_nothing_is_known_of_workers_and_the_rest_is_told(

@@ -22,6 +22,7 @@ PUBLIC = "93.184.215.14"
         ("https://hooks.example:65536/", "port 65536"), ("https://hooks.example:x/", "cannot be read"),
         ("https://hooks.example/\n", "cannot be read"), ("https://hooks.example/\0", "cannot be read"),
         ("https://hooks.example/\ud800", "cannot be read"), ("https://[::1/", "cannot be read"),
+        ("http://xn--/", "cannot be read"), ("http://xn--a.example/", "cannot be read"),
         ("https://hooks.example/" + "x" * 2000, "longer than 2,000"),
     ],
 )  # fmt: skip
@@ -45,7 +46,8 @@ def test_names_and_paths_of_any_script_are_sent_as_ascii() -> None:
         "::", "::1", "fe80::1", "fe80::1%eth0", "fec0::1", "fc00::1", "fd00:ec2::254", "fd20:ce::254", "ff0e::1",
         "2001:db8::1", "3fff::1", "2001:0:4136:e378:8000:63bf:80ff:fffe",
         "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::10.0.0.1", "2002:7f00:1::", "2002:a9fe:a9fe::",
-        "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1",
+        "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "::ffff:0:127.0.0.1", "::ffff:0:8.8.8.8",
+        "4000::1", "5f00::1", "e000::1", "1fff::1",
     ],
 )  # fmt: skip
 def test_an_address_that_is_not_public_is_refused(address: str) -> None:
@@ -65,7 +67,7 @@ def test_private_addresses_can_be_allowed(address: str) -> None:
 @pytest.mark.parametrize(
     "address",
     ["0.0.0.0", "::", "169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "224.0.0.1", "ff02::1",
-     "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"],
+     "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "64:ff9b::a9fe:a9fe", "::ffff:0:169.254.169.254"],
 )  # fmt: skip
 def test_where_clouds_keep_secrets_and_what_is_nobodys_address_is_never_allowed(address: str) -> None:
     assert not is_allowed(address, private=True)

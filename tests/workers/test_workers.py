@@ -11,6 +11,7 @@ import redis
 from mdv.config import Config
 from mdv.embedded import Valkey
 from workers.app import make_celery
+from workers.line import Line
 from workers.signals import RULES, WORK, News, done_key, read_news, woken_key, write_news
 from workers.wake import hear, wake
 
@@ -49,12 +50,13 @@ def queue(valkey: Valkey) -> Iterator[redis.Redis]:
 
 def test_one_wake_up_stands_for_all_until_somebody_has_heard_it(valkey: Valkey, queue: redis.Redis) -> None:
     app = make_celery(Config.from_environment({"MDV_REDIS_URL": valkey.url.removesuffix("/0") + "/6"}))
+    line = Line(queue)
     for _ in range(5):
-        wake(queue, app, WORK)
-    wake(queue, app, RULES)
+        wake(line, app, WORK)
+    wake(line, app, RULES)
     assert queue.llen("mdv") == 2
-    hear(queue, WORK)
-    wake(queue, app, WORK)
+    hear(line, WORK)
+    wake(line, app, WORK)
     assert queue.llen("mdv") == 3
     # A worker that died before it could hear does not silence the others for long.
     assert 0 < queue.ttl(woken_key(WORK)) <= 2
@@ -63,9 +65,19 @@ def test_one_wake_up_stands_for_all_until_somebody_has_heard_it(valkey: Valkey, 
 
 def test_a_wake_up_that_cannot_be_sent_is_no_failure() -> None:
     app = make_celery(Config.from_environment({"MDV_REDIS_URL": "redis://127.0.0.1:1/0"}), patience=1)
-    wake(redis.Redis(port=1), app, WORK)
-    hear(redis.Redis(port=1), WORK)
+    line = Line(redis.Redis(port=1))
+    wake(line, app, WORK)
+    hear(line, WORK)
     app.close()
+
+
+def test_redis_is_left_alone_for_a_while_after_it_was_away() -> None:
+    line, tries = Line(redis.Redis(port=1)), []
+    assert line.use(lambda client: tries.append(1) or client.ping()) is None
+    assert line.use(lambda client: tries.append(2)) is None
+    assert tries == [1]
+    line._again_at = 0
+    assert line.use(lambda client: "answer") == "answer"
 
 
 def test_news_of_a_job_carries_its_end_unless_that_is_long() -> None:

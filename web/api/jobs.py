@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from mdv.db.jobs import DOCUMENT_KINDS, RULE_KINDS, JobStatus, has_newer, list_jobs, read_job, retry_job
+from mdv.db.state import lock_state
 from mdv.errors import Conflict, NotFound
 from web.auth import lmr_reader, reader, whole_admin
 from web.calls import Calls
@@ -63,9 +64,11 @@ def retry(job: str) -> dict[str, Any]:
     if not status.dead:
         raise Conflict(f"The job {status.id} is {status.state}: only a dead letter can be tried again.")
     with services().engine.begin() as connection:
-        if status.kind in DOCUMENT_KINDS and has_newer(connection, status.id):
+        lock_state(connection)  # nothing changes between the look and the retry
+        if status.kind in (*DOCUMENT_KINDS, "schema") and has_newer(connection, status.id):
             raise Conflict(f"{status.uri} was changed since the job came: register what it should be now.")
         retry_job(connection, status.id)
+    services().forget_news(status.id)
     services().wake_worker(RULES if status.kind in RULE_KINDS else WORK)
     return shown(_job(job))
 

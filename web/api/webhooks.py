@@ -76,7 +76,7 @@ def pause(lmr: str, number: str) -> dict[str, Any]:
     """Nothing is sent to it until it is resumed."""
     found = lmr_named(lmr)
     with services().engine.begin() as connection:
-        return _shown(webhooks.pause(connection, found, webhook_number(number), "Somebody has paused it."))
+        return _shown(webhooks.pause(connection, found, webhook_number(number), db.BY_HAND))
 
 
 @calls.call("POST", _ONE + "/resume", "Resume a webhook", {200: WebhookShown} | problems(404))

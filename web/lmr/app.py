@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from mdv.config import Config
-from mdv.figures import render
+from mdv.figures import REQUEST_SECONDS, REQUESTS, render_only
 from mdv.lmr.mdp import Mdp
 from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
@@ -57,7 +57,8 @@ def readyz() -> tuple[dict[str, Any], int]:
 
 @health.get("/metrics")
 def metrics() -> Response:
-    return Response(render(_Moment(lmr().sync)), content_type=CONTENT_TYPE_LATEST)
+    figures = render_only(REQUESTS, REQUEST_SECONDS, _Moment(lmr().sync))
+    return Response(figures, content_type=CONTENT_TYPE_LATEST)
 
 
 class _Moment(Collector):
@@ -71,4 +72,4 @@ class _Moment(Collector):
         contact = status.last_contact.timestamp() if status.last_contact else 0
         yield GaugeMetricFamily("mdv_lmr_position", "The MDP's position up to which all is here", status.position)
         yield GaugeMetricFamily("mdv_lmr_up_to_date", "Whether all was here at the last contact", status.up_to_date)
-        yield GaugeMetricFamily("mdv_lmr_last_contact_seconds", "When the MDP last answered, as a Unix time", contact)
+        yield GaugeMetricFamily("mdv_lmr_last_contact_timestamp_seconds", "When the MDP last answered", contact)

@@ -1,14 +1,16 @@
 -- The queue. mdv/db/jobs.py names the statements. Redis carries the wake-up; the truth is here.
 
 -- name: add
--- A job that comes, and what it cannot overtake: an earlier one about the same thing becomes as urgent.
+-- A job that comes, unless very many about the same thing wait already; what it cannot overtake, an earlier one about the
+-- same thing, becomes as urgent.
 with urged as (
     update jobs set priority = %(priority)s
     where id in (select id from jobs where state = 'queued' and uri = %(uri)s and priority > %(priority)s
                  for update skip locked))
 insert into jobs (kind, uri, priority, body, media_type, options, caller, request, idempotency_key, request_hash)
-values (%(kind)s, %(uri)s, %(priority)s, %(body)s, %(media_type)s, %(options)s, %(caller)s, %(request)s, %(key)s,
-        %(hash)s)
+select %(kind)s, %(uri)s, %(priority)s, %(body)s::bytea, %(media_type)s, %(options)s::jsonb, %(caller)s, %(request)s,
+       %(key)s, %(hash)s::bytea
+where (select count(*) from (select from jobs where state = 'queued' and uri = %(uri)s limit %(most)s) waiting) < %(most)s
 returning id;
 
 -- name: claim
@@ -31,7 +33,7 @@ with one as materialized (
       and not exists (select from jobs earlier
                       where earlier.state = 'queued' and earlier.uri = j.uri and earlier.number < j.number offset 0)
     order by j.priority, j.number limit %(most)s for update of j skip locked)
-select j.id, j.kind, j.uri, j.body, j.media_type, j.options, j.attempts, j.request, coalesce(b.times, 0),
+select j.id, j.kind, j.uri, j.body, j.media_type, j.options, j.attempts, j.priority, j.request, coalesce(b.times, 0),
        extract(epoch from now() - j.created_at)::float8
 from (select id, number, priority, size, sum(size) over (order by priority, number) as total
       from (select * from one union all select * from other) found) c
@@ -42,7 +44,7 @@ order by c.priority, c.number;
 
 -- name: claim_known
 -- The same for jobs that are known.
-select j.id, j.kind, j.uri, j.body, j.media_type, j.options, j.attempts, j.request,
+select j.id, j.kind, j.uri, j.body, j.media_type, j.options, j.attempts, j.priority, j.request,
        coalesce((select times from begun_jobs where job_id = j.id), 0), extract(epoch from now() - j.created_at)::float8
 from jobs j where j.id = any(%(ids)s) and j.state = 'queued' order by j.number for update of j skip locked;
 
@@ -85,19 +87,28 @@ from jobs j where j.id = any(%(ids)s) order by j.number desc;
 
 -- name: retry
 -- A dead letter waits again.
-update jobs set state = 'queued', attempts = 0, not_before = now(), ended_at = null where id = %(id)s and state = 'dead';
+update jobs set state = 'queued', attempts = 0, not_before = now(), ended_at = null, problem = null
+where id = %(id)s and state = 'dead';
 
 -- name: newer
--- Whether a document was changed, or is about to be, since a job about it came.
+-- Whether a job that came later about the same thing waits, or was carried out.
 select exists (select from jobs later join jobs j on j.id = %(id)s
-               where later.state = 'queued' and later.uri = j.uri and later.number > j.number)
-    or exists (select from jobs j join documents d on d.uri = j.uri join transactions t on t.position = d.position
-               where j.id = %(id)s and t.at > j.created_at);
+               where later.uri = j.uri and later.number > j.number and later.state in ('queued', 'done'));
+
+-- name: age
+-- Who has waited for a minute becomes more urgent, within its half: nobody is passed by for ever.
+update jobs set priority = priority - 1
+where id in (select id from jobs where state = 'queued' and priority not in (%(urgent)s, %(patient)s)
+                 and created_at < now() - interval '1 minute' for update skip locked);
 
 -- name: waiting
--- How much waits, counted up to a limit, and for how long the longest.
-select count(*), coalesce(sum(size), 0)::bigint, coalesce(extract(epoch from now() - min(created_at)), 0)::float8
-from (select coalesce(octet_length(body), 0) as size, created_at from jobs where state = 'queued' limit %(most)s) w;
+-- How much waits, counted up to a limit, for how long the longest, and how much of it is each caller's.
+with counted as materialized (
+    select coalesce(octet_length(body), 0) as size, created_at, caller from jobs where state = 'queued' limit %(most)s)
+select count(*), coalesce(sum(size), 0)::bigint, coalesce(extract(epoch from now() - min(created_at)), 0)::float8,
+       coalesce((select jsonb_object_agg(caller, jobs) from (
+           select caller, count(*) as jobs from counted group by caller) c), '{}')
+from counted;
 
 -- name: forget
 -- Jobs that ended long ago, and the keys that stood for them. Dead letters are kept four times as long.
