@@ -235,9 +235,14 @@ class Teller:
         assert link.left.property is not None
         name = self._schema.shorten(link.left.property)
         left, right = (self._class(self._classes[side.variable]) for side in accesses(link))
-        if fresh[0].name == link.left.variable:
-            known = len(fresh) == 1
-            target = _listed(map(self._who, self._numbers(link.right, bindings)), "or") if known else _a(right)
+        unbound = {variable.name for variable in fresh}
+        if link.left.variable in unbound:
+            if link.right.variable == link.left.variable:
+                target = "itself"
+            elif link.right.variable in unbound:
+                target = _a(right)
+            else:
+                target = _listed(map(self._who, self._numbers(link.right, bindings)), "or")
             return f"no {left} refers to {target} by {name}"
         for value in self._values(link.left, self._numbers(link.left, bindings)):
             if value.uri is not None:

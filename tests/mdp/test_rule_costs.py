@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 import sqlalchemy
 
 import mdv.mdp.rules
-from mdv.db.engine import driver
 from mdv.errors import InvalidRule, TooCostly
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def rules(count: int, first: int = 0) -> list[str]:
 def sent(mdp: Mdp, act: object) -> int:
     """How many statements the database was sent."""
     counted = 0
-    execute = type(driver(mdp.engine.connect())).execute
+    execute = psycopg.Connection.execute
 
     def count(self: object, *rest: object, **options: object) -> object:
         nonlocal counted

@@ -428,6 +428,13 @@ def satisfiable(part: Conjunction, world: World, resource: str) -> bool:
     return any(all(holds(p, binding) for p in part.predicates) for binding in bindings(part.variables, {}))
 
 
+def test_a_variable_that_should_refer_to_itself_is_told_of(mdp: Mdp) -> None:
+    mdp.put_schema(":C a rdfs:Class . :D a rdfs:Class . :next rdfs:range :D .")
+    mdp.put_one("http://d/1", "<#c> a :C . <#d> a :D ; :next <#e> . <#e> a :D .")
+    mdp.add_rules(["search C c, D d register c where d.next = d"])
+    assert sentences(explained(mdp, "http://d/1#c")) == ["no D refers to itself by next"]
+
+
 EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "60")) // 6
 
 
