@@ -28,7 +28,7 @@ from web.turns import Turns
 from web.watch import Watch
 from workers.app import make_celery
 from workers.line import Line
-from workers.signals import PUBLISHED, News, done_key, read_news
+from workers.signals import News, done_key, read_news
 from workers.wake import wake
 
 log = structlog.get_logger()
@@ -66,10 +66,6 @@ class Services:
     def wake_worker(self, task: str) -> None:
         """Tell a worker that something waits. The caller does not wait for that."""
         threading.Thread(target=wake, args=(self.line, self._celery, task), daemon=True).start()
-
-    def ring(self) -> None:
-        """Tell who waits for feeds that something was published. If that fails, they will look by themselves."""
-        self.line.use(lambda client: client.publish(PUBLISHED, b"1"))
 
     def forget_news(self, job_id: UUID) -> None:
         """A job is tried again: how it ended before is no news."""

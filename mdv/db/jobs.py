@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, select
 
 from mdv.db.engine import driver, together
 from mdv.db.statements import statements
-from mdv.db.tables import begun_jobs, jobs
+from mdv.db.tables import jobs
 from mdv.errors import TooMany
 
 DOCUMENT_KINDS = ("register", "delete")
@@ -250,11 +250,6 @@ def look_at_waiting(connection: Connection, most: int) -> Waiting:
 def count_dead(connection: Connection) -> int:
     """How many dead letters there are."""
     return connection.execute(select(func.count()).where(jobs.c.state == "dead")).scalar_one()
-
-
-def count_in_hand(connection: Connection) -> int:
-    """How many jobs workers have in hand, or had in hand when they died."""
-    return connection.execute(select(func.count()).select_from(begun_jobs)).scalar_one()
 
 
 def age_jobs(connection: Connection) -> int:
