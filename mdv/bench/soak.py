@@ -217,7 +217,6 @@ class _Soak:
         while True:
             now = time.perf_counter()
             uses = await asyncio.to_thread(look, self.ground.target.pids)
-            self.moments.append((now, uses))
             if self.engine is not None:
                 self.tables.append(await asyncio.to_thread(_sizes, self.engine))
             try:
@@ -226,6 +225,7 @@ class _Soak:
                 self.problems.append(f"The figures: {error}.")
             new, seen = self.load.samples[seen:], len(self.load.samples)
             line = self._line(now - began, uses, new)
+            self.moments.append((now, uses))  # whole or not at all: nothing is waited for from here on
             self.write(json.dumps(line))
             if now - said >= 60:
                 said = now
