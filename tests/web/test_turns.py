@@ -49,6 +49,13 @@ def test_where_no_turn_ends_others_go_ahead(monkeypatch: pytest.MonkeyPatch) -> 
 def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, what was let in is not forgotten by another look."""
     monkeypatch.setattr("web.admission.LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("web.admission.BEFORE_REFUSING", 1e9)
+
+
+def test_nobody_is_refused_for_what_is_done_already(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("web.admission.BEFORE_REFUSING", 0)
+    admission = Admission(engine, 4, 100_000)
+    assert [admits(admission) for _ in range(10)] == [True] * 10
 
 
 def admits(admission: Admission, caller: str = "me", waits: bool = False, size: int = 0) -> bool:
