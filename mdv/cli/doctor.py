@@ -217,8 +217,9 @@ def _redis(place: Place, closing: ExitStack) -> Findings:
         client = redis.Redis.from_url(
             place.redis_url, socket_connect_timeout=SECONDS, socket_timeout=SECONDS, retry=Retry(NoBackoff(), 0)
         )
-    except ValueError as error:
-        yield "Redis", fail(f"MDV_REDIS_URL cannot be read: {error}.", "It takes redis://:password@host:port/0.")
+    except ValueError:  # whose words may hold a part of the password
+        advice = "It takes redis://:password@host:port/0; in a password, / # ? and @ are written as %2F %23 %3F %40."
+        yield "Redis", fail("MDV_REDIS_URL cannot be read.", advice)
         return
     closing.callback(client.close)
     answered = True

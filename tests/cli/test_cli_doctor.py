@@ -156,6 +156,14 @@ def test_a_secret_that_cannot_be_read_is_told_and_the_rest_is_looked_at(look: Lo
     assert found["database"]["verdict"] == "ok" and found["Redis"]["says"] == "No Redis is known."
 
 
+def test_an_address_of_redis_that_cannot_be_read_gives_no_part_of_its_password_away(
+    look: Look, parts: dict[str, str]
+) -> None:
+    code, found = look(**parts | {"MDV_REDIS_URL": "redis://:S3CRET/x@127.0.0.1:1/0"})
+    assert code == 1 and found["Redis"]["verdict"] == "failure"
+    assert "%2F" in found["Redis"]["advice"] and "S3CRET" not in str(found)
+
+
 def test_a_job_that_waits_where_no_worker_is(look: Look, parts: dict[str, str]) -> None:
     job = "insert into jobs (kind, uri, caller, created_at, not_before) values ('delete', 'http://d/1', 'me',"
     run(parts["MDV_DATABASE_URL"], f"{job} now() - interval '70 s', now() - interval '70 s')")
