@@ -11,11 +11,11 @@ from uuid import UUID
 from flask import Response, g, make_response, request
 from psycopg.errors import UniqueViolation
 
-from mdv.db.jobs import NOBODY_WAITS, PRIORITIES, RULE_KINDS, SOMEBODY_WAITS, add_job, find_key
+from mdv.db.jobs import NOBODY_WAITS, PRIORITIES, SOMEBODY_WAITS, add_job, find_key
 from mdv.errors import BadRequest, KeyReused, MdvError, TooMany
 from web.auth import Caller
 from web.services import services
-from workers.signals import RULES, WORK, News
+from workers.signals import News
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
@@ -49,7 +49,7 @@ def queue(
             raise
         job_id, is_new = known, False
     else:
-        services().wake_worker(RULES if kind in RULE_KINDS else WORK)
+        services().wake_for(kind)
     return job_id, services().wait_for_job(job_id, wait, is_new)
 
 

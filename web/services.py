@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from mdv.config import Config
-from mdv.db.jobs import read_job
+from mdv.db.jobs import RULE_KINDS, read_job
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.feed import Feeds
 from mdv.mdp.rules import Rules
@@ -28,7 +28,7 @@ from web.turns import Turns
 from web.watch import Watch
 from workers.app import make_celery
 from workers.line import Line
-from workers.signals import News, done_key, read_news
+from workers.signals import RULES, WORK, News, done_key, read_news
 from workers.wake import wake
 
 log = structlog.get_logger()
@@ -62,6 +62,10 @@ class Services:
         self.turns = Turns()
         self.line = Line(self.redis)
         self._celery = make_celery(self.config, patience=PATIENCE)
+
+    def wake_for(self, kind: str) -> None:
+        """Tell a worker that a job of some kind waits."""
+        self.wake_worker(RULES if kind in RULE_KINDS else WORK)
 
     def wake_worker(self, task: str) -> None:
         """Tell a worker that something waits. The caller does not wait for that."""

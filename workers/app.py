@@ -101,9 +101,16 @@ class Figures(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         address = Config.from_environment().worker_metrics
-        if address:
-            host, _, port = address.rpartition(":")
+        if not address:
+            return
+        host, _, port = address.rpartition(":")
+        try:
             serve_figures(host.strip("[]"), int(port))
+        except (ValueError, OverflowError, OSError) as error:
+            raise SystemExit(
+                f"MDV_WORKER_METRICS is {address!r}, where nothing can be told ({error}): it takes a free address of "
+                "this machine, such as 0.0.0.0:9464."
+            ) from None
 
 
 def _wake(celery: Celery, task: str, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -168,8 +169,11 @@ def test_any_web_process_tells_the_figures_of_all(
     """Two web processes and a worker, each with figures of its own."""
     database, queue, figures = new_database(), valkey.url.removesuffix("/0") + "/4", tmp_path / "figures"
     figures.mkdir()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     shared = {"PROMETHEUS_MULTIPROC_DIR": str(figures)}
-    worker = start_worker(tmp_path, database, queue, MDV_WORKER_METRICS="127.0.0.1:0", **shared)
+    worker = start_worker(tmp_path, database, queue, MDV_WORKER_METRICS=f"127.0.0.1:{port}", **shared)
     server = start_server(tmp_path, database, queue, "--workers", "2", **shared)
     with stopping(server, worker):
         api = server.api()
@@ -190,6 +194,17 @@ def test_any_web_process_tells_the_figures_of_all(
             assert figure(server, f'mdv_stage_seconds_count{{stage="{stage}"}}'.replace("{", r"\{")) >= 1, stage
         puts = r'mdv_http_requests_total\{call="/api/v1/documents",method="PUT",status="201"\}'
         assert figure(server, puts) == 6
+        own = httpx.get(f"http://127.0.0.1:{port}/metrics").text  # the worker's
+        assert "mdv_batch_documents_sum 6.0" in own
+
+
+def test_a_worker_that_cannot_tell_its_figures_says_so_and_does_not_start(
+    tmp_path: Path, new_database: Callable[[], str], valkey: Valkey
+) -> None:
+    worker = start_worker(tmp_path, new_database(), valkey.url.removesuffix("/0") + "/4", MDV_WORKER_METRICS="nowhere")
+    with stopping(worker):
+        assert worker.process.wait(60) != 0
+        assert "MDV_WORKER_METRICS is 'nowhere'" in worker.words() and "0.0.0.0:9464" in worker.words()
 
 
 def test_without_redis_changes_are_carried_out_all_the_same(tmp_path: Path, new_database: Callable[[], str]) -> None:

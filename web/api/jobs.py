@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from mdv.db.jobs import DOCUMENT_KINDS, RULE_KINDS, JobStatus, has_newer, list_jobs, read_job, retry_job
+from mdv.db.jobs import DOCUMENT_KINDS, JobStatus, has_newer, list_jobs, read_job, retry_job
 from mdv.db.state import lock_state
 from mdv.errors import Conflict, NotFound
 from web.auth import lmr_reader, reader, whole_admin
@@ -17,7 +17,6 @@ from web.numbers import after_number
 from web.openapi import json_answer, page, problems
 from web.queue import lmr_uri
 from web.services import services
-from workers.signals import RULES, WORK
 
 calls = Calls("jobs", "How far a change is")
 
@@ -69,7 +68,7 @@ def retry(job: str) -> dict[str, Any]:
             raise Conflict(f"{status.uri} was changed since the job came: register what it should be now.")
         retry_job(connection, status.id)
     services().forget_news(status.id)
-    services().wake_worker(RULES if status.kind in RULE_KINDS else WORK)
+    services().wake_for(status.kind)
     return shown(_job(job))
 
 
