@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import secrets
 import signal
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from systems import MDV, Up, descendants, environment, eventually
+from systems import MDV, Up, at_work_in, descendants, environment, eventually
 
 from mdv.bench.figures import Sample, Spread, mean_batch, visible_after
 from mdv.bench.ground import Ground, lay_ground
@@ -88,7 +87,6 @@ def test_a_system_of_its_own_is_loaded_measured_checked_and_taken_down(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delenv("MDV_URL", raising=False)
-    before = set(descendants(os.getpid()))  # servers of other tests in this process
     figures = tmp_path / "figures.json"
     line = ("load", *TINY, "--clients", "1,2", "--updates", "0.3", "--lmrs", "2", "--json", figures)
     assert bench(*line) == 0, capfd.readouterr().err
@@ -110,8 +108,7 @@ def test_a_system_of_its_own_is_loaded_measured_checked_and_taken_down(
     assert re.search(r"^run\tpart\tcores\tMiB at first\tMiB at last\tMiB at most\n", shown, re.MULTILINE)
     assert re.search(r"^closed, 2 clients\t[\d,.]+\t", shown, re.MULTILINE)
     assert re.search(r"^closed, 2 clients\tworker\t[\d.]+\t", shown, re.MULTILINE)
-    left = set(descendants(os.getpid())) - before
-    assert not left and [path.name for path in tmp_path.iterdir()] == ["figures.json"]
+    assert not at_work_in(tmp_path) and [path.name for path in tmp_path.iterdir()] == ["figures.json"]
 
 
 def test_a_running_system_is_left_as_it_was(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,6 +63,16 @@ def descendants(pid: int) -> list[int]:
         children = below.get(todo.pop(), [])
         found += children
         todo += children
+    return found
+
+
+def at_work_in(folder: Path) -> list[int]:
+    """All processes that were started with `folder` in their line or environment, whoever is their parent now."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if str(folder).encode() in (process / "cmdline").read_bytes() + (process / "environ").read_bytes():
+                found.append(int(process.name))
     return found
 
 
