@@ -71,6 +71,12 @@ def stage(name: str) -> Iterator[None]:
         STAGE_SECONDS.labels(name).observe(time.perf_counter() - began)
 
 
+def stage_seconds() -> dict[str, float]:
+    """The seconds that this process has spent in each stage, until now."""
+    samples = [sample for metric in STAGE_SECONDS.collect() for sample in metric.samples]
+    return {sample.labels["stage"]: sample.value for sample in samples if sample.name.endswith("_sum")}
+
+
 def render(*moments: Collector) -> bytes:
     """All figures, in the form that Prometheus reads; `moments` tell those that are of this moment."""
     registry = _of_all_processes()

@@ -25,6 +25,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Float,
     ForeignKey,
     Identity,
     Index,
@@ -51,6 +52,10 @@ CodePoints = Text(collation="C")
 
 def _now(name: str) -> Column[datetime]:
     return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
+
+
+def _count(name: str, comment: str) -> Column[int]:
+    return Column(name, BigInteger, nullable=False, server_default=text("0"), comment=comment)
 
 
 mdp_state = Table(
@@ -567,3 +572,66 @@ webhook_deliveries = Table(
     Index("webhook_deliveries_ended", "ended_at", postgresql_where=text("ended_at is not null")),
     comment="Messages to receivers: for each webhook at most one that waits, and those that ended lately.",
 )  # fmt: skip
+
+batch_runs = Table(
+    "batch_runs",
+    metadata,
+    Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()")),
+    Column("what", Text, nullable=False, comment="what it registers, for people"),
+    Column("dry_run", Boolean, nullable=False),
+    Column("state", String(7), nullable=False, server_default=text("'running'"), comment="running, done or failed"),
+    Column("documents", BigInteger, comment="that it has to look at, once they are counted"),
+    _count("registered", "documents promoted that were not registered before"),
+    _count("changed", "documents promoted that say something else now"),
+    _count("unchanged", "documents promoted that say what they said"),
+    _count("refused", "documents that could not be promoted"),
+    _count("statements", "of the documents promoted"),
+    _count("transactions", "in which they were"),
+    _now("started_at"),
+    _now("heard_at"),
+    Column("ended_at", DateTime(timezone=True)),
+    comment="Runs of `mdv batch`. One that is not heard of any more has died.",
+)
+
+batch_partitions = Table(
+    "batch_partitions",
+    metadata,
+    Column("run_id", Uuid, ForeignKey("batch_runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("attempt", BigInteger, nullable=False, comment="the latest, and the only one that counts"),
+    Column("chunk", Integer, nullable=False, server_default=text("-1"), comment="the last one that is counted here"),
+    _count("prepared", "documents that were staged or, in a dry run, would be"),
+    _count("statements", "of those"),
+    _count("fresh", "in a dry run: of those, the documents that are not registered yet"),
+    _count("same", "in a dry run: of those, the documents that say what is stored"),
+    _count("unchanged", "documents whose very text was registered already"),
+    _count("refused", "documents"),
+    _count("bytes", "of the texts that were read"),
+    Column("preparing", Float, nullable=False, server_default=text("0"), comment="seconds from texts to statements"),
+    Column("staging", Float, nullable=False, server_default=text("0"), comment="seconds with the database"),
+    Column("waiting", Float, nullable=False, server_default=text("0"), comment="seconds for promotion to catch up"),
+    Column("examples", JSONB, nullable=False, server_default=text("'[]'"), comment="the first refusals"),
+    comment="The parts of a run that Spark's executors work on, and what each came to.",
+)
+
+batch_chunks = Table(
+    "batch_chunks",
+    metadata,
+    Column("run_id", Uuid, ForeignKey("batch_runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("attempt", BigInteger, primary_key=True),
+    Column("chunk", Integer, primary_key=True),
+    Column("weight", Integer, nullable=False, comment="bytes of the texts"),
+    Column("body", LargeBinary, nullable=False, comment="prepared documents, as mdv/batch/pack.py packs them"),
+    comment="Staging: documents that are prepared and not yet registered.",
+)
+
+document_sources = Table(
+    "document_sources",
+    metadata,
+    Column("document_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", LargeBinary, nullable=False, comment="of the text"),
+    Column("content", LargeBinary, nullable=False, comment="of what the text says, as in documents"),
+    Column("run_id", Uuid, nullable=False, comment="the last run that registered it"),
+    comment="The texts from which batches registered documents: who meets one again need not parse it.",
+)

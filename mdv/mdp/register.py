@@ -117,8 +117,13 @@ def prepared(document: Document, schema: SchemaInForce, conditions: Conditions |
         content_hash(statements),
         tuple(map(statement_hash, statements)),
         _typed(statements, schema),
-        frozenset(chain((s.subject for s in statements), (s.object.value for s in statements if s.object.is_uri))),
+        uris_of(statements),
     )
+
+
+def uris_of(statements: Iterable[Statement]) -> frozenset[str]:
+    """Every URI that statements name as a subject or an object."""
+    return frozenset(chain.from_iterable((s[0], s[2][1]) if s[2][0] == "uri" else (s[0],) for s in statements))
 
 
 def register(

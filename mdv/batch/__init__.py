@@ -1,0 +1,1 @@
+"""Batch registration on Spark: documents are read, prepared and staged by executors, and promoted by the driver."""

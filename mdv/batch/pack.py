@@ -1,0 +1,121 @@
+"""Pack: prepared documents as bytes, on their way from an executor over the staging table to promotion.
+
+Two streams of Arrow's own format, one row a document and one row a statement: whoever may write to the staging table can
+give us wrong data that way, but no code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from mdv.mdp.register import Prepared, uris_of
+from mdv.model import Document, Statement, Term
+
+_DOCUMENTS = pa.schema(
+    [
+        ("uri", pa.string()),
+        ("source", pa.string()),
+        ("digest", pa.binary()),
+        ("content", pa.binary()),
+        ("prefixes", pa.string()),
+        ("schema_version", pa.int64()),
+        ("statements", pa.int32()),
+    ]
+)
+_STATEMENTS = pa.schema(
+    [
+        ("subject", pa.string()),
+        ("property", pa.string()),
+        ("uri", pa.bool_()),
+        ("value", pa.string()),
+        ("lang", pa.string()),
+        ("datatype", pa.string()),
+        ("hash", pa.int64()),
+        ("number", pa.string()),
+        ("instant", pa.string()),
+        ("truth", pa.bool_()),
+    ]
+)
+_SMALL = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+class Packed(NamedTuple):
+    """A prepared document with where it came from, and the digest of its text."""
+
+    source: str
+    digest: bytes
+    item: Prepared
+
+
+def pack(documents: Sequence[Packed]) -> bytes:
+    """The documents as bytes."""
+    rows = [_row(packed) for packed in documents]
+    said = [row for packed in documents for row in _statements(packed.item)]
+    sink = pa.BufferOutputStream()
+    for schema, table in ((_DOCUMENTS, rows), (_STATEMENTS, said)):
+        columns = list(zip(*table, strict=True)) or [()] * len(schema)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        with pa.ipc.new_stream(sink, schema, options=_SMALL) as writer:
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def _row(packed: Packed) -> tuple[Any, ...]:
+    item = packed.item
+    assert item.document is not None  # a batch deletes nothing
+    prefixes = json.dumps(dict(item.document.prefixes), ensure_ascii=False)
+    length = len(item.document.statements)
+    return item.uri, packed.source, packed.digest, item.content, prefixes, item.schema_version, length
+
+
+def _statements(item: Prepared) -> Iterator[tuple[Any, ...]]:
+    assert item.document is not None
+    for (subject, name, (kind, value, lang, datatype)), digest, (number, instant, truth) in zip(
+        item.document.statements, item.hashes, item.typed, strict=True
+    ):
+        yield (subject, name, kind == "uri", value, lang, datatype, digest, _text(number), _text(instant), truth)
+
+
+def _text(number: Decimal | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def unpack(body: bytes) -> list[Packed]:
+    """What was packed.
+
+    >>> unpack(pack([]))
+    []
+    """
+    reader = pa.BufferReader(body)
+    rows, said = _next_table(reader), _next_table(reader)
+    return [_packed(row, list(islice(said, row[-1]))) for row in rows]
+
+
+def _next_table(reader: pa.NativeFile) -> Iterator[tuple[Any, ...]]:
+    with pa.ipc.open_stream(reader) as stream:
+        return zip(*(column.to_pylist() for column in stream.read_all().columns), strict=True)
+
+
+def _packed(row: tuple[Any, ...], said: list[tuple[Any, ...]]) -> Packed:
+    uri, source, digest, content, prefixes, schema_version, _ = row
+    statements = tuple(
+        Statement(subject, name, Term("uri" if is_uri else "literal", value, lang, datatype))
+        for subject, name, is_uri, value, lang, datatype, *_ in said
+    )
+    typed = tuple((_number(number), _number(instant), truth) for *_, number, instant, truth in said)
+    hashes = tuple(row[6] for row in said)
+    document = Document(uri, statements, json.loads(prefixes))
+    item = Prepared(
+        uri, document, schema_version, content=content, hashes=hashes, typed=typed, uris=uris_of(statements)
+    )
+    return Packed(source, digest, item)
+
+
+def _number(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)

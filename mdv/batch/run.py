@@ -1,0 +1,284 @@
+"""A run: read, decompose and stage in Spark; promote in the driver, while Spark goes on.
+
+    inputs → listing (which documents there are, which of them twice) → decompose, in executors → staging → promotion
+
+Whatever is killed, the same command goes on where it was: texts that are registered already are recognised, and not
+even parsed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from sqlalchemy import Engine
+
+from mdv.batch.decompose import Work, decompose, patiently
+from mdv.batch.promote import Promotion
+from mdv.batch.rejects import Refusals, check_folder
+from mdv.batch.shape import REJECTS
+from mdv.db.batch import (
+    Progress,
+    begin_run,
+    drop_run,
+    end_run,
+    expect_documents,
+    hear,
+    read_examples,
+    read_run,
+)
+from mdv.db.schemas import read_schema_version
+from mdv.db.state import read_state
+from mdv.errors import BadCommand, Unavailable
+from mdv.figures import stage_seconds
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_EXAMPLES = 20
+MOST_TWICE = 2_000_000
+"""URIs that several documents of a run may have."""
+PAUSE = 0.1
+HEARD_EVERY = 30.0
+
+
+class Incoming(Protocol):
+    """Documents to register."""
+
+    def listing(self) -> DataFrame | None:
+        """Which there are, in the columns of `LISTING`; None where no two have the same URI."""
+
+    def documents(self) -> DataFrame:
+        """The documents, in the columns of `DOCUMENTS`."""
+
+    def count(self) -> int:
+        """How many there are, where that is not known from the listing; roughly will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a run is to do. `rejects`: the folder for what is refused, if any."""
+
+    what: str
+    max_bytes: int
+    rejects: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run came to, in documents. `stages`: the seconds of each kind of work, of all executors together."""
+
+    documents: int
+    registered: int
+    changed: int
+    unchanged: int
+    refused: int
+    duplicates: int
+    statements: int
+    bytes: int
+    transactions: int
+    seconds: float
+    dry_run: bool
+    rejects: str | None
+    stages: Mapping[str, float]
+    examples: list[dict[str, Any]]
+
+    def as_dict(self) -> dict[str, Any]:
+        rates = {
+            "documents_per_second": round(self.documents / self.seconds, 1),
+            "statements_per_second": round(self.statements / self.seconds, 1),
+        }
+        return asdict(self) | rates
+
+
+Watch = Callable[[Progress | None], object]
+"""Hears how far a run has come; nothing yet, while it looks at what is there."""
+
+
+def run_batch(
+    spark: SparkSession, engine: Engine, database_url: str, incoming: Incoming, order: Order, watch: Watch
+) -> Summary:
+    """Carry out a run."""
+    if order.rejects is not None:
+        check_folder(spark, order.rejects)
+    run = patiently(engine, lambda connection: begin_run(connection, order.what, order.dry_run))
+    state = "failed"
+    try:
+        with tempfile.TemporaryDirectory(prefix="mdv-batch-") as folder:
+            summary = Run(spark, engine, database_url, run, order, watch).carry_out(incoming, Path(folder))
+        state = "done"
+        return summary
+    finally:
+        # Nothing is kept of a dry run; what another has left in staging is of no use to anybody.
+        end = drop_run if order.dry_run else partial(end_run, state=state)
+        patiently(engine, lambda connection: end(connection, run), patience=10)
+
+
+class Run:
+    """One run."""
+
+    def __init__(
+        self, spark: SparkSession, engine: Engine, database_url: str, run: UUID, order: Order, watch: Watch
+    ) -> None:
+        self._spark = spark
+        self._engine = engine
+        self._database_url = database_url
+        self._run = run
+        self._order = order
+        self._watch = watch
+        self._heard_at = time.monotonic()
+
+    def carry_out(self, incoming: Incoming, folder: Path) -> Summary:
+        began, before = time.monotonic(), stage_seconds()
+        self._watch(None)
+        winners, duplicates = self._look_through(incoming)
+        looked = time.monotonic() - began
+        refusals = Refusals(folder, MOST_EXAMPLES)
+        work = self._spark.sparkContext.broadcast(self._work(winners))
+        executors = Executors(self._spark, incoming.documents(), work, self._order.rejects)
+        try:
+            self._promote(executors, refusals)
+        finally:
+            executors.end()
+            work.destroy()
+            refusals.close()
+        if self._order.rejects is not None:
+            refusals.put_into(self._spark, self._order.rejects)
+        stages = {name: seconds - before.get(name, 0.0) for name, seconds in stage_seconds().items()}
+        return self._summary(duplicates, time.monotonic() - began, stages | {"look": looked}, refusals.examples)
+
+    # What is there
+
+    def _look_through(self, incoming: Incoming) -> tuple[dict[str, str], int]:
+        """Of URIs that several documents have, the rank of the last; and how many documents lose by that."""
+        listing = incoming.listing()
+        if listing is None:
+            self._expect(incoming.count())
+            return {}, 0
+        from pyspark.sql import functions as f
+
+        listing = listing.persist()  # an archive is not gone through twice for it
+        try:
+            named = listing.where(f.col("uri").isNotNull())
+            several = named.groupBy("uri").agg(f.max("rank").alias("last"), f.count("*").alias("times"))
+            found = several.where(f.col("times") > 1).limit(MOST_TWICE + 1).collect()
+            if len(found) > MOST_TWICE:
+                raise BadCommand(f"More than {MOST_TWICE:,} URIs have several documents: register them in several runs.")
+            lost = sum(row["times"] - 1 for row in found)
+            self._expect(listing.count() - lost)
+            return {row["uri"]: row["last"] for row in found}, lost
+        finally:
+            listing.unpersist()
+
+    def _expect(self, documents: int) -> None:
+        patiently(self._engine, lambda connection: expect_documents(connection, self._run, documents))
+
+    def _work(self, winners: Mapping[str, str]) -> Work:
+        with self._engine.begin() as connection:
+            version = read_state(connection).schema_version
+            statements, prefixes = read_schema_version(connection, version)
+        return Work(
+            self._database_url, self._run, version, tuple(statements), prefixes, winners, self._order.max_bytes,
+            self._order.dry_run,
+        )  # fmt: skip
+
+    # Carrying it out
+
+    def _promote(self, executors: Executors, refusals: Refusals) -> None:
+        """Promote what comes, until executors have ended and nothing is left."""
+        promotion = Promotion(self._engine, self._run, refusals)
+        while True:
+            is_last = executors.ended
+            promoted = 0 if self._order.dry_run else promotion.step()
+            self._tell()
+            if promoted == 0:
+                if is_last:
+                    break
+                executors.wait(PAUSE)
+        executors.check()
+
+    def _tell(self) -> None:
+        self._watch(self._read())
+        if time.monotonic() - self._heard_at > HEARD_EVERY:
+            self._heard_at = time.monotonic()
+            if not patiently(self._engine, lambda connection: hear(connection, self._run)):
+                raise Unavailable("This run was taken for dead, and what it had staged is gone: start it again.")
+
+    def _read(self) -> Progress:
+        return patiently(self._engine, lambda connection: read_run(connection, self._run))
+
+    def _summary(
+        self, duplicates: int, seconds: float, stages: dict[str, float], examples: list[dict[str, Any]]
+    ) -> Summary:
+        found = self._read()
+        some = patiently(self._engine, lambda connection: read_examples(connection, self._run, MOST_EXAMPLES))
+        is_dry = self._order.dry_run
+        of_executors = {"prepare": found.preparing, "stage": found.staging, "wait": found.waiting}
+        return Summary(
+            documents=found.prepared + found.skipped + found.rejected,
+            registered=found.fresh if is_dry else found.registered,
+            changed=found.prepared - found.fresh - found.same if is_dry else found.changed,
+            unchanged=found.skipped + (found.same if is_dry else found.unchanged),
+            refused=found.rejected + found.refused,
+            duplicates=duplicates,
+            statements=found.statements,
+            bytes=found.bytes,
+            transactions=found.transactions,
+            seconds=round(seconds, 3),
+            dry_run=is_dry,
+            rejects=self._order.rejects,
+            stages={name: round(spent, 3) for name, spent in {**of_executors, **stages}.items() if spent},
+            examples=(some + examples)[:MOST_EXAMPLES],
+        )
+
+
+class Executors:
+    """Spark's part of a run, beside the driver's."""
+
+    def __init__(self, spark: SparkSession, documents: DataFrame, work: Broadcast[Work], rejects: str | None) -> None:
+        from pyspark import InheritableThread
+
+        self._spark = spark
+        self._group = f"mdv batch {work.value.run}"
+        self._error: BaseException | None = None
+        self._over = threading.Event()
+        refused = documents.mapInArrow(partial(decompose, work), REJECTS)
+        writer = refused.write.mode("overwrite")
+        self._act = writer.format("noop").save if rejects is None else partial(writer.parquet, rejects)
+        InheritableThread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._spark.sparkContext.setJobGroup(self._group, self._group, interruptOnCancel=True)
+            self._act()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._over.set()
+
+    @property
+    def ended(self) -> bool:
+        return self._over.is_set()
+
+    def wait(self, seconds: float) -> None:
+        self._over.wait(seconds)
+
+    def check(self) -> None:
+        """Raise what ended them, if it was an error."""
+        if self._error is not None:
+            raise self._error
+
+    def end(self) -> None:
+        """Let them end before their time."""
+        if not self._over.is_set():
+            self._spark.sparkContext.cancelJobGroup(self._group)
+            self._over.wait(30)

@@ -1,0 +1,279 @@
+"""A Spark session: local or on a cluster, quiet, and gone without a trace when it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mdv.batch.java import find_java, java_home
+from mdv.errors import BadCommand
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+FOLDER = "mdv-packages"
+"""What an executor of a cluster unpacks MDV as, beside its own files."""
+
+_MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+SAME_PYTHON = f"python{_MINOR}"
+"""The Python of the executors of a cluster."""
+
+_PATH = "spark.executorEnv.PYTHONPATH"
+
+FAILURES = 4
+"""How often a task may fail, as on a cluster. Where nothing is said, a local master gives up at the first failure."""
+
+PATIENCE = 30.0
+"""Seconds that Java has for its farewell."""
+
+SETTINGS = {
+    "spark.app.name": "mdv batch",
+    # How much of the input a Python worker holds at once. The default of 64 MiB, held by every worker in Java, in Arrow
+    # and as objects, is more than a small machine has.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    # A task of seconds: small enough to be lost and done again, and to show progress. A document is some kilobytes; at
+    # Spark's cost of 4 MiB for opening a file a task would have four of them.
+    "spark.sql.files.maxPartitionBytes": "16m",
+    "spark.sql.files.openCostInBytes": "64k",
+    # After a shuffle tasks are as large as when reading.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    # A time means the same wherever the driver runs.
+    "spark.sql.session.timeZone": "UTC",
+    # Nothing is written there; the default would be a folder where the driver runs.
+    "spark.sql.warehouse.dir": (Path(tempfile.gettempdir()) / "spark-warehouse").as_uri(),
+    # PySpark warns in each worker that pandas is new; of pandas nothing is used here.
+    "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
+}
+
+AT_LAUNCH = {
+    # There is a bar of our own; Spark's launcher shows its own if nothing is said.
+    "spark.ui.showConsoleProgress": "false",
+}
+
+LOCAL_SETTINGS = {
+    # Nobody else has to reach a session that begins and ends on this machine.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+
+QUIET = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = Spark: %m%n%ex{short}
+# Otherwise it sets the level of all others to its own.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+# It says when a cluster gives no executors, which would otherwise look like work that does not get on.
+logger.scheduler.name = org.apache.spark.scheduler.TaskSchedulerImpl
+logger.scheduler.level = warn
+"""
+
+
+@contextmanager
+def session(
+    master: str | None = None, options: Mapping[str, str] | None = None, packages: Path | None = None
+) -> Iterator[SparkSession]:
+    """A Spark session for a block. See `open_session`."""
+    spark = open_session(master, options, packages)
+    try:
+        yield spark
+    finally:
+        close_session(spark)
+
+
+def open_session(
+    master: str | None = None, options: Mapping[str, str] | None = None, packages: Path | None = None
+) -> SparkSession:
+    """A Spark session on `master`: by default where spark-submit says, otherwise on all cores of this machine.
+
+    `options` are settings of Spark. They go before those of this module, and so do those of spark-submit and of
+    spark-defaults.conf. `packages` is a file of `packages.pack` for the executors of a cluster, made anew if None.
+    """
+    _need_pyspark()
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    # There is a bar of our own. Spark's launcher turns on its own if nothing is said.
+    given = (
+        {"spark.ui.showConsoleProgress": "false"} | dict(options or {}) | ({"spark.master": master} if master else {})
+    )
+    conf = _start_java(given)
+    conf.setMaster(retrying(conf.get("spark.master") or "local[*]"))
+    local = is_local(conf.get("spark.master") or "")
+    for name, value in (SETTINGS | (LOCAL_SETTINGS if local else {})).items():
+        conf.setIfMissing(name, value)
+    if not local:
+        conf.set(_PATH, ":".join(filter(None, (FOLDER, conf.get(_PATH)))))
+    with _environment({"PYSPARK_PYTHON": conf.get("spark.pyspark.python", sys.executable if local else SAME_PYTHON)}):
+        spark = _connect(conf)
+    if not local:
+        _equip(spark, packages)
+    return spark
+
+
+def close_session(spark: SparkSession) -> None:
+    """End the session and its Java, and wait until they are gone, with all their temporary folders."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    spark.stop()
+    java: subprocess.Popen[bytes] | None = gateway.proc
+    if java is None:  # it belongs to spark-submit, which ends it
+        return
+    gateway.shutdown()
+    assert java.stdin is not None
+    java.stdin.close()  # the sign to go
+    try:
+        java.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def is_local(master: str) -> bool:
+    """Whether everything runs in one process of Java on this machine.
+
+    >>> [is_local(master) for master in ("local", "local[2]", "local[*,4]", "local-cluster[2,1,1024]", "yarn")]
+    [True, True, True, False, False]
+    """
+    return master == "local" or master.startswith("local[")
+
+
+def retrying(master: str) -> str:
+    """A local master that tries a failed task again; any other as it is.
+
+    >>> [retrying(master) for master in ("local", "local[2]", "local[*]", "local[2,1]", "spark://host:7077")]
+    ['local[1,4]', 'local[2,4]', 'local[*,4]', 'local[2,1]', 'spark://host:7077']
+    """
+    if master == "local":
+        return f"local[1,{FAILURES}]"
+    return re.sub(r"^local\[([^,]+)\]$", rf"local[\1,{FAILURES}]", master)
+
+
+def _need_pyspark() -> None:
+    if not all(find_spec(name) for name in ("pyspark", "pyarrow", "pandas")):
+        raise BadCommand("`mdv batch` needs Spark, which is not installed: pip install 'mdv[batch]'.")
+
+
+def _connect(conf: SparkConf) -> SparkSession:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+    except Py4JJavaError as error:
+        said = str(error.java_exception)
+        raise BadCommand(f"Spark does not run on {conf.get('spark.master')}: {said}") from error
+
+
+def _equip(spark: SparkSession, packages: Path | None) -> None:
+    """Send MDV to the executors, and see that it works there: later it would fail in the midst of something."""
+    from pyspark import SparkFiles
+
+    context = spark.sparkContext
+    conf = context.getConf()
+    sent = f"{conf.get('spark.archives', '')},{conf.get('spark.yarn.dist.archives', '')}"
+    try:
+        if f"#{FOLDER}" not in sent:  # who submits may have sent it already
+            if packages is None:
+                from mdv.batch.packages import pack
+
+                # In a folder that Spark removes even if this process is killed.
+                packages = Path(SparkFiles.getRootDirectory()) / "packed" / f"{FOLDER}.tar.gz"
+                packages.parent.mkdir()
+                pack(packages)
+            context.addArchive(f"{packages.absolute().as_uri()}#{FOLDER}")
+        _try_out(context)
+    except BaseException:
+        close_session(spark)
+        raise
+
+
+def _try_out(context: SparkContext) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        context.parallelize([0], 1).foreach(_import_mdv)
+    except Py4JJavaError as error:
+        said = str(error.java_exception)
+        wanted = f"They need Python {_MINOR} on the same kind of machine as here; PYSPARK_PYTHON says where it is."
+        if "PYTHON_VERSION_MISMATCH" in said:
+            raise BadCommand(
+                f"The Python of the executors, {context.pythonExec}, has another version. {wanted}"
+            ) from error
+        if "Cannot run program" in said:
+            raise BadCommand(f"The executors have no {context.pythonExec}. {wanted}") from error
+        raise BadCommand(f"MDV does not run in the executors: {said}") from error
+
+
+def _import_mdv(_: int) -> None:
+    """In an executor: import what its work begins with."""
+    import mdv.mdp.register  # noqa: F401
+
+
+def _start_java(given: Mapping[str, str]) -> SparkConf:
+    """Start Java, or find that of spark-submit; the configuration that it knows from its files, and what is given."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+
+    with ExitStack() as launch:
+        if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
+            launch.enter_context(_launching())
+        try:
+            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(given.items())))
+        except PySparkRuntimeError as error:
+            raise BadCommand("Spark could not be started. What it says about that is above.") from error
+    return SparkConf().setAll(list(given.items()))
+
+
+@contextmanager
+def _launching() -> Iterator[None]:
+    """The surroundings that Java is started in. It reads its files at the start, so they can go as soon as it runs."""
+    with (
+        java_home(find_java()) as home,
+        _environment(
+            {
+                "PYSPARK_DRIVER_PYTHON": sys.executable,
+                # In local mode all tasks share this: what Java itself needs, and a few documents of many MB for each core.
+                "SPARK_DRIVER_MEMORY": f"{1024 + 256 * (os.cpu_count() or 1)}m",
+            }
+        ),
+    ):
+        changed = {"JAVA_HOME": str(home)}
+        if os.environ.get("MDV_DEBUG") != "1":
+            (home / "log4j2.properties").write_text(QUIET, "utf-8")
+            quiet = f"-Dlog4j2.configurationFile={(home / 'log4j2.properties').as_uri()}"
+            changed["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {quiet}".strip()
+        with _environment(changed, instead=True):
+            yield
+
+
+@contextmanager
+def _environment(values: Mapping[str, str], instead: bool = False) -> Iterator[None]:
+    """Variables for a block; one that is set already stays, unless the new value is to stand instead."""
+    before = {name: os.environ.get(name) for name in values}
+    for name, value in values.items():
+        if instead or before[name] is None:
+            os.environ[name] = value
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

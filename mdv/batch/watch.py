@@ -1,0 +1,61 @@
+"""Watch: what arrives in a folder is registered, once, over restarts.
+
+Spark's Structured Streaming notices new files and remembers in its checkpoint which ones it has handed over; each handful
+is an ordinary run. A run that was cut short is handed over again, and finds what it had registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine
+
+from mdv.db.state import read_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mdv.batch.run import Summary
+
+FILES = "path string, modificationTime timestamp, length long, content binary"
+MOST_FILES = 10_000
+"""Files that are handed over at once."""
+CHECKPOINTS = ".mdv-watch"
+"""The folder below the watched one in which Spark keeps what it has seen. Its name hides it from readers."""
+
+Register = Callable[[list[str], str], "Summary"]
+"""Registers files of a folder."""
+
+
+def watch_folder(
+    spark: SparkSession,
+    engine: Engine,
+    folder: str,
+    register: Register,
+    report: Callable[[Summary], object],
+    every: float = 1.0,
+    until_empty: bool = False,
+) -> None:
+    """Register what is in `folder` and what arrives there, until it is interrupted (or all that is there is registered).
+
+    What was registered is remembered for each life of an MDP: one that was restored from a backup is given all again.
+    """
+    with engine.connect() as connection:
+        epoch = read_state(connection).epoch
+    checkpoint = f"{folder.rstrip('/')}/{CHECKPOINTS}/{epoch}"
+    files = spark.readStream.format("binaryFile").schema(FILES)
+    files = files.option("recursiveFileLookup", "true").option("maxFilesPerTrigger", MOST_FILES)
+
+    def hand_over(arrived: DataFrame, number: int) -> None:
+        paths = [row["path"] for row in arrived.select("path", "modificationTime").orderBy("modificationTime", "path").collect()]
+        if paths:
+            report(register(paths, folder))
+
+    writer: Any = files.load(folder).writeStream.foreachBatch(hand_over).option("checkpointLocation", checkpoint)
+    trigger = {"availableNow": True} if until_empty else {"processingTime": f"{every} seconds"}
+    query = writer.trigger(**trigger).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
