@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 FLOORS = [
-    {"web"},
+    {"web", "mdv.submit"},
     {"workers", "mdv.cli"},
     {"mdv.batch", "mdv.bench"},
     {"mdv.mdp", "mdv.lmr"},

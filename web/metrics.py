@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from mdv.db.batch import Progress, running
 from mdv.db.feed import Feed
 from mdv.db.jobs import count_dead, look_at_waiting
 from mdv.db.state import read_state
@@ -58,6 +59,7 @@ class _Moment(Collector):
                 waiting = look_at_waiting(connection, MOST_WAITING)
                 dead = count_dead(connection)
                 lags = Feed(connection).lags(MOST_LMRS)
+                batches = running(connection)
         except (SQLAlchemyError, psycopg.Error) as error:
             log.warning("the database is away", reason=first_line(error))
             yield GaugeMetricFamily("mdv_database_up", "Whether the database answers", 0)
@@ -74,6 +76,18 @@ class _Moment(Collector):
         for name, age in lags:
             seconds.add_metric([name], age)
         yield seconds
+        yield from _of_batches(batches)
+
+
+def _of_batches(batches: list[Progress]) -> Iterator[Metric]:
+    yield GaugeMetricFamily("mdv_batches_running", "Runs of `mdv batch` that go on", len(batches))
+    documents = GaugeMetricFamily("mdv_batches_documents", "Documents of these runs", labels=["state"])
+    documents.add_metric(["expected"], sum(batch.documents or 0 for batch in batches))
+    documents.add_metric(["prepared"], sum(batch.prepared for batch in batches))
+    documents.add_metric(["promoted"], sum(batch.promoted for batch in batches))
+    documents.add_metric(["unchanged"], sum(batch.skipped for batch in batches))
+    documents.add_metric(["refused"], sum(batch.rejected + batch.refused for batch in batches))
+    yield documents
 
 
 def render_metrics(engine: Engine) -> bytes:

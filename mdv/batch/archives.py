@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import lzma
 import re
 import stat
 import struct
@@ -11,21 +9,29 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
 
-from mdv.batch.kinds import ARCHIVE, DAMAGE, DOCUMENT, DUMP, UNPACKERS, Opener, unpack, without_packing, words
-from mdv.errors import MdvError, NotWellFormed, Refused, TooLarge
+from mdv.batch.kinds import ARCHIVE, DOCUMENT, DUMP
+from mdv.batch.unpack import DAMAGE, UNPACKERS, refuse_large, unpack, without_packing, words
+from mdv.errors import MdvError, NotWellFormed, Refused
 
 MOST_TIMES, LEAST_BYTES = 1000, 1 << 30
 """An archive may unpack to so many times its size, and to a GiB in any case."""
-MOST_HEADER = 1 << 20
+MOST_HEADER = 1 << 16
 """Bytes that a member's name and attributes may take."""
-MOST_MEMORY = 256 << 20
-"""Bytes that an unpacker may take: more than `xz -9` asks for."""
 _CHUNK = 1 << 20
 
-_DAMAGE = (*DAMAGE, tarfile.TarError, zipfile.BadZipFile, struct.error, ValueError, LookupError)
+_DAMAGE: tuple[type[Exception], ...] = (
+    *DAMAGE,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    struct.error,
+    ValueError,
+    LookupError,
+    RecursionError,
+)
 """What the libraries say of an archive that is none, or is cut short or damaged."""
 
 
@@ -33,8 +39,8 @@ _DAMAGE = (*DAMAGE, tarfile.TarError, zipfile.BadZipFile, struct.error, ValueErr
 class Share:
     """The part of an archive that one task reads.
 
-    Every task goes through the whole archive and takes each n-th member: unpacking costs little beside what is done with
-    a document, so it can be done several times at once.
+    Every task goes through the whole archive and takes each n-th member: unpacking costs little beside what is done
+    with a document, so it can be done several times at once.
     """
 
     part: int = 0
@@ -54,7 +60,7 @@ class Member(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What an archive says of a member: its name, its size, what stands in the way of reading it, and how it is read."""
+    """What an archive says of a member: its name, its size, what keeps it from being read, and how it is read."""
 
     name: str
     size: int
@@ -115,17 +121,14 @@ def _content(entry: _Entry, name: str, max_bytes: int, contents: bool) -> bytes 
         raise Refused("It is a dump within an archive, which is not read. Unpack the archive.")
     if entry.obstacle:
         raise Refused(entry.obstacle)
-    if entry.size > max_bytes:
-        raise TooLarge(f"The document has {entry.size:,} bytes; the limit is {max_bytes:,}. Split it into several.")
+    refuse_large(entry.size, max_bytes)
     if not contents:
         return None
     with entry.open() as stream:
-        opener = without_packing(name)[1]
-        return unpack(stream, opener or _as_it_is, max_bytes)
-
-
-def _as_it_is(stream: IO[bytes]) -> IO[bytes]:
-    return stream
+        content = stream.read(max_bytes + 1)
+    refuse_large(len(content), max_bytes)
+    opener = without_packing(name)[1]
+    return unpack(content, opener, max_bytes) if opener else content
 
 
 # Zip
@@ -136,7 +139,7 @@ def _entries_of_zip(file: Path) -> Iterator[_Entry]:
         for member in archive.infolist():
             mode = member.external_attr >> 16
             if not member.is_dir() and (stat.S_IFMT(mode) in (0, stat.S_IFREG)):
-                yield _Entry(member.filename, member.file_size, _obstacle(member), lambda m=member: archive.open(m))  # type: ignore[misc]
+                yield _Entry(member.filename, member.file_size, _obstacle(member), partial(archive.open, member))
 
 
 def _obstacle(member: zipfile.ZipInfo) -> str | None:
@@ -151,16 +154,74 @@ def _obstacle(member: zipfile.ZipInfo) -> str | None:
 
 
 class _Header(tarfile.TarInfo):
-    """A header that must be whole, and of a size that headers have."""
+    """A header that must be whole, and no larger than headers are: Python's own would fill the memory with it."""
 
     @classmethod
-    def fromtarfile(cls, tarfile: Any) -> Any:
+    def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
         try:
-            return super().fromtarfile(tarfile)
-        except _HEADER_ERRORS as error:  # of which tarfile makes a quiet end
-            raise _READ_ERROR(f"{words(error)} at byte {tarfile.offset:,}") from None
+            return super().fromtarfile(tar)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as error:  # of which tarfile makes a quiet end
+            raise tarfile.ReadError(f"{words(error)} at byte {tar.offset:,}") from None
 
-    def _proc_member(self, tar: Any) -> Any:
-        if self.size < 0 or (self.type not in tarfile.REGULAR_TYPES and self.size > MOST_HEADER):
+    def _proc_member(self, tar: tarfile.TarFile) -> Any:
+        if self.size < 0 or (self.type in _HEADERS and self.size > MOST_HEADER):
             raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        if self.type == tarfile.XGLTYPE:
+            tar.pax_headers = {}  # else they add up
         return super()._proc_member(tar)  # type: ignore[misc]
+
+    def _proc_sparse(self, *_: Any) -> Any:
+        raise tarfile.ReadError(f"{self.name} is a sparse file, which is not read")
+
+    _proc_gnusparse_10 = _proc_sparse
+
+
+_HEADERS = (
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE,
+)  # fmt: skip
+
+
+def _entries_of_tar(file: Path) -> Iterator[_Entry]:
+    opener = UNPACKERS.get(re.sub(r"^\.t(?=gz|bz2|xz)", ".", file.suffix.lower()))
+    with file.open("rb") as raw:
+        if opener is None:
+            with tarfile.open(fileobj=raw, mode="r:", tarinfo=_Header) as archive:
+                yield from _walk(archive)
+            return
+        stream = _Bounded(opener(raw), max(LEAST_BYTES, MOST_TIMES * file.stat().st_size))
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, bufsize=_CHUNK) as archive:  # type: ignore[call-overload]
+            yield from _walk(archive)
+        while stream.read(_CHUNK):  # whether all is well is said at the end
+            pass
+
+
+def _walk(archive: tarfile.TarFile) -> Iterator[_Entry]:
+    while (member := archive.next()) is not None:
+        archive.members = []  # type: ignore[attr-defined]  # it would remember them all
+        if member.isreg() or member.islnk():
+            link = "It is a link to another member; links are not followed." if member.islnk() else None
+            yield _Entry(member.name, member.size, link, partial(_open, archive, member))
+
+
+def _open(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    stream = archive.extractfile(member)
+    assert stream is not None  # it is a regular file
+    return stream
+
+
+class _Bounded:
+    """A stream that may not go on for ever."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream = stream
+        self._most = most
+        self._read = 0
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._read += len(data)
+        if self._read > self._most:
+            raise tarfile.ReadError(f"it unpacks to more than {self._most:,} bytes")
+        return data

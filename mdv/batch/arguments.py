@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from mdv.batch.kinds import words
+from mdv.batch.unpack import words
 from mdv.errors import BadCommand
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class Arguments:
     """The files and folders named, and the number of the argument that names each."""
     globs: tuple[tuple[int, tuple[str, ...]], ...]
     """The globs with their numbers, each as the regular expressions of its steps from folder to folder."""
-    odd: tuple[str, ...]
-    """Of the files named those whose names do not matter, since they are named themselves."""
+    files: tuple[str, ...]
+    """Of what is named the files: these are meant whatever their suffixes."""
 
     def place(self, path: str) -> tuple[int, str]:
         """The number of the argument through which a file was found, and the file's path below it.
@@ -77,51 +77,78 @@ def escaped(path: str) -> str:
     return _WILD.sub(r"\\\g<0>", path)
 
 
-def find_arguments(spark: SparkSession, given: Sequence[str]) -> Arguments:
-    """Look up what was given: files, folders and globs, of this machine or by the URL of any file system."""
+def find_arguments(spark: SparkSession, given: Sequence[str], below: str | None = None) -> Arguments:
+    """Look up what was given: files, folders and globs, of this machine or by the URL of any file system.
+
+    With `below`, a folder, all of it lies there and is named as if only the folder had been given.
+    """
     if not given:
         raise BadCommand("Say what to register: files, folders, globs or archives.")
     paths: dict[str, None] = {}
     named: dict[str, int] = {}
     globs: list[tuple[int, tuple[str, ...]]] = []
-    odd: list[str] = []
+    files: list[str] = []
     for number, path in enumerate(given):
         try:
-            url, is_file = _named(spark, path)
-            if url is not None:
-                paths[escaped(url)] = None
-                named.setdefault(url.rstrip("/"), number)
-                odd += [url] if is_file else []
-            else:
+            found = _find(spark, path)
+            if found is None:
                 pattern = _pattern(spark, path)
                 paths[pattern] = None
                 globs += [(number, steps) for steps in _steps(spark, pattern)]
+                continue
         except Py4JJavaError as error:
             raise BadCommand(f"{path} cannot be read: {words(error.java_exception.getMessage())}.") from None
-    return Arguments(tuple(paths), named, tuple(globs), tuple(odd))
+        url, is_file = found
+        paths[escaped(url)] = None
+        named.setdefault(url.rstrip("/"), number)
+        if is_file:
+            _refuse_hidden(path)
+            files.append(url)
+    if below is not None:
+        named, globs = dict.fromkeys(find_arguments(spark, [below]).named, 0), []
+    return Arguments(tuple(paths), named, tuple(globs), tuple(files))
 
 
-def _named(spark: SparkSession, path: str) -> tuple[str | None, bool]:
+def _refuse_hidden(path: str) -> None:
+    if path.rpartition("/")[2].startswith((".", "_")):
+        raise BadCommand(
+            f"{path} is hidden from Spark, as all whose names begin with . or _ are: give it another name."
+        )
+
+
+def _local(path: str) -> str | None:
+    """The path on this machine; None for that of another file system.
+
+    >>> _local("/a/b"), _local("file:///a/b"), _local("file:/a/b"), _local("hdfs://host/a/b")
+    ('/a/b', '/a/b', '/a/b', None)
+    """
+    return re.sub(r"^file:(//)?(?=/)", "", path) if path.startswith("file:") or not _SCHEME.match(path) else None
+
+
+def _find(spark: SparkSession, path: str) -> tuple[str, bool] | None:
     """The URL of a file or folder that is there, and whether it is a file."""
-    if not _SCHEME.match(path):
-        path = "file:" + os.path.realpath(path)
+    local = _local(path)
+    if local is not None:
+        real = Path(local).resolve()
+        return (f"file:{real}", real.is_file()) if real.exists() else None
     target = _hadoop(spark).Path(path)
     files = _files(spark, target)
     if not files.exists(target):
-        return None, False
+        return None
     status = files.getFileStatus(target)
     return str(status.getPath().toString()), bool(status.isFile())
 
 
 def _pattern(spark: SparkSession, path: str) -> str:
     """A glob as a URL."""
-    url = path if _SCHEME.match(path) else "file:" + os.path.abspath(path)  # noqa: PTH100 (a glob is no path)
-    target = _hadoop(spark).Path(url)
     if not _WILD.search(path):
         raise BadCommand(f"There is no file or folder {path}.")
-    if not _files(spark, target).globStatus(target):
+    local = _local(path)
+    target = _hadoop(spark).Path(path if local is None else f"file:{Path(local).absolute()}")
+    files = _files(spark, target)
+    if not files.globStatus(target):
         raise BadCommand(f"Nothing matches {path}.")
-    return str(_files(spark, target).makeQualified(target).toString())
+    return str(files.makeQualified(target).toString())
 
 
 def _steps(spark: SparkSession, pattern: str) -> list[tuple[str, ...]]:

@@ -1,8 +1,8 @@
 """Decompose: what executors do with documents, from text to staged statements.
 
-The same gate, parser, names of blank nodes and validation as the server's (`mdv.mdp.register.prepare`): one code, shipped
-with the job. An executor asks the database which texts are registered already, prepares the others, and stages them,
-chunk by chunk. What it gives back to Spark are the documents that are refused.
+The same gate, parser, names of blank nodes and validation as the server's (`mdv.mdp.register.prepare`): one code,
+shipped with the job. An executor asks the database which texts are registered already, prepares the others, and stages
+them, chunk by chunk. What it gives back to Spark are the documents that are refused.
 """
 
 from __future__ import annotations
@@ -145,9 +145,7 @@ class Partition:
         self._keep(tally, body, sum(row.weight for row in chunk))
         return refused
 
-    def _prepare(
-        self, chunk: list[Row], known: Mapping[str, Known], tally: Tally
-    ) -> tuple[list[Packed], list[Reject]]:
+    def _prepare(self, chunk: list[Row], known: Mapping[str, Known], tally: Tally) -> tuple[list[Packed], list[Reject]]:
         packed: list[Packed] = []
         refused: list[Reject] = []
         for row in chunk:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from mdv.batch.kinds import without_packing
+from mdv.batch.unpack import without_packing
 from mdv.errors import BadCommand, BadRequest, MdvError
 from mdv.rdf.parse import check_document_uri
 

@@ -1,7 +1,7 @@
 """Pack: prepared documents as bytes, on their way from an executor over the staging table to promotion.
 
-Two streams of Arrow's own format, one row a document and one row a statement: whoever may write to the staging table can
-give us wrong data that way, but no code.
+Two streams of Arrow's own format, one row a document and one row a statement: whoever may write to the staging table
+can give us wrong data that way, but no code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -93,28 +92,27 @@ def unpack(body: bytes) -> list[Packed]:
     []
     """
     reader = pa.BufferReader(body)
-    rows, said = _next_table(reader), _next_table(reader)
-    return [_packed(row, list(islice(said, row[-1]))) for row in rows]
+    documents, said = _next_columns(reader), _next_columns(reader)
+    # Column by column: there are as many of these as there are statements, and this is half of what they cost here.
+    subjects, properties, are_uris, values, langs, datatypes, hashes, numbers, instants, truths = said
+    kinds = ["uri" if is_uri else "literal" for is_uri in are_uris]
+    terms = map(Term._make, zip(kinds, values, langs, datatypes, strict=True))
+    statements = list(map(Statement._make, zip(subjects, properties, terms, strict=True)))
+    typed = list(zip(map(_number, numbers), map(_number, instants), truths, strict=True))
+    found, first = [], 0
+    for uri, source, digest, content, prefixes, schema_version, length in zip(*documents, strict=True):
+        part = slice(first, first := first + length)
+        mine = tuple(statements[part])
+        document = Document(uri, mine, json.loads(prefixes))
+        item = Prepared(uri, document, schema_version, content=content, hashes=tuple(hashes[part]),
+                        typed=tuple(typed[part]), uris=uris_of(mine))  # fmt: skip
+        found.append(Packed(source, digest, item))
+    return found
 
 
-def _next_table(reader: pa.NativeFile) -> Iterator[tuple[Any, ...]]:
+def _next_columns(reader: pa.NativeFile) -> list[list[Any]]:
     with pa.ipc.open_stream(reader) as stream:
-        return zip(*(column.to_pylist() for column in stream.read_all().columns), strict=True)
-
-
-def _packed(row: tuple[Any, ...], said: list[tuple[Any, ...]]) -> Packed:
-    uri, source, digest, content, prefixes, schema_version, _ = row
-    statements = tuple(
-        Statement(subject, name, Term("uri" if is_uri else "literal", value, lang, datatype))
-        for subject, name, is_uri, value, lang, datatype, *_ in said
-    )
-    typed = tuple((_number(number), _number(instant), truth) for *_, number, instant, truth in said)
-    hashes = tuple(row[6] for row in said)
-    document = Document(uri, statements, json.loads(prefixes))
-    item = Prepared(
-        uri, document, schema_version, content=content, hashes=hashes, typed=typed, uris=uris_of(statements)
-    )
-    return Packed(source, digest, item)
+        return [column.to_pylist() for column in stream.read_all().columns]
 
 
 def _number(text: str | None) -> Decimal | None:

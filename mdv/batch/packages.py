@@ -1,17 +1,20 @@
-"""What executors of a cluster need of MDV, as one archive: a Python of the same minor version is all they have to bring."""
+"""What executors of a cluster need of MDV, as one archive: of their own they bring a Python, with nothing in it."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import tarfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
-
-from packaging.requirements import Requirement
+from typing import TYPE_CHECKING
 
 import mdv
 from mdv.errors import BadCommand
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 NEEDED = (
     "lark",
@@ -24,6 +27,12 @@ NEEDED = (
     "structlog",
 )
 """What the code that runs in executors imports; what these need in turn comes by itself. Spark brings PySpark."""
+
+FOLDER = "mdv-packages"
+"""What an executor unpacks the archive as, beside its own files."""
+
+SAME_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+"""The Python that executors need: packages are for one minor version."""
 
 _LEFT_OUT_FOLDERS = {"__pycache__", "include", "tests"}
 _LEFT_OUT_NAMES = ("*.c", "*.h", "*.pxd", "*.pxi", "*.pyi", "*.pyx", "*_flight*")
@@ -40,21 +49,88 @@ def pack(target: Path) -> None:
             archive.add(source, name, recursive=False, filter=_anonymous)
 
 
+def send(context: SparkContext, packages: Path | None = None) -> None:
+    """Send the archive to the executors, and see that it works there: later it would fail in the midst of something.
+
+    It is made anew where none is given, and where who submits has not sent one already.
+    """
+    from pyspark import SparkFiles
+
+    conf = context.getConf()
+    submitted = f"#{FOLDER}" in f"{conf.get('spark.archives', '')},{conf.get('spark.yarn.dist.archives', '')}"
+    if submitted or packages is not None:
+        here: str | None = fingerprint()
+    else:
+        here = None
+        # In a folder that Spark removes even if this process is killed.
+        packages = Path(SparkFiles.getRootDirectory()) / "packed" / f"{FOLDER}.tar.gz"
+        packages.parent.mkdir()
+        pack(packages)
+    if not submitted and packages is not None:
+        context.addArchive(f"{packages.absolute().as_uri()}#{FOLDER}")
+    if _try_out(context) != here and here is not None:
+        raise BadCommand(
+            "The executors were sent the packages of another MDV than this: make them anew, with "
+            "`python -m mdv.batch.packages FILE`."
+        )
+
+
+def _try_out(context: SparkContext) -> str:
+    """The fingerprint of the MDV that an executor has."""
+    wanted = f"They need {SAME_PYTHON} on the same kind of machine as here; PYSPARK_PYTHON says where it is."
+    try:
+        return context.parallelize([0], 1).map(_fingerprint_there).first()
+    except Exception as error:
+        said = str(error)
+        if "PYTHON_VERSION_MISMATCH" in said:
+            raise BadCommand(f"{context.pythonExec}, on the executors, is of another version. {wanted}") from error
+        if "Cannot run program" in said:
+            raise BadCommand(f"The executors have no {context.pythonExec}. {wanted}") from error
+        raise BadCommand(f"MDV does not run in the executors: {last_words(error)}. {wanted}") from error
+
+
+def last_words(error: Exception) -> str:
+    """What went wrong, of an error of Spark, without the ways that led there."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
+    return lines[-1].strip(": ") if lines else type(error).__name__
+
+
+def _fingerprint_there(_: int) -> str:
+    """In an executor: which MDV this is, if what the work begins with can be imported."""
+    import mdv.mdp.register  # noqa: F401
+
+    return fingerprint()
+
+
+def fingerprint() -> str:
+    """Of this MDV's own files: equal in a driver and in executors that have the same."""
+    digest = hashlib.blake2b(digest_size=16)
+    for source, name in _own_files():
+        digest.update(f"{name}\n".encode() + hashlib.blake2b(source.read_bytes()).digest())
+    return digest.hexdigest()
+
+
 def _files() -> Iterator[tuple[Path, str]]:
     """Every file, and its name in the archive."""
-    home = Path(mdv.__file__).parent
-    for source in sorted(home.rglob("*")):
-        name = PurePosixPath(source.relative_to(home.parent).as_posix())
-        if source.is_file() and _is_wanted(name):
-            yield source, str(name)
+    yield from _own_files()
     for package in sorted(_closure()):
         for name in distribution(package).files or ():
             if ".." not in name.parts and _is_wanted(name):  # programs lie outside
                 yield Path(str(name.locate())), str(name)
 
 
+def _own_files() -> Iterator[tuple[Path, str]]:
+    home = Path(mdv.__file__).parent
+    for source in sorted(home.rglob("*")):
+        name = PurePosixPath(source.relative_to(home.parent).as_posix())
+        if source.is_file() and _is_wanted(name):
+            yield source, str(name)
+
+
 def _closure() -> set[str]:
     """The names of all needed distributions."""
+    from packaging.requirements import Requirement  # executors, who import this module as well, have it not
+
     found: set[str] = set()
     todo = [Requirement(name) for name in NEEDED]
     while todo:

@@ -92,8 +92,7 @@ class Refusals:
         """Put the file beside those that Spark has written."""
         if self._writer is not None:
             files, target = _hadoop(spark, folder)
-            source = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(self.file.as_uri())
-            files.copyFromLocalFile(source, _path(spark, f"{target}/{self.file.name}"))
+            files.copyFromLocalFile(_path(spark, self.file.as_uri()), _path(spark, f"{target}/{self.file.name}"))
 
 
 def check_folder(spark: SparkSession, folder: str) -> None:
@@ -124,4 +123,5 @@ def _hadoop(spark: SparkSession, folder: str) -> tuple[Any, Any]:
 
 
 def _path(spark: SparkSession, url: str) -> Any:
-    return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(url)
+    jvm: Any = spark.sparkContext._jvm
+    return jvm.org.apache.hadoop.fs.Path(url)

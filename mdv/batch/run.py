@@ -172,7 +172,9 @@ class Run:
             several = named.groupBy("uri").agg(f.max("rank").alias("last"), f.count("*").alias("times"))
             found = several.where(f.col("times") > 1).limit(MOST_TWICE + 1).collect()
             if len(found) > MOST_TWICE:
-                raise BadCommand(f"More than {MOST_TWICE:,} URIs have several documents: register them in several runs.")
+                raise BadCommand(
+                    f"More than {MOST_TWICE:,} URIs have several documents: register them in several runs."
+                )
             lost = sum(row["times"] - 1 for row in found)
             self._expect(listing.count() - lost)
             return {row["uri"]: row["last"] for row in found}, lost

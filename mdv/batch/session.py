@@ -15,19 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mdv.batch.java import find_java, java_home
+from mdv.batch.packages import FOLDER, SAME_PYTHON, last_words, send
 from mdv.errors import BadCommand
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
-
-FOLDER = "mdv-packages"
-"""What an executor of a cluster unpacks MDV as, beside its own files."""
-
-_MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-SAME_PYTHON = f"python{_MINOR}"
-"""The Python of the executors of a cluster."""
 
 _PATH = "spark.executorEnv.PYTHONPATH"
 
@@ -107,10 +100,7 @@ def open_session(
     """
     _need_pyspark()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    # There is a bar of our own. Spark's launcher turns on its own if nothing is said.
-    given = (
-        {"spark.ui.showConsoleProgress": "false"} | dict(options or {}) | ({"spark.master": master} if master else {})
-    )
+    given = dict(options or {}) | ({"spark.master": master} if master else {})
     conf = _start_java(given)
     conf.setMaster(retrying(conf.get("spark.master") or "local[*]"))
     local = is_local(conf.get("spark.master") or "")
@@ -121,7 +111,11 @@ def open_session(
     with _environment({"PYSPARK_PYTHON": conf.get("spark.pyspark.python", sys.executable if local else SAME_PYTHON)}):
         spark = _connect(conf)
     if not local:
-        _equip(spark, packages)
+        try:
+            send(spark.sparkContext, packages)
+        except BaseException:
+            close_session(spark)
+            raise
     return spark
 
 
@@ -171,62 +165,15 @@ def _need_pyspark() -> None:
 
 
 def _connect(conf: SparkConf) -> SparkSession:
-    from py4j.protocol import Py4JJavaError
     from pyspark.sql import SparkSession
 
     try:
         return SparkSession.builder.config(conf=conf).getOrCreate()
-    except Py4JJavaError as error:
-        said = str(error.java_exception)
-        raise BadCommand(f"Spark does not run on {conf.get('spark.master')}: {said}") from error
+    except Exception as error:
+        raise BadCommand(f"Spark does not run on {conf.get('spark.master')}: {last_words(error)}.") from error
 
 
-def _equip(spark: SparkSession, packages: Path | None) -> None:
-    """Send MDV to the executors, and see that it works there: later it would fail in the midst of something."""
-    from pyspark import SparkFiles
-
-    context = spark.sparkContext
-    conf = context.getConf()
-    sent = f"{conf.get('spark.archives', '')},{conf.get('spark.yarn.dist.archives', '')}"
-    try:
-        if f"#{FOLDER}" not in sent:  # who submits may have sent it already
-            if packages is None:
-                from mdv.batch.packages import pack
-
-                # In a folder that Spark removes even if this process is killed.
-                packages = Path(SparkFiles.getRootDirectory()) / "packed" / f"{FOLDER}.tar.gz"
-                packages.parent.mkdir()
-                pack(packages)
-            context.addArchive(f"{packages.absolute().as_uri()}#{FOLDER}")
-        _try_out(context)
-    except BaseException:
-        close_session(spark)
-        raise
-
-
-def _try_out(context: SparkContext) -> None:
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        context.parallelize([0], 1).foreach(_import_mdv)
-    except Py4JJavaError as error:
-        said = str(error.java_exception)
-        wanted = f"They need Python {_MINOR} on the same kind of machine as here; PYSPARK_PYTHON says where it is."
-        if "PYTHON_VERSION_MISMATCH" in said:
-            raise BadCommand(
-                f"The Python of the executors, {context.pythonExec}, has another version. {wanted}"
-            ) from error
-        if "Cannot run program" in said:
-            raise BadCommand(f"The executors have no {context.pythonExec}. {wanted}") from error
-        raise BadCommand(f"MDV does not run in the executors: {said}") from error
-
-
-def _import_mdv(_: int) -> None:
-    """In an executor: import what its work begins with."""
-    import mdv.mdp.register  # noqa: F401
-
-
-def _start_java(given: Mapping[str, str]) -> SparkConf:
+def _start_java(given: dict[str, str]) -> SparkConf:
     """Start Java, or find that of spark-submit; the configuration that it knows from its files, and what is given."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -235,7 +182,9 @@ def _start_java(given: Mapping[str, str]) -> SparkConf:
         if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
             launch.enter_context(_launching())
         try:
-            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(given.items())))
+            SparkContext._ensure_initialized(
+                conf=SparkConf(loadDefaults=False).setAll(list((AT_LAUNCH | given).items()))
+            )
         except PySparkRuntimeError as error:
             raise BadCommand("Spark could not be started. What it says about that is above.") from error
     return SparkConf().setAll(list(given.items()))
@@ -249,7 +198,7 @@ def _launching() -> Iterator[None]:
         _environment(
             {
                 "PYSPARK_DRIVER_PYTHON": sys.executable,
-                # In local mode all tasks share this: what Java itself needs, and a few documents of many MB for each core.
+                # In local mode all tasks share this: what Java itself needs, and some large documents for each core.
                 "SPARK_DRIVER_MEMORY": f"{1024 + 256 * (os.cpu_count() or 1)}m",
             }
         ),
@@ -273,7 +222,7 @@ def _environment(values: Mapping[str, str], instead: bool = False) -> Iterator[N
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, old in before.items():
             os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+            if old is not None:
+                os.environ[name] = old

@@ -1,7 +1,7 @@
 """Watch: what arrives in a folder is registered, once, over restarts.
 
-Spark's Structured Streaming notices new files and remembers in its checkpoint which ones it has handed over; each handful
-is an ordinary run. A run that was cut short is handed over again, and finds what it had registered.
+Spark's Structured Streaming notices new files and remembers in its checkpoint which ones it has handed over; each
+handful is an ordinary run. A run that was cut short is handed over again, and finds what it had registered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def watch_folder(
     every: float = 1.0,
     until_empty: bool = False,
 ) -> None:
-    """Register what is in `folder` and what arrives there, until it is interrupted (or all that is there is registered).
+    """Register what is in `folder` and what arrives there, until it is interrupted, or until nothing is left.
 
     What was registered is remembered for each life of an MDP: one that was restored from a backup is given all again.
     """
@@ -48,7 +48,7 @@ def watch_folder(
     files = files.option("recursiveFileLookup", "true").option("maxFilesPerTrigger", MOST_FILES)
 
     def hand_over(arrived: DataFrame, number: int) -> None:
-        paths = [row["path"] for row in arrived.select("path", "modificationTime").orderBy("modificationTime", "path").collect()]
+        paths = [row["path"] for row in arrived.select("path").collect()]
         if paths:
             report(register(paths, folder))
 

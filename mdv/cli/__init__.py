@@ -9,6 +9,7 @@ import click
 
 import mdv
 from mdv.cli.atoms import atoms
+from mdv.cli.batch import batch
 from mdv.cli.bench import bench
 from mdv.cli.doctor import doctor
 from mdv.cli.documents import delete, documents
@@ -48,6 +49,7 @@ for command in (
     up,
     schema,
     register,
+    batch,
     documents,
     delete,
     resources,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,13 +14,24 @@ from mdv.cli.failures import FAILED
 from mdv.cli.frame import Verb, data_folder, data_option, json_option, syntax_option
 from mdv.cli.output import Item, clean, say, write_json
 from mdv.config import Config
-from mdv.system import find_database
+from mdv.errors import SystemNotFound
+from mdv.system import System, find_database
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from mdv.batch.run import Summary, Watch
     from mdv.db.batch import Progress
 
 SHOWN = 10
+
+
+def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        import mdv.submit
+
+        click.echo(Path(mdv.submit.__path__[0]) / "mdv_batch.py")
+        context.exit()
 
 
 @click.command(
@@ -40,6 +52,8 @@ SHOWN = 10
 @click.option("--dry-run", is_flag=True, help="Read and check everything, tell what would happen, change nothing.")
 @click.option("--watch", is_flag=True, help="Go on registering what arrives in the folder PATH, until Ctrl-C.")
 @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; many may be given.")
+@click.option("--script", is_flag=True, is_eager=True, expose_value=False, callback=_show_script,
+              help="Show the path of the script to give to spark-submit.")  # fmt: skip
 @json_option
 @data_option
 def batch(
@@ -70,25 +84,22 @@ def batch(
     from mdv.batch.run import Order, run_batch
     from mdv.batch.session import session
     from mdv.batch.watch import watch_folder
-    from mdv.db.engine import make_engine
 
     naming = Naming(uri_base, uri, match, manifest)
     if watch and len(paths) != 1:
         raise click.UsageError("--watch takes one folder.")
     if watch and dry_run:
         raise click.UsageError("--watch registers what arrives: it has no --dry-run.")
-    database_url = find_database(data_folder()).database_url
+    system = find_database(data_folder())
     config = Config.from_environment()
-    engine = make_engine(database_url)
-    with engine.connect():
-        pass  # before Spark is started in vain
+    engine = _connect(system)
     with session(master, _settings(settings)) as spark:
         order = Order(" ".join(paths), config.max_document_bytes, rejects, dry_run)
 
         def register(found: list[str], below: str | None = None) -> Summary:
             incoming = find_incoming(spark, found, naming, syntax, by, order.max_bytes, below)
-            with _progress(watch) as shown:
-                return run_batch(spark, engine, database_url, incoming, order, shown)
+            with _progress(dry_run, quiet=watch) as shown:
+                return run_batch(spark, engine, system.database_url, incoming, order, shown)
 
         if watch:
             watch_folder(spark, engine, paths[0], register, lambda summary: _report(summary, as_json))
@@ -97,6 +108,25 @@ def batch(
             _report(summary, as_json)
             if summary.refused and rejects is None:
                 raise click.exceptions.Exit(FAILED)
+
+
+def _connect(system: System) -> Engine:
+    """Before Spark is started in vain."""
+    from psycopg import Error
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from mdv.db.engine import make_engine
+    from mdv.db.migrate import is_migrated
+
+    engine = make_engine(system.database_url)
+    try:
+        with engine.connect() as connection:
+            migrated = is_migrated(connection)
+    except (SQLAlchemyError, Error) as error:
+        raise SystemNotFound(f"The database of the MDV (known by {system.known_by}) does not answer.") from error
+    if not migrated:
+        raise SystemNotFound("The database is not one of this version of MDV: `mdv migrate` brings it up to date.")
+    return engine
 
 
 def _settings(given: tuple[str, ...]) -> Mapping[str, str]:
@@ -152,31 +182,32 @@ def _time(seconds: float) -> str:
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Watch]:
-    """A bar on a terminal; elsewhere a line now and then."""
+def _progress(dry_run: bool, quiet: bool) -> Iterator[Watch]:
+    """A bar, on a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
         TextColumn("refused {task.fields[refused]}"), TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True, highlight=False)) as bar:
+    with Bar(*columns, console=Console(stderr=True, highlight=False)) as bar:
         task = bar.add_task("looking at what is there", total=None, rate="", refused=0)
 
-        def show(progress: Any) -> None:
+        def show(progress: Progress | None) -> None:
             if progress is not None:
-                bar.update(task, description="documents", total=progress.documents, completed=done(progress),
+                bar.update(task, description="documents", total=progress.documents, completed=done(progress, dry_run),
                            refused=progress.rejected + progress.refused)  # fmt: skip
                 bar.update(task, rate=f"{bar.tasks[0].speed or 0:,.0f}/s")
 
         yield show
 
 
-def done(progress: Progress, dry_run: bool = False) -> int:
+def done(progress: Progress, dry_run: bool) -> int:
     """The documents that are at their end."""
     if dry_run:
         return progress.prepared + progress.skipped + progress.rejected

@@ -43,8 +43,8 @@ class Chunk(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A registered document: the digest of what it says, and of the text from which a batch registered that, if one did,
-    with the run."""
+    """A registered document: the digest of what it says and, if it was a batch that registered that, the digest of the
+    text and the run."""
 
     content: bytes
     digest: bytes | None
@@ -110,9 +110,14 @@ class Progress(NamedTuple):
 
 def begin_run(connection: Connection, what: str, dry_run: bool) -> UUID:
     """A new run; what died ones left goes."""
-    _run(connection, "forget_runs", silent=SILENT_SECONDS, kept=KEPT_SECONDS)
+    forget_runs(connection)
     ((run,),) = _run(connection, "begin_run", what=what, dry_run=dry_run).fetchall()
     return UUID(str(run))
+
+
+def forget_runs(connection: Connection) -> None:
+    """Drop runs that nobody has heard of for long, with what they staged, and those that ended long ago."""
+    _run(connection, "forget_runs", silent=SILENT_SECONDS, kept=KEPT_SECONDS)
 
 
 def expect_documents(connection: Connection, run: UUID, documents: int) -> None:

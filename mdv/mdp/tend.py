@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
+from mdv.db.batch import forget_runs
 from mdv.db.feed import Feed
 from mdv.db.jobs import age_jobs, forget_jobs
 from mdv.db.lmrs import list_lmrs
@@ -27,10 +28,11 @@ SOME_JOBS = 5000
 
 
 def tend(engine: Engine, feed_seconds: float, feed_events: int, job_seconds: float = JOB_SECONDS) -> int:
-    """Drop what is older, or more, than is kept of feeds and of jobs; how many events went."""
+    """Drop what is older, or more, than is kept of feeds, jobs and batches; how many events went."""
     gone, after = 0, 0
     with engine.begin() as connection:
         age_jobs(connection)
+        forget_runs(connection)
     while _forget(engine, job_seconds) == SOME_JOBS:
         pass
     while True:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mdv.batch.session import session
+
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("cli", "model")]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

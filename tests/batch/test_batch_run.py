@@ -1,0 +1,199 @@
+"""Runs: the same as one by one, once and not twice, whatever is in them and whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from alike import assert_alike, content_of
+from catalogues import BASE, FLAWED, NAMES, RULES, SCHEMA, catalogue, rdf_xml
+from listed import MEDIA_TYPES, Listed
+from systems import eventually
+from systems_of_two import System, systems
+
+from mdv.batch.run import Order, Summary, run_batch
+from mdv.db.state import lock_state
+from mdv.embedded import Postgres
+from mdv.errors import BadCommand
+from mdv.mdp.put_schema import put_schema
+from mdv.mdp.register import prepare
+from mdv.mdp.schemas import read_schema_document
+
+if TYPE_CHECKING:
+    from conftest import Mdp
+    from pyspark.sql import SparkSession
+
+MOST = 1 << 25
+
+
+class Batches:
+    """Runs against one MDP."""
+
+    def __init__(self, spark: SparkSession, mdp: Mdp, rejects: Path) -> None:
+        self.spark, self.mdp, self.rejects = spark, mdp, rejects
+
+    def run(
+        self, files: Any, dry_run: bool = False, partitions: int = 2, watch: Any = lambda progress: None
+    ) -> Summary:
+        url = self.mdp.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
+        order = Order("a test", MOST, str(self.rejects), dry_run)
+        return run_batch(self.spark, self.mdp.engine, url, Listed(self.spark, files, BASE, partitions), order, watch)
+
+    def rejected(self) -> dict[str, Any]:
+        return {row["document"]: row for row in self.spark.read.parquet(str(self.rejects)).collect()}
+
+
+@pytest.fixture
+def batches(spark: SparkSession, mdp: Mdp, tmp_path: Path) -> Batches:
+    mdp.put_schema(SCHEMA)
+    return Batches(spark, mdp, tmp_path / "rejects")
+
+
+@pytest.fixture
+def other(postgres: Postgres, template: str, mdp: Mdp) -> Iterator[Mdp]:
+    """A second MDP."""
+    start: System = systems(type(mdp), postgres, template)
+    with start() as (first, _):
+        first.put_schema(SCHEMA)
+        yield first
+
+
+def register_one_by_one(mdp: Mdp, files: dict[str, bytes]) -> None:
+    with mdp.engine.connect() as connection:
+        schema = mdp.schemas.now(connection)
+    for name, text in files.items():
+        media_type = MEDIA_TYPES[name[name.rindex(".") :]]
+        mdp.register_batch([prepare(BASE + name, text, media_type, schema)])
+
+
+def subscribed(mdp: Mdp) -> None:
+    mdp.subscribe(mdp.create_lmr("reader"), *RULES)
+
+
+def test_a_run_and_a_second_edition_leave_what_one_by_one_leaves(batches: Batches, other: Mdp) -> None:
+    for mdp in (batches.mdp, other):
+        subscribed(mdp)
+    first, second = catalogue(120), catalogue(130, edition=2)
+    found = batches.run(first)
+    assert (found.registered, found.changed, found.unchanged, found.refused) == (120, 0, 0, 0)
+    register_one_by_one(other, first)
+    assert_alike(batches.mdp.engine, other.engine)
+    found = batches.run(second, partitions=3)
+    assert (found.registered, found.changed, found.unchanged, found.refused) == (10, 60, 60, 0)
+    assert found.statements > 0 and found.bytes == sum(map(len, second.values()))
+    register_one_by_one(other, second)
+    assert_alike(batches.mdp.engine, other.engine)
+
+
+def test_the_same_run_again_changes_nothing_and_parses_nothing(batches: Batches) -> None:
+    subscribed(batches.mdp)
+    files = catalogue(40)
+    batches.run(files)
+    before = content_of(batches.mdp.engine), batches.mdp.one("select position from mdp_state")
+    found = batches.run(files)
+    assert (found.unchanged, found.statements, found.transactions) == (40, 0, 0)
+    assert (content_of(batches.mdp.engine), batches.mdp.one("select position from mdp_state")) == before
+
+
+def test_a_text_that_was_registered_is_parsed_again_once_the_document_says_something_else(batches: Batches) -> None:
+    files = catalogue(4)
+    batches.run(files)
+    batches.mdp.put({BASE + "00000.rdf": None, BASE + "00001.rdf": f"<{BASE}book/1> a <{NAMES}Book> ."})
+    found = batches.run(files)
+    assert (found.registered, found.changed, found.unchanged) == (1, 1, 2)
+
+
+def test_what_was_registered_otherwise_is_parsed_once_and_then_known(batches: Batches) -> None:
+    files = catalogue(8)
+    register_one_by_one(batches.mdp, files)
+    first, second = batches.run(files), batches.run(files)
+    assert (first.unchanged, second.unchanged) == (8, 8)
+    assert first.statements > 0 and second.statements == 0
+
+
+def test_flawed_documents_are_rejected_with_their_reasons_and_stop_no_other(batches: Batches) -> None:
+    flawed = {name: text.encode() for name, text in FLAWED.items()}
+    found = batches.run(catalogue(10) | flawed)
+    assert (found.registered, found.refused) == (10, len(FLAWED))
+    rows = batches.rejected()
+    assert rows.keys() == {BASE + name for name in FLAWED}
+    untrue = rows[BASE + "untrue.rdf"]
+    assert untrue["type"] == "invalid-document" and untrue["line"] == 4 and untrue["source"] == "untrue.rdf"
+    assert "many" in untrue["reason"] and untrue["flaws"][0]["line"] == 4
+    assert "empty" in rows[BASE + "empty.ttl"]["reason"]
+    assert {example["source"] for example in found.examples} == set(FLAWED)
+    again = batches.run({"broken.rdf": rdf_xml(3).encode()})
+    assert (again.registered, again.refused, batches.rejected()) == (1, 0, {})
+
+
+def test_of_documents_with_one_uri_the_last_counts_and_the_others_are_told(batches: Batches) -> None:
+    pairs = [("a.rdf", rdf_xml(1).encode()), ("b.rdf", rdf_xml(2).encode()), ("a.rdf", b"<nonsense"),
+             ("a.rdf", rdf_xml(1, edition=2).encode())]  # fmt: skip
+    found = batches.run(pairs, partitions=4)
+    assert (found.registered, found.refused, found.duplicates, found.documents) == (2, 0, 2, 2)
+    assert batches.mdp.rows("select uri, version from documents order by uri") == [
+        (BASE + "a.rdf", 1),
+        (BASE + "b.rdf", 1),
+    ]
+    assert batches.mdp.one("select count(*) from filter_data where value = 'note 1 of edition 2'") == 1
+
+
+def test_a_dry_run_tells_and_changes_nothing(batches: Batches) -> None:
+    batches.run(catalogue(8))
+    before = content_of(batches.mdp.engine)
+    found = batches.run(catalogue(10, edition=2) | {"broken.rdf": b"<rdf:RDF"}, dry_run=True)
+    assert (found.registered, found.changed, found.unchanged, found.refused, found.dry_run) == (2, 4, 4, 1, True)
+    assert content_of(batches.mdp.engine) == before
+    assert batches.mdp.one("select count(*) from batch_runs") == 1, "nothing is kept of a dry run"
+
+
+def test_a_document_that_fails_inside_is_rejected_and_its_neighbours_are_not(batches: Batches) -> None:
+    batches.mdp.run(
+        "create function refuse() returns trigger language plpgsql as $$ begin"
+        " if new.uri like '%00003%' then raise 'not this one'; end if; return new; end $$"
+    )
+    batches.mdp.run("create trigger refuse before insert on documents for each row execute function refuse()")
+    found = batches.run(catalogue(10))
+    assert (found.registered, found.refused) == (9, 1)
+    (row,) = batches.rejected().values()
+    assert row["document"] == BASE + "00003.jsonld" and "not this one" in row["reason"]
+    assert found.examples[0]["source"] == "00003.jsonld"
+
+
+def test_a_schema_that_changes_meanwhile_has_the_last_word(batches: Batches) -> None:
+    mdp = batches.mdp
+    other_schema = (mdp.PREFIXES + SCHEMA.replace("b:pages a rdf:Property", "b:sheets a rdf:Property")).encode()
+    holding = threading.Event()
+
+    def narrow() -> None:
+        """It is this transaction's turn until everything is staged."""
+        with mdp.engine.begin() as connection:
+            lock_state(connection)
+            holding.set()
+            assert eventually(lambda: mdp.one("select coalesce(sum(prepared), 0) from batch_partitions") == 12, 60)
+            document = read_schema_document(other_schema, "text/turtle")
+            put_schema(connection, document, mdp.schemas, mdp.vocabulary, mdp.rules)
+
+    def begin(progress: object) -> None:
+        if progress is None:
+            thread.start()
+            assert holding.wait(10)
+
+    thread = threading.Thread(target=narrow)
+    found = batches.run(catalogue(12), watch=begin)
+    thread.join()
+    assert (found.registered, found.refused) == (0, 12)
+    assert len(batches.rejected()) == 12 and len(found.examples) == 12
+    assert all(row["type"] == "invalid-document" for row in batches.rejected().values())
+
+
+def test_a_folder_that_holds_something_else_is_not_taken_for_rejects(batches: Batches) -> None:
+    batches.rejects.mkdir()
+    (batches.rejects / "thesis.txt").write_text("mine")
+    with pytest.raises(BadCommand, match=r"thesis\.txt"):
+        batches.run(catalogue(1))
+    assert (batches.rejects / "thesis.txt").read_text() == "mine"
+    assert batches.mdp.one("select count(*) from documents") == 0
