@@ -25,12 +25,12 @@ install: .venv/installed ## make .venv with everything that MDV needs to run
 
 .venv/installed: .venv/bin/uv pyproject.toml constraints.txt
 	@echo "Installing MDV …"
-	@$(UV) --editable .
+	@$(UV) --editable '.[batch]'
 	@touch $@
 
 .venv/tested: .venv/installed
 	@echo "Installing the test tools …"
-	@$(UV) --editable '.[test]'
+	@$(UV) --editable '.[batch,test]'
 	@touch $@
 
 up: .venv/installed ## start everything, with a demo; Ctrl-C stops it

@@ -24,14 +24,8 @@ MOST_HEADER = 1 << 16
 _CHUNK = 1 << 20
 
 _DAMAGE: tuple[type[Exception], ...] = (
-    *DAMAGE,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    struct.error,
-    ValueError,
-    LookupError,
-    RecursionError,
-)
+    *DAMAGE, tarfile.TarError, zipfile.BadZipFile, struct.error, ValueError, LookupError, RecursionError,
+)  # fmt: skip
 """What the libraries say of an archive that is none, or is cut short or damaged."""
 
 

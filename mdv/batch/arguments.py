@@ -111,9 +111,7 @@ def find_arguments(spark: SparkSession, given: Sequence[str], below: str | None 
 
 def _refuse_hidden(path: str) -> None:
     if path.rpartition("/")[2].startswith((".", "_")):
-        raise BadCommand(
-            f"{path} is hidden from Spark, as all whose names begin with . or _ are: give it another name."
-        )
+        raise BadCommand(f"{path} is hidden from Spark, as all whose names begin with . or _ are: rename it.")
 
 
 def _local(path: str) -> str | None:

@@ -36,9 +36,14 @@ if TYPE_CHECKING:
 STATEMENTS = "document string, node string, other string, text string, problem string, source string"
 """What a line says (`mdv.batch.lines.Said`), and the file that it stands in."""
 
+KNOTS = "node string, root string, document string, text string, source string"
+"""A blank node, one that it hangs together with (the same for all that do), and a document that it is in. With a text:
+a statement about it that has no document of its own."""
+
 MOST_ROUNDS = 40
 """The rounds grow with the logarithm of the longest chain of blank nodes; a chain of a thousand takes about six."""
 
+Knot = tuple[str, str, str | None, str | None, str]
 Row = tuple[str, str | None, str, bytes | None, str, str | None]
 """A document in the columns of `DOCUMENTS`, as Arrow has them:"""
 _COLUMNS = pa.schema(
@@ -64,15 +69,18 @@ def dump_documents(spark: SparkSession, paths: Sequence[str], by: str | None, ma
     `by` is a regular expression that finds the document at the beginning of the subject of a statement without a graph
     (its first group, where it has one); without `by` it is the subject without its fragment.
     """
+    from pyspark import StorageLevel
     from pyspark.sql import functions as F
 
+    pattern = _checked(by)
     lines = _lines(spark, paths, max_bytes)
-    read = partial(_read, _checked(by), max_bytes)
-    statements = lines.mapInArrow(read, STATEMENTS)
-    perhaps_linked = lines.where(F.contains("line", F.lit(bytearray(b"_:"))))
-    linked = perhaps_linked.mapInArrow(read, STATEMENTS).where("node is not null")
-    if not linked.isEmpty():
-        statements = _settle(statements, linked)
+    statements = lines.mapInArrow(partial(_read, pattern, max_bytes), STATEMENTS)
+    perhaps_blank = lines.where(F.contains("line", F.lit(bytearray(b"_:"))))
+    knots = perhaps_blank.mapInArrow(partial(_tie, pattern, max_bytes), KNOTS).persist(StorageLevel.DISK_ONLY)
+    if knots.isEmpty():
+        knots.unpersist()
+    else:
+        statements = statements.where("document is not null or problem is not null").unionByName(_settled(knots))
     ordered = (
         statements.select("document", "text", "problem", "source")
         .repartition(F.coalesce("document", "text"))
@@ -89,7 +97,7 @@ def count_documents(spark: SparkSession, paths: Sequence[str], by: str | None, m
     read = _lines(spark, paths, max_bytes).mapInArrow(
         partial(_documents_only, _checked(by), max_bytes), "document string"
     )
-    return int(read.agg(F.approx_count_distinct("document", 0.02)).first()[0])
+    return int(read.agg(F.approx_count_distinct("document", 0.02)).collect()[0][0])
 
 
 def _checked(by: str | None) -> re.Pattern[str] | None:
@@ -152,47 +160,85 @@ def _source(file: str) -> str:
     return unquote(file.removeprefix("file:").replace("///", "/", 1)) if file.startswith("file:") else file
 
 
-def _settle(statements: DataFrame, linked: DataFrame) -> DataFrame:
-    """The statements, those about blank nodes in their documents, with a refusal for each document that shares one."""
-    from pyspark import StorageLevel
+def _tie(by: re.Pattern[str] | None, max_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The blank nodes of lines, in the columns of `KNOTS`, hanging together as far as one batch of lines shows.
+
+    Most belong to lines that stand near each other, so that little is left to be found out over all of the dump.
+    """
+    for said, where in _said(by, max_bytes, batches):
+        above: dict[str, str] = {}
+        blank = [
+            (document, node, other, text, source)
+            for (document, node, other, text, _), source in zip(said, where, strict=True)
+            if node is not None
+        ]
+        for _, node, other, *_ in blank:
+            _unite(above, node, other or node)
+        homes: dict[str, str] = {}
+        for document, node, *_ in blank:
+            if document is not None:
+                root = _top(above, node)
+                homes[root] = min(document, homes.get(root, document))
+        knots: dict[Knot, None] = {}
+        for document, node, other, text, source in blank:
+            root = _top(above, node)
+            home = document or homes.get(root)  # one of them: where there are several, all are refused
+            knots[node, root, home, None, source] = None
+            if other is not None:
+                knots[other, root, home, None, source] = None
+            if document is None:
+                knots[node, root, home, text, source] = None
+        columns = [pa.array([knot[place] for knot in knots], pa.string()) for place in range(5)]
+        yield pa.RecordBatch.from_arrays(columns, ["node", "root", "document", "text", "source"])
+
+
+def _unite(above: dict[str, str], one: str, other: str) -> None:
+    one, other = _top(above, one), _top(above, other)
+    above[max(one, other)] = min(one, other)
+
+
+def _top(above: dict[str, str], node: str) -> str:
+    while (higher := above.setdefault(node, node)) != node:
+        above[node] = above[higher]  # the next way up is half as long
+        node = higher
+    return node
+
+
+def _settled(knots: DataFrame) -> DataFrame:
+    """The statements about blank nodes in their documents, with a refusal for each document that shares a node."""
     from pyspark.sql import functions as F
 
-    # The texts that have a document already are not needed again.
-    text = F.when(F.col("document").isNull(), F.col("text")).alias("text")
-    linked = linked.select("document", "node", "other", text, "source").persist(StorageLevel.DISK_ONLY)
-    free = linked.where("document is null")
-    roots = _roots(free.where("other is not null").select("node", "other"))
-    told = (
-        linked.where("document is not null")
-        .select("document", "source", F.explode(F.array("node", "other")).alias("node"))
-        .where("node is not null")
-        .join(roots, "node", "left")
-        .withColumn("root", F.coalesce("root", "node"))
-    )
-    homes = told.groupBy("root").agg(F.min("document").alias("home"), F.max("document").alias("last"))
-    settled = (
-        free.drop("document")
-        .join(roots, "node", "left")
-        .withColumn("root", F.coalesce("root", "node"))
-        .join(homes.withColumnRenamed("home", "document"), "root", "left")
-        .select("document", "node", F.lit(None).cast("string").alias("other"), "text", "source")
+    nothing = F.lit(None).cast("string")
+    nodes = knots.where("text is null")
+    seams = nodes.groupBy("node").agg(F.min("root").alias("least"), F.max("root").alias("most")).where("least < most")
+    links = nodes.join(seams, "node").where("root <> least").select(F.col("root").alias("node"), "least")
+    tops = _roots(links.toDF("node", "other")).toDF("root", "top")
+
+    def topped(some: DataFrame) -> DataFrame:
+        return some.join(tops, "root", "left").withColumn("top", F.coalesce("top", "root"))
+
+    told = topped(nodes.where("document is not null"))
+    homes = told.groupBy("top").agg(F.min("document").alias("home"), F.max("document").alias("last"))
+    free = knots.where("text is not null").withColumn("other", nothing).withColumn("problem", nothing)
+    near = free.where("document is not null").drop("root")
+    far = (
+        topped(free.where("document is null"))
+        .join(homes, "top", "left")
+        .select("node", F.col("home").alias("document"), "text", "source", "other", "problem")
     )
     shared = (
-        told.join(homes.where("home < last"), "root")
+        told.join(homes.where("home < last"), "top")
         .withColumn("other", F.when(F.col("document") == F.col("home"), F.col("last")).otherwise(F.col("home")))
         .groupBy("document")
         .agg(F.min("node").alias("node"), F.min_by("other", "node").alias("other"), F.min("source").alias("source"))
-        .select("document", "node", "other", F.lit(None).cast("string").alias("text"), "source")
+        .select("node", "document", nothing.alias("text"), "source", "other", nothing.alias("problem"))
     )
-    return (
-        statements.where("document is not null or problem is not null")
-        .unionByName(settled.where("document is not null").withColumn("problem", F.lit(None).cast("string")))
-        .unionByName(settled.where("document is null").unionByName(shared).mapInArrow(_refuse, STATEMENTS))
-    )
+    refused = far.where("document is null").unionByName(shared).mapInArrow(_refuse, STATEMENTS)
+    return near.unionByName(far.where("document is not null")).unionByName(refused)
 
 
 def _roots(links: DataFrame) -> DataFrame:
-    """Which blank nodes hang together: to each node of `links` its root, the least node that it is linked with.
+    """Which nodes hang together: to each node of `links`, but for the least, the least of all that it is linked with.
 
     Links are turned into stars, alternately from the greater ends and from the smaller ones, until nothing changes
     (Kiveris and others, Connected Components in MapReduce and Beyond, 2014).
@@ -200,13 +246,15 @@ def _roots(links: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     pair = [F.greatest("node", "other").alias("node"), F.least("node", "other").alias("other")]
-    links = links.select(*pair).where("node <> other").distinct()
+    links = _cut_off(links.select(*pair).where("node <> other").distinct())
+    if links.isEmpty():
+        return links
     before = None
     for _ in range(MOST_ROUNDS):
         links = _cut_off(_stars(_stars(links, greater=True), greater=False))
         now = links.agg(F.count("*"), F.bit_xor(F.xxhash64("node", "other"))).first()
         if now == before:
-            return links.select("node", F.col("other").alias("root"))
+            return links
         before = now
     raise TooLarge("The blank nodes of the dump are linked in chains too long to be followed. Name them by URIs.")
 

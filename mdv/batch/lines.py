@@ -132,7 +132,7 @@ def refusal(kind: type[Refused], reason: str) -> str:
 def shown(text: str) -> str:
     """The beginning of a text that may be anything, as far as it can be printed.
 
-    >>> shown("a\0" + 300 * "b")[:8]
+    >>> shown("a\\0" + 300 * "b")[:8]
     'a␀bbbbbb'
     """
     return storable(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")

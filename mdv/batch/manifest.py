@@ -51,18 +51,18 @@ def name_by_manifest(documents: DataFrame, manifest: DataFrame) -> DataFrame:
         col("path").alias("source"), col("uri").alias("uri_whole"), col("media_type").alias("type_whole")
     )
     uri = coalesce("uri_whole", "uri_below")
-    refusal = udf(_refusal, "string")("source", uri)
+    problem = coalesce("problem", "refusal")
     return (
         documents.join(below, "relative", "left")
         .join(whole, "source", "left")
-        .withColumn("refusal", refusal)
+        .withColumn("refusal", udf(_refusal, "string", useArrow=True)("source", uri))
         .select(
             "source",
             when(col("refusal").isNull(), uri).alias("uri"),
             coalesce("type_whole", "type_below", "media_type").alias("media_type"),
-            "content",
+            when(problem.isNull(), col("content")).alias("content"),
             "rank",
-            coalesce("problem", "refusal").alias("problem"),
+            problem.alias("problem"),
         )
     )
 

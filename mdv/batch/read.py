@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import math
 import re
@@ -18,7 +17,7 @@ from mdv.batch.archives import Share, read_archive
 from mdv.batch.arguments import Arguments, escaped, find_arguments
 from mdv.batch.kinds import ARCHIVE, DOCUMENT, DUMP, SUFFIXES, syntax_of_file
 from mdv.batch.manifest import name_by_manifest, read_manifest
-from mdv.batch.names import Naming
+from mdv.batch.names import Naming, own_uri
 from mdv.batch.session import is_local
 from mdv.batch.shape import DOCUMENTS
 from mdv.batch.unpack import refuse_large, unpack, without_packing
@@ -31,8 +30,8 @@ BATCH_BYTES = 4 << 20
 BATCH_ROWS = 1000
 PART_BYTES = 64 << 10
 MOST_PARTS = 32
-"""So many bytes of an archive are worth a task. More parts than the most would not make it faster: then going through the
-archive costs as much as preparing a part."""
+"""So many bytes of an archive are worth a task. More parts than the most would not make it faster: then going through
+the archive costs as much as preparing a part."""
 
 READ = f"{DOCUMENTS}, relative string"
 """Documents, each with its path below what was given."""
@@ -89,7 +88,9 @@ class Reading:
                 media_type = syntax_of_file(place.relative, self.syntax).media_type
             except MdvError as refusal:
                 error = error or refusal
-        problem = None if error is None else json.dumps(error.problem(), ensure_ascii=False)
+        problem = None
+        if error is not None:
+            content, problem = None, json.dumps(error.problem(), ensure_ascii=False)
         source, rank, relative = storable(place.source), storable(place.rank), storable(place.relative or "")
         return dict(zip(_COLUMNS.names, (source, uri, media_type, content, rank, problem, relative), strict=True))
 
@@ -106,14 +107,18 @@ class Inputs:
     too_large: bool
     """Whether some of them are over the limit."""
     portions: tuple[Portion, ...]
+    manifest: DataFrame | None
     dumps: tuple[str, ...]
     """Paths of N-Triples and N-Quads, as Spark's readers take them. Where there are some, there are no documents."""
     bytes: int
     """The sizes of all files together, packed as they are."""
 
     def listing(self) -> DataFrame:
-        """What is there, in the columns of `LISTING`. No file is read for it; archives are gone through."""
-        return self._named(contents=False).select("source", "uri", "rank")
+        """What is there, in the columns of `LISTING`. No file is read for it; archives are gone through.
+
+        What will be refused has no URI here, so that it takes no other's place.
+        """
+        return self._named(contents=False).selectExpr("source", "if(problem is null, uri, null) as uri", "rank")
 
     def documents(self) -> DataFrame:
         """The documents, in the columns of `DOCUMENTS`."""
@@ -127,21 +132,20 @@ class Inputs:
         parts = [self._of_files(self.files, contents)] if self.files is not None else []
         parts += [self._of_archives(contents)] if self.portions else []
         read = parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
-        manifest = self.reading.naming.manifest
-        return name_by_manifest(read, read_manifest(self.spark, manifest)) if manifest else read.drop("relative")
+        return read.drop("relative") if self.manifest is None else name_by_manifest(read, self.manifest)
 
     def _of_files(self, files: DataFrame, contents: bool) -> DataFrame:
-        from pyspark.sql.functions import col, lit
+        from pyspark.sql import functions as f
 
-        nothing = lit(None).cast("binary").alias("content")
-        small, large = col("length") <= self.reading.max_bytes, col("length") > self.reading.max_bytes
+        nothing = f.lit(None).cast("binary").alias("content")
+        is_large = f.col("length") > self.reading.max_bytes
         if not contents:
             texts = files.select("path", "length", nothing)
         elif not self.too_large:
             texts = files.select("path", "length", "content")
         else:  # what is too large must not be read: Spark looks at lengths first
-            texts = files.filter(small).select("path", "length", "content")
-            texts = texts.unionAll(files.filter(large).select("path", "length", nothing))
+            texts = files.filter(~is_large).select("path", "length", "content")
+            texts = texts.unionAll(files.filter(is_large).select("path", "length", nothing))
         return texts.mapInArrow(partial(_read_files, self.reading), READ)
 
     def _of_archives(self, contents: bool) -> DataFrame:
@@ -158,35 +162,35 @@ def find_inputs(
     below: str | None = None,
 ) -> Inputs:
     """Look up what `paths` hold, without reading any of it. With `below`, all of them lie below that folder."""
-    from pyspark.sql.functions import coalesce, col, count, lit, max, sum
+    from pyspark.sql import functions as f
 
     arguments = find_arguments(spark, paths, below)
     # This column is known before a file is opened, and a filter on it keeps files from being opened.
-    name = col("_metadata.file_path")
-    is_dump = name.rlike(DUMP) if syntax is None else lit(False)
+    name = f.col("_metadata.file_path")
+    is_dump = name.rlike(DUMP) if syntax is None else f.lit(False)
     found = _files_of(spark, arguments.paths)
     files = found.filter(name.rlike(DOCUMENT) & ~is_dump).select("path", "length", "content")
     odd = [path for path in arguments.files if not _is_known(path, syntax)]
     if odd:
         files = files.unionAll(_files_of(spark, map(escaped, odd)).select("path", "length", "content"))
-    number, size, largest = files.agg(
-        count("path"), coalesce(sum("length"), lit(0)), coalesce(max("length"), lit(0))
-    ).collect()[0]
+    number, size, largest = files.agg(f.count("path"), f.sum("length"), f.max("length")).collect()[0]
     others = found.filter(name.rlike(ARCHIVE) | is_dump).select("path", "length").orderBy("path").collect()
     archives = [row for row in others if re.search(ARCHIVE, row.path)]
     dumps = [row.path for row in others if not re.search(ARCHIVE, row.path)]
     if not number and not others:
         raise BadCommand(f"No file in {', '.join(paths[:3])} has a suffix of RDF: {', '.join(SUFFIXES)}, .nq.")
-    _refuse_dumps(dumps, [row.path for row in archives or files.take(1)])
+    if dumps:
+        _refuse_dumps(dumps, [row.path for row in archives or files.select("path").take(1)])
     return Inputs(
         spark,
         Reading(arguments, naming, syntax, max_bytes),
         files if number else None,
         number,
-        largest > max_bytes,
+        (largest or 0) > max_bytes,
         _portions(spark, archives),
+        read_manifest(spark, naming.manifest) if naming.manifest is not None else None,
         tuple(map(escaped, dumps)),
-        size + builtins.sum(row.length for row in others),
+        (size or 0) + sum(row.length for row in others),
     )
 
 
@@ -199,10 +203,11 @@ def _is_known(path: str, syntax: str | None) -> bool:
 
 
 def _refuse_dumps(dumps: Sequence[str], others: Sequence[str]) -> None:
-    if dumps and others:
+    """Refuse dumps among documents, and those that Spark does not read."""
+    if others:
         raise BadCommand(
-            f"There are dumps ({dumps[0]}) and documents ({others[0]}): register them in two runs, or say --syntax ntriples"
-            " where each .nt file is one document."
+            f"There are dumps ({dumps[0]}) and documents ({others[0]}): register them in two runs, or say --syntax"
+            " ntriples where each .nt file is one document."
         )
     packed = next((path for path in dumps if path.lower().endswith(".xz")), None)
     if packed is not None:
@@ -215,7 +220,7 @@ def _portions(spark: SparkSession, archives: Sequence[Row]) -> tuple[Portion, ..
     in_place = is_local(context.master or "")
     urls: dict[str, str] = {}
     portions = []
-    total = builtins.sum(row.length for row in archives)
+    total = sum(row.length for row in archives)
     for row in archives:
         file = None
         if in_place and row.path.startswith("file:"):
@@ -225,9 +230,9 @@ def _portions(spark: SparkSession, archives: Sequence[Row]) -> tuple[Portion, ..
                 f"{urls[name]} and {row.path} have one name, under which executors get them: use two runs."
             )
         else:
-            context.addFile(row.path)
+            context.addFile(own_uri(row.path))
         wanted = math.ceil(2 * context.defaultParallelism * row.length / total) if total else 1
-        parts = builtins.max(1, min(wanted, MOST_PARTS, math.ceil(row.length / PART_BYTES)))
+        parts = max(1, min(wanted, MOST_PARTS, math.ceil(row.length / PART_BYTES)))
         portions += [Portion(row.path, Share(part, parts), file) for part in range(parts)]
     return tuple(portions)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+_MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
 _PATH = "spark.executorEnv.PYTHONPATH"
 
 FAILURES = 4
@@ -100,7 +101,7 @@ def open_session(
     """
     _need_pyspark()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    given = dict(options or {}) | ({"spark.master": master} if master else {})
+    given = dict(options or {}) | ({"spark.master": retrying(master)} if master else {})
     conf = _start_java(given)
     conf.setMaster(retrying(conf.get("spark.master") or "local[*]"))
     local = is_local(conf.get("spark.master") or "")
@@ -154,6 +155,8 @@ def retrying(master: str) -> str:
     >>> [retrying(master) for master in ("local", "local[2]", "local[*]", "local[2,1]", "spark://host:7077")]
     ['local[1,4]', 'local[2,4]', 'local[*,4]', 'local[2,1]', 'spark://host:7077']
     """
+    if not _MASTER.fullmatch(master):
+        raise BadCommand(f"{master} is no master of Spark: say local[2], spark://HOST:PORT, k8s://URL or yarn.")
     if master == "local":
         return f"local[1,{FAILURES}]"
     return re.sub(r"^local\[([^,]+)\]$", rf"local[\1,{FAILURES}]", master)
@@ -170,7 +173,9 @@ def _connect(conf: SparkConf) -> SparkSession:
     try:
         return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
-        raise BadCommand(f"Spark does not run on {conf.get('spark.master')}: {last_words(error)}.") from error
+        silent = "stopped SparkContext" in str(error)  # it is told that by the thread that gave up waiting
+        why = "nobody answers there" if silent else last_words(error)
+        raise BadCommand(f"Spark does not run on {conf.get('spark.master')}: {why}.") from error
 
 
 def _start_java(given: dict[str, str]) -> SparkConf:

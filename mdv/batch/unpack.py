@@ -8,7 +8,6 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable
-from pathlib import PurePosixPath
 from typing import IO, Any
 
 from mdv.errors import NotWellFormed, TooLarge
@@ -62,9 +61,9 @@ def without_packing(name: str) -> tuple[str, Opener | None]:
     >>> without_packing("doc.rdf.gz")[0], without_packing("doc.rdf")
     ('doc.rdf', ('doc.rdf', None))
     """
-    suffix = PurePosixPath(name).suffix
-    opener = UNPACKERS.get(suffix.lower())
-    return (name[: -len(suffix)], opener) if opener else (name, None)
+    before, dot, suffix = name.rpartition(".")
+    opener = UNPACKERS.get(dot + suffix.lower())
+    return (before, opener) if opener else (name, None)
 
 
 def unpack(packed: bytes, opener: Opener, max_bytes: int) -> bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import mdv
 from mdv.cli.failures import FAILED
 from mdv.cli.frame import Verb, data_folder, data_option, json_option, syntax_option
 from mdv.cli.output import Item, clean, say, write_json
@@ -28,9 +29,7 @@ SHOWN = 10
 
 def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        import mdv.submit
-
-        click.echo(Path(mdv.submit.__path__[0]) / "mdv_batch.py")
+        click.echo(Path(mdv.__file__).parent / "submit" / "mdv_batch.py")
         context.exit()
 
 

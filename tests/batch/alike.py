@@ -32,18 +32,47 @@ _SPELLED = {
     "end_rules": "select rule_id, group_id, leaves from end_rules",
     "tokens": "select name, role from tokens",
 }
-_AS_THEY_ARE = (
-    "atomic_rules rule_dependencies rule_ends rule_searches rule_predicates filter_rules filter_rules_eq filter_rules_ne"
-    " filter_rules_lt filter_rules_le filter_rules_gt filter_rules_ge filter_rules_con filter_rules_ncon lmr_ranges"
-).split()
-_OF_ORDER = (
-    "mdp_state transactions publications feed snapshots snapshot_events news reason_changes doubtful_resources"
-    " result_objects result_ranges"
-).split()
+_AS_THEY_ARE = [
+    "atomic_rules",
+    "rule_dependencies",
+    "rule_ends",
+    "rule_searches",
+    "rule_predicates",
+    "filter_rules",
+    "filter_rules_eq",
+    "filter_rules_ne",
+    "filter_rules_lt",
+    "filter_rules_le",
+    "filter_rules_gt",
+    "filter_rules_ge",
+    "filter_rules_con",
+    "filter_rules_ncon",
+    "lmr_ranges",
+]
+_OF_ORDER = [
+    "mdp_state",
+    "transactions",
+    "publications",
+    "feed",
+    "snapshots",
+    "snapshot_events",
+    "news",
+    "reason_changes",
+    "doubtful_resources",
+    "result_objects",
+    "result_ranges",
+]
 """What tells in which transactions it happened, or belongs to the last one."""
-_OF_THE_WAY = (
-    "jobs begun_jobs batch_runs batch_partitions batch_chunks document_sources webhooks webhook_deliveries"
-).split()
+_OF_THE_WAY = [
+    "jobs",
+    "begun_jobs",
+    "batch_runs",
+    "batch_partitions",
+    "batch_chunks",
+    "document_sources",
+    "webhooks",
+    "webhook_deliveries",
+]
 """What tells which way documents came."""
 
 assert metadata.tables.keys() == {*_SPELLED, *_AS_THEY_ARE, *_OF_ORDER, *_OF_THE_WAY}, "a table is not looked at"

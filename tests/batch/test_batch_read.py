@@ -1,0 +1,242 @@
+"""Files, folders, globs and archives become documents."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_batch_archives import make_archive
+
+from mdv.batch.names import Naming
+from mdv.batch.read import Inputs, find_inputs
+from mdv.errors import BadCommand
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+GUTENBERG = Path(__file__).parents[3] / "shared" / "data" / "gutenberg"
+LIMIT = 32 << 20
+BASE = Naming(base="http://a/")
+
+
+def write(folder: Path, *names: str, content: bytes | None = None) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(name.encode() if content is None else content)
+    return folder
+
+
+def find(
+    spark: SparkSession, *paths: object, naming: Naming = BASE, syntax: str | None = None, limit: int = LIMIT
+) -> Inputs:
+    return find_inputs(spark, [str(path) for path in paths], naming, syntax, limit)
+
+
+def rows(inputs: Inputs) -> list[Row]:
+    """The documents in the order of their ranks, after a look at whether all that is told of them agrees."""
+    documents = sorted(inputs.documents().collect(), key=lambda row: row.rank.encode())
+    listed = sorted(inputs.listing().collect(), key=lambda row: row.rank.encode())
+    assert listed == [(row.source, None if row.problem else row.uri, row.rank) for row in documents]
+    assert inputs.count() == len(documents)
+    assert all((row.content is None) == (row.problem is not None) for row in documents)
+    return documents
+
+
+def details(found: list[Row]) -> dict[str, Any]:
+    return {row.source: json.loads(row.problem)["detail"] for row in found if row.problem is not None}
+
+
+def test_a_folder_gives_the_documents_in_it_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["a b.ttl", "c/é.rdf", "c/[1] {x}*?.jsonld", "d/p%20q.XML"]
+    write(tmp_path, *names, "README.txt", ".hidden.rdf", ".git/x.rdf", "_temporary/x.rdf", "c/x.rdf~")
+    write(tmp_path, "packed.ttl.gz", content=gzip.compress(b"packed.ttl.gz"))
+    found = rows(find(spark, tmp_path))
+    assert [bytes(row.content).decode() for row in found] == sorted([*names, "packed.ttl.gz"])
+    assert [(row.source, row.uri, row.media_type) for row in found] == [
+        (f"{tmp_path}/a b.ttl", "http://a/a%20b.ttl", "text/turtle"),
+        (f"{tmp_path}/c/[1] {{x}}*?.jsonld", "http://a/c/%5B1%5D%20%7Bx%7D%2A%3F.jsonld", "application/ld+json"),
+        (f"{tmp_path}/c/é.rdf", "http://a/c/%C3%A9.rdf", "application/rdf+xml"),
+        (f"{tmp_path}/d/p%20q.XML", "http://a/d/p%2520q.XML", "application/rdf+xml"),
+        (f"{tmp_path}/packed.ttl.gz", "http://a/packed.ttl.gz", "text/turtle"),
+    ]
+
+
+def test_arguments_count_in_their_order_and_name_what_lies_below_them(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "z/sub/1.rdf", "a/2.rdf", "g/x1/3.ttl", "g/x2/deep/4.rdf", "g/y/5.rdf", "[odd]*.dat", "a/6.txt")
+    found = rows(find(spark, tmp_path / "z", tmp_path / "a/*", tmp_path / "g/{x[12],nothing}", tmp_path / "[odd]*.dat"))
+    names = ("sub/1.rdf", "2.rdf", "3.ttl", "deep/4.rdf", "%5Bodd%5D%2A.dat")
+    assert [row.uri for row in found] == [f"http://a/{name}" for name in names]
+    assert details(found).keys() == {f"{tmp_path}/[odd]*.dat"}
+    (odd,) = rows(find(spark, tmp_path / "[odd]*.dat", syntax="turtle"))
+    assert (odd.media_type, odd.problem) == ("text/turtle", None)
+
+
+def test_without_a_base_documents_have_the_names_of_their_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "real/a b.rdf")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.chdir(tmp_path)
+    (found,) = rows(find(spark, "link", naming=Naming()))
+    assert found.uri == (tmp_path / "real" / "a b.rdf").as_uri()
+
+
+def test_files_below_a_folder_can_be_given_one_by_one(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "b/2.rdf", "a/1.rdf")
+    files = [f"{tmp_path}/b/2.rdf", f"file:{tmp_path}/a/1.rdf"]
+    found = rows(find_inputs(spark, files, BASE, None, LIMIT, below=f"file:{tmp_path}"))
+    assert [row.uri for row in found] == ["http://a/a/1.rdf", "http://a/b/2.rdf"]
+
+
+def test_what_is_too_large_or_no_rdf_is_not_opened(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark cannot read a file of 3 GiB at all, so that one that is opened ends the test."""
+    write(tmp_path, "small.rdf", "large.rdf", "large.bin", "large.zip", "edge.rdf")
+    for name, size in (("large.rdf", 3 << 30), ("large.bin", 3 << 30), ("large.zip", 3 << 30), ("edge.rdf", 1000)):
+        os.truncate(tmp_path / name, size)
+    found = rows(find(spark, tmp_path, limit=1000))
+    assert {row.source: row.uri for row in found if row.problem is None} == {
+        f"{tmp_path}/edge.rdf": "http://a/edge.rdf",
+        f"{tmp_path}/small.rdf": "http://a/small.rdf",
+    }
+    told = details(found)
+    assert told[f"{tmp_path}/large.rdf"] == (
+        "The document has 3,221,225,472 bytes; the limit is 1,000. Split it into several."
+    )
+    assert "cannot be read to its end" in told[f"{tmp_path}/large.zip"]
+    assert next(row.uri for row in found if row.source.endswith("large.rdf")) == "http://a/large.rdf"
+
+
+def test_archives_among_files_give_their_documents(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "b.rdf")
+    make_archive(tmp_path / "a.tar.xz", {"2014/pg1.rdf": b"one", "README.md": b"", "x.zip": b""})
+    make_archive(tmp_path / "c.zip", {"pg2.ttl": b"two", "../pg3.rdf": b"three"})
+    found = rows(find(spark, tmp_path, naming=Naming()))
+    assert [(row.source.removeprefix(f"{tmp_path}/"), row.content) for row in found] == [
+        ("a.tar.xz!/2014/pg1.rdf", b"one"), ("a.tar.xz!/x.zip", None), ("b.rdf", b"b.rdf"), ("c.zip!/pg2.ttl", b"two"),
+        ("c.zip!/../pg3.rdf", None),
+    ]  # fmt: skip
+    assert found[0].uri == f"{tmp_path.as_uri()}/a.tar.xz!/2014/pg1.rdf"
+    assert len(details(found)) == 2
+
+
+def test_an_archive_of_many_members_is_read_by_several_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    members = {f"pg{n}.rdf": os.urandom(2000) for n in range(300)}
+    inputs = find(spark, make_archive(tmp_path / "books.tar.gz", members))
+    found = rows(inputs)
+    assert len(inputs.portions) == 4
+    assert [(row.uri, row.content) for row in found] == [(f"http://a/{name}", text) for name, text in members.items()]
+
+
+@pytest.mark.skipif(not GUTENBERG.exists(), reason="the Gutenberg catalogue is not at hand")
+def test_the_gutenberg_catalogue_is_named_by_a_pattern(spark: SparkSession) -> None:
+    naming = Naming(pattern="http://www.gutenberg.org/cache/epub/{1}/pg{1}.rdf")
+    documents = find(spark, GUTENBERG / "gutenberg-2014.tar.xz", naming=naming).documents()
+    assert documents.where("problem is null").select("uri").distinct().count() == 958
+    (book,) = documents.where("uri = 'http://www.gutenberg.org/cache/epub/107/pg107.rdf'").collect()
+    assert book.source.endswith("gutenberg-2014.tar.xz!/2014/pg107.rdf")
+    assert b"Far from the Madding Crowd" in book.content
+
+
+def test_a_path_that_the_pattern_does_not_fit_is_refused_and_stops_no_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "pg1.rdf", "index.rdf")
+    found = rows(find(spark, tmp_path, naming=Naming(pattern="http://a/{1}")))
+    assert [row.uri for row in found] == [None, "http://a/1"]
+    assert "'index.rdf' has nothing for {1} of --uri 'http://a/{1}'" in details(found)[f"{tmp_path}/index.rdf"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_manifest_names_documents_by_path(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    books = write(tmp_path / "books", "a,1.rdf", "sub/b.rdf", "c.rdf", "d.rdf", "e.dat.xml")
+    make_archive(books / "x.zip", {"in/f.rdf": b"f"})
+    table = [
+        ("a,1.rdf", "http://m/a", None), ("sub/b.rdf", "http://m/b#1", None), (f"{books}/c.rdf", "http://m/c", None),
+        ("e.dat.xml", "http://m/e", "text/turtle"), ("in/f.rdf", "http://m/f", None), ("gone.rdf", "http://m/g", None),
+    ]  # fmt: skip
+    manifest = tmp_path / f"names.{kind}"
+    if kind == "jsonl":
+        lines = [json.dumps(dict(zip(("path", "uri", "media_type"), row, strict=True))) for row in table]
+    else:
+        lines = ["path,uri,media_type"] + [",".join(f'"{value}"' if value else "" for value in row) for row in table]
+    manifest.write_text("\n".join(lines), "utf-8")
+    found = rows(find(spark, books, naming=Naming(manifest=str(manifest))))
+    named = {row.source.removeprefix(f"{books}/"): (row.uri, row.media_type) for row in found}
+    xml = "application/rdf+xml"
+    assert named == {
+        "a,1.rdf": ("http://m/a", xml), "c.rdf": ("http://m/c", xml), "d.rdf": (None, xml),
+        "e.dat.xml": ("http://m/e", "text/turtle"), "sub/b.rdf": (None, xml), "x.zip!/in/f.rdf": ("http://m/f", xml),
+    }  # fmt: skip
+    assert details(found)[f"{books}/d.rdf"] == f"{books}/d.rdf is not in the manifest."
+    assert "has a fragment" in details(found)[f"{books}/sub/b.rdf"]
+
+
+def test_dumps_are_told_from_documents(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "a[1].nt", "b.nq.gz", "c.NT.bz2", "README.md")
+    inputs = find(spark, tmp_path)
+    assert inputs.dumps == tuple(f"file:{tmp_path}/{name}" for name in (r"a\[1\].nt", "b.nq.gz", "c.NT.bz2"))
+    assert spark.read.text(list(inputs.dumps[:1])).head() == ("a[1].nt",)
+    (document,) = rows(find(spark, tmp_path / "a[1].nt", syntax="ntriples"))
+    assert (document.media_type, document.content) == ("application/n-triples", b"a[1].nt")
+
+
+def test_any_file_system_that_spark_reads_will_do(spark: SparkSession, tmp_path: Path) -> None:
+    """viewfs: is one of Hadoop's own. Here it shows a folder under another name, as a cluster would show many."""
+    spark.sparkContext._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.test.link./books", tmp_path.as_uri())
+    write(tmp_path, "a b.rdf", "sub/c.ttl")
+    make_archive(tmp_path / "sub/v 100%.tar.gz", {"2014/pg1.rdf": b"one"})
+    (tmp_path / "names.tsv").write_text("path\turi\na b.rdf\thttp://m/a\n2014/pg1.rdf\thttp://m/1\n", "utf-8")
+    found = rows(find(spark, "viewfs://test/books", naming=Naming()))
+    assert [(row.uri, row.content) for row in found] == [
+        ("viewfs://test/books/a%20b.rdf", b"a b.rdf"),
+        ("viewfs://test/books/sub/c.ttl", b"sub/c.ttl"),
+        ("viewfs://test/books/sub/v%20100%25.tar.gz!/2014/pg1.rdf", b"one"),
+    ]
+    by_manifest = Naming(manifest="viewfs://test/books/names.tsv")
+    found = rows(find(spark, "viewfs://test/books/s*", "viewfs://test/books/a b.rdf", naming=by_manifest))
+    assert [row.uri for row in found] == [None, "http://m/1", "http://m/a"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
+        (["{}/gone"], "There is no file or folder {}/gone."),
+        (["{}/*.owl"], "Nothing matches {}/*.owl."),
+        (["{}/empty"], "No file in {}/empty has a suffix of RDF: "),
+        (["{}/_hidden.rdf"], "{}/_hidden.rdf is hidden from Spark"),
+        (["nosuch://host/x"], 'nosuch://host/x cannot be read: No FileSystem for scheme "nosuch".'),
+        (["{}/a.rdf", "{}/d.nt"], "There are dumps (file:{}/d.nt) and documents (file:{}/a.rdf)"),
+        (["{}/d.nt.xz"], "Spark does not read dumps packed as .xz, as file:{}/d.nt.xz is."),
+        ([], "Say what to register"),
+    ],
+)
+def test_paths_that_cannot_be_meant_are_answered_in_a_sentence(
+    spark: SparkSession, tmp_path: Path, paths: list[str], words: str
+) -> None:
+    write(tmp_path, "a.rdf", "d.nt", "d.nt.xz", "_hidden.rdf", "empty/README.txt")
+    with pytest.raises(BadCommand) as refused:
+        find(spark, *(path.format(tmp_path) for path in paths))
+    assert refused.value.detail.startswith(words.replace("{}", str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("names.csv", "path,name\na,b\n", "has no column uri"),
+        ("names.txt", "", "is none of .csv, .tsv, .json"),
+        (None, "", "There is no file or folder"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_answered_in_a_sentence(
+    spark: SparkSession, tmp_path: Path, name: str | None, text: str, words: str
+) -> None:
+    write(tmp_path, "a.rdf")
+    manifest = tmp_path / (name or "gone.csv")
+    if name:
+        manifest.write_text(text, "utf-8")
+    with pytest.raises(BadCommand, match=words):
+        find(spark, tmp_path / "a.rdf", naming=Naming(manifest=str(manifest)))
