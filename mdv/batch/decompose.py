@@ -19,6 +19,7 @@ from uuid import UUID
 import pyarrow as pa
 from sqlalchemy import Connection, Engine
 
+from mdv.batch.match import Constants, Matcher, Pair
 from mdv.batch.pack import Packed, pack
 from mdv.batch.rejects import Reject, rejects_batch
 from mdv.db.batch import Attempt, Known, Tally, begin_attempt, find_known, stage, staged_bytes
@@ -56,6 +57,8 @@ class Work:
     """Of URIs that several documents have, the rank of the one that counts."""
     max_bytes: int
     dry_run: bool
+    constants: Constants | None = None
+    """What rules ask, where it is matched in executors."""
 
 
 class Row(NamedTuple):
@@ -113,6 +116,7 @@ class Partition:
         self._attempt = attempt
         self._engine = engine
         self._schema: SchemaInForce = in_force(work.schema_version, work.schema, dict(work.prefixes))
+        self._matcher = Matcher(work.constants, self._schema.schema) if work.constants is not None else None
         self._chunk = 0
 
     def close(self) -> None:
@@ -138,7 +142,7 @@ class Partition:
         tally.staging += time.perf_counter() - began
         began = time.perf_counter()
         packed, refused = self._prepare(chunk, known, tally)
-        body = pack(packed) if packed and not self._work.dry_run else None
+        body = pack(packed, self._match(packed)) if packed and not self._work.dry_run else None
         tally.preparing = time.perf_counter() - began
         tally.examples = [reject.example() for reject in refused]
         tally.waiting = self._wait() if body else 0.0
@@ -177,6 +181,9 @@ class Partition:
             tally.fresh += known is None
             tally.same += known is not None and known.content == item.content
         return Packed(row.source, digest, item)
+
+    def _match(self, packed: list[Packed]) -> set[Pair]:
+        return self._matcher.match(found.item for found in packed) if self._matcher is not None else set()
 
     def _wait(self) -> float:
         """Let promotion come near; the seconds that this took."""

@@ -41,7 +41,7 @@ KNOTS = "node string, root string, document string, text string, source string"
 a statement about it that has no document of its own."""
 
 MOST_ROUNDS = 40
-"""The rounds grow with the logarithm of the longest chain of blank nodes; a chain of a thousand takes about six."""
+"""The rounds grow with the logarithm of the longest chain of blank nodes."""
 
 Knot = tuple[str, str, str | None, str | None, str]
 Row = tuple[str, str | None, str, bytes | None, str, str | None]

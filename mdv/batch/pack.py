@@ -1,18 +1,19 @@
 """Pack: prepared documents as bytes, on their way from an executor over the staging table to promotion.
 
-Two streams of Arrow's own format, one row a document and one row a statement: whoever may write to the staging table
-can give us wrong data that way, but no code.
+Three streams of Arrow's own format, one row a document, a statement, a candidate of the filter: whoever may write to
+the staging table can give us wrong data that way, but no code.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from mdv.batch.match import Pair
 from mdv.mdp.register import Prepared, uris_of
 from mdv.model import Document, Statement, Term
 
@@ -41,6 +42,7 @@ _STATEMENTS = pa.schema(
         ("truth", pa.bool_()),
     ]
 )
+_CANDIDATES = pa.schema([("predicate", pa.int32()), ("uri", pa.string())])
 _SMALL = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -52,12 +54,12 @@ class Packed(NamedTuple):
     item: Prepared
 
 
-def pack(documents: Sequence[Packed]) -> bytes:
-    """The documents as bytes."""
+def pack(documents: Sequence[Packed], candidates: Collection[Pair] = ()) -> bytes:
+    """The documents as bytes, with what rules can match of them."""
     rows = [_row(packed) for packed in documents]
     said = [row for packed in documents for row in _statements(packed.item)]
     sink = pa.BufferOutputStream()
-    for schema, table in ((_DOCUMENTS, rows), (_STATEMENTS, said)):
+    for schema, table in ((_DOCUMENTS, rows), (_STATEMENTS, said), (_CANDIDATES, sorted(candidates))):
         columns = list(zip(*table, strict=True)) or [()] * len(schema)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         with pa.ipc.new_stream(sink, schema, options=_SMALL) as writer:
@@ -85,14 +87,14 @@ def _text(number: Decimal | None) -> str | None:
     return None if number is None else str(number)
 
 
-def unpack(body: bytes) -> list[Packed]:
+def unpack(body: bytes) -> tuple[list[Packed], list[Pair]]:
     """What was packed.
 
-    >>> unpack(pack([]))
-    []
+    >>> unpack(pack([], {(7, "http://a.org/x")}))
+    ([], [(7, 'http://a.org/x')])
     """
     reader = pa.BufferReader(body)
-    documents, said = _next_columns(reader), _next_columns(reader)
+    documents, said, candidates = _next_columns(reader), _next_columns(reader), _next_columns(reader)
     # Column by column: there are as many of these as there are statements, and this is half of what they cost here.
     subjects, properties, are_uris, values, langs, datatypes, hashes, numbers, instants, truths = said
     kinds = ["uri" if is_uri else "literal" for is_uri in are_uris]
@@ -107,7 +109,7 @@ def unpack(body: bytes) -> list[Packed]:
         item = Prepared(uri, document, schema_version, content=content, hashes=tuple(hashes[part]),
                         typed=tuple(typed[part]), uris=uris_of(mine))  # fmt: skip
         found.append(Packed(source, digest, item))
-    return found
+    return found, list(zip(*candidates, strict=True))
 
 
 def _next_columns(reader: pa.NativeFile) -> list[list[Any]]:

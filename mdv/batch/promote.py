@@ -15,12 +15,14 @@ import structlog
 from sqlalchemy import Connection, Engine
 
 from mdv.batch.decompose import CHUNK_DOCUMENTS, patiently
+from mdv.batch.match import Constants
 from mdv.batch.pack import Packed, unpack
 from mdv.batch.rejects import Refusals, Reject
 from mdv.db.batch import Promoted, end_chunks, take_chunks
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError, Unavailable
 from mdv.figures import stage
+from mdv.mdp.filter import Candidates
 from mdv.mdp.pace import MOST, Pace
 from mdv.mdp.register import Outcome, register
 from mdv.mdp.rules import Rules
@@ -32,12 +34,14 @@ log = structlog.get_logger()
 
 
 class Promotion:
-    """Promotes what a run has staged. `refusals` takes what the schema has come to refuse meanwhile."""
+    """Promotes what a run has staged. `refusals` takes what the schema has come to refuse meanwhile; `constants` are
+    those that executors have matched with, if they did."""
 
-    def __init__(self, engine: Engine, run: UUID, refusals: Refusals) -> None:
+    def __init__(self, engine: Engine, run: UUID, refusals: Refusals, constants: Constants | None = None) -> None:
         self._engine = engine
         self._run = run
         self._refusals = refusals
+        self._constants = constants
         self._pace = Pace()
         self._schemas = Schemas()
         self._vocabulary = Vocabulary(engine)
@@ -55,10 +59,13 @@ class Promotion:
     def _promote(self, connection: Connection) -> tuple[int, int, list[Reject]]:
         with stage("take"):
             chunks = take_chunks(connection, self._run, MOST // CHUNK_DOCUMENTS, self._pace.bytes)
-            documents = [packed for chunk in chunks for packed in unpack(chunk.body)]
+            bodies = [unpack(chunk.body) for chunk in chunks]
+            documents = [packed for mine, _ in bodies for packed in mine]
+            pairs = (pair for _, found in bodies for pair in found)
+            candidates = self._constants.candidates(pairs) if self._constants is not None else None
         if not chunks:
             return 0, 0, []
-        answers = self._register(connection, documents)
+        answers = self._register(connection, documents, candidates)
         promoted = Promoted()
         refused: list[Reject] = []
         sources = []
@@ -76,12 +83,14 @@ class Promotion:
         reach("before the commit")
         return sum(chunk.weight for chunk in chunks), len(documents), refused
 
-    def _register(self, connection: Connection, documents: Sequence[Packed]) -> list[Outcome | MdvError]:
+    def _register(
+        self, connection: Connection, documents: Sequence[Packed], candidates: Candidates | None
+    ) -> list[Outcome | MdvError]:
         """Register documents; of those that fail together each half is tried again, down to the one to blame."""
         savepoint = connection.begin_nested()
         try:
             items = [packed.item for packed in documents]
-            answers = register(connection, items, self._schemas, self._vocabulary, self._rules)
+            answers = register(connection, items, self._schemas, self._vocabulary, self._rules, candidates=candidates)
             savepoint.commit()
             return answers
         except Exception as error:
@@ -92,7 +101,8 @@ class Promotion:
                 log.error("a document failed", uri=documents[0].item.uri, exc_info=error)
                 return [MdvError(f"It failed inside MDV: {type(error).__name__}: {error}")]
         half = len(documents) // 2
-        return [*self._register(connection, documents[:half]), *self._register(connection, documents[half:])]
+        halves = documents[:half], documents[half:]
+        return [answer for mine in halves for answer in self._register(connection, mine, candidates)]
 
 
 def _count(promoted: Promoted, outcome: Outcome) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -33,6 +34,7 @@ MOST_PARTS = 32
 """So many bytes of an archive are worth a task. More parts than the most would not make it faster: then going through
 the archive costs as much as preparing a part."""
 
+FILES = "path string, length long, content binary"
 READ = f"{DOCUMENTS}, relative string"
 """Documents, each with its path below what was given."""
 _COLUMNS = pa.schema(
@@ -173,6 +175,10 @@ def find_inputs(
     odd = [path for path in arguments.files if not _is_known(path, syntax)]
     if odd:
         files = files.unionAll(_files_of(spark, map(escaped, odd)).select("path", "length", "content"))
+    kinds = [DOCUMENT] if syntax else [DUMP, DOCUMENT]
+    empty = [path for path in _empty_files(found) if _kind(path, kinds) == DOCUMENT]
+    if empty:
+        files = files.unionAll(spark.createDataFrame([(path, 0, b"") for path in empty], FILES))
     number, size, largest = files.agg(f.count("path"), f.sum("length"), f.max("length")).collect()[0]
     others = found.filter(name.rlike(ARCHIVE) | is_dump).select("path", "length").orderBy("path").collect()
     archives = [row for row in others if re.search(ARCHIVE, row.path)]
@@ -196,6 +202,28 @@ def find_inputs(
 
 def _files_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     return spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(paths))
+
+
+def _empty_files(found: DataFrame) -> list[str]:
+    """The files that Spark knows of and passes over in silence, since there is nothing in them."""
+    known = found._jdf.inputFiles()
+    if len(known) == found.select("path").count():
+        return []
+    return sorted({_as_spark_writes(url) for url in known} - {row.path for row in found.select("path").collect()})
+
+
+def _as_spark_writes(url: str) -> str:
+    """The path of a URL, as it stands in a table of files.
+
+    >>> _as_spark_writes("file:///books/a%20b.ttl")
+    'file:/books/a b.ttl'
+    """
+    return unquote(re.sub("^file:///", "file:/", url))
+
+
+def _kind(path: str, kinds: Iterable[str]) -> str | None:
+    """The first of these kinds that a file's name shows."""
+    return next((kind for kind in kinds if re.search(kind, path)), None)
 
 
 def _is_known(path: str, syntax: str | None) -> bool:

@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+import structlog
 from sqlalchemy import Engine
 
 from mdv.batch.decompose import Work, decompose, patiently
+from mdv.batch.match import Constants, read_constants
+from mdv.batch.packages import last_words
 from mdv.batch.promote import Promotion
 from mdv.batch.rejects import Refusals, check_folder
 from mdv.batch.shape import REJECTS
@@ -36,7 +39,7 @@ from mdv.db.batch import (
 )
 from mdv.db.schemas import read_schema_version
 from mdv.db.state import read_state
-from mdv.errors import BadCommand, Unavailable
+from mdv.errors import BadCommand, MdvError, Unavailable
 from mdv.figures import stage_seconds
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ MOST_TWICE = 2_000_000
 """URIs that several documents of a run may have."""
 PAUSE = 0.1
 HEARD_EVERY = 30.0
+
+log = structlog.get_logger()
 
 
 class Incoming(Protocol):
@@ -71,6 +76,7 @@ class Order:
     max_bytes: int
     rejects: str | None = None
     dry_run: bool = False
+    match_in_spark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,7 @@ class Run:
         work = self._spark.sparkContext.broadcast(self._work(winners))
         executors = Executors(self._spark, incoming.documents(), work, self._order.rejects)
         try:
-            self._promote(executors, refusals)
+            self._promote(executors, refusals, work.value.constants)
         finally:
             executors.end()
             work.destroy()
@@ -186,18 +192,21 @@ class Run:
 
     def _work(self, winners: Mapping[str, str]) -> Work:
         with self._engine.begin() as connection:
-            version = read_state(connection).schema_version
-            statements, prefixes = read_schema_version(connection, version)
+            state = read_state(connection)
+            statements, prefixes = read_schema_version(connection, state.schema_version)
+            constants = read_constants(connection, state) if self._order.match_in_spark else None
+        if self._order.match_in_spark and constants is None:
+            log.warning("rules have too many constants to be matched in Spark: the filter does it alone")
         return Work(
-            self._database_url, self._run, version, tuple(statements), prefixes, winners, self._order.max_bytes,
-            self._order.dry_run,
+            self._database_url, self._run, state.schema_version, tuple(statements), prefixes, winners,
+            self._order.max_bytes, self._order.dry_run, constants,
         )  # fmt: skip
 
     # Carrying it out
 
-    def _promote(self, executors: Executors, refusals: Refusals) -> None:
+    def _promote(self, executors: Executors, refusals: Refusals, constants: Constants | None) -> None:
         """Promote what comes, until executors have ended and nothing is left."""
-        promotion = Promotion(self._engine, self._run, refusals)
+        promotion = Promotion(self._engine, self._run, refusals, constants)
         while True:
             is_last = executors.ended
             promoted = 0 if self._order.dry_run else promotion.step()
@@ -251,7 +260,7 @@ class Executors:
 
         self._spark = spark
         self._group = f"mdv batch {work.value.run}"
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._over = threading.Event()
         refused = documents.mapInArrow(partial(decompose, work), REJECTS)
         writer = refused.write.mode("overwrite")
@@ -262,7 +271,7 @@ class Executors:
         try:
             self._spark.sparkContext.setJobGroup(self._group, self._group, interruptOnCancel=True)
             self._act()
-        except BaseException as error:
+        except Exception as error:
             self._error = error
         finally:
             self._over.set()
@@ -277,7 +286,7 @@ class Executors:
     def check(self) -> None:
         """Raise what ended them, if it was an error."""
         if self._error is not None:
-            raise self._error
+            raise MdvError(f"Spark gave up: {last_words(self._error)}.") from self._error
 
     def end(self) -> None:
         """Let them end before their time."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
 _PATH = "spark.executorEnv.PYTHONPATH"
 
-FAILURES = 4
-"""How often a task may fail, as on a cluster. Where nothing is said, a local master gives up at the first failure."""
+FAILURES = 8
+"""How often a task may fail. Spark's own number is 4, and 1 for a local master; a run of hours outlives more."""
 
 PATIENCE = 30.0
 """Seconds that Java has for its farewell."""
@@ -42,6 +42,9 @@ SETTINGS = {
     "spark.sql.files.openCostInBytes": "64k",
     # After a shuffle tasks are as large as when reading.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    "spark.task.maxFailures": str(FAILURES),
+    # Spark looks at each path given in a task of its own, 10,000 at most: for paths by the thousand that took minutes.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     # A time means the same wherever the driver runs.
     "spark.sql.session.timeZone": "UTC",
     # Nothing is written there; the default would be a folder where the driver runs.
@@ -63,7 +66,8 @@ LOCAL_SETTINGS = {
 }
 
 QUIET = """\
-rootLogger.level = error
+# What ends a run is raised, and told by MDV; what is tried again is nobody's concern.
+rootLogger.level = off
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -72,7 +76,7 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = Spark: %m%n%ex{short}
 # Otherwise it sets the level of all others to its own.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
+logger.gateway.level = off
 # It says when a cluster gives no executors, which would otherwise look like work that does not get on.
 logger.scheduler.name = org.apache.spark.scheduler.TaskSchedulerImpl
 logger.scheduler.level = warn
@@ -153,7 +157,7 @@ def retrying(master: str) -> str:
     """A local master that tries a failed task again; any other as it is.
 
     >>> [retrying(master) for master in ("local", "local[2]", "local[*]", "local[2,1]", "spark://host:7077")]
-    ['local[1,4]', 'local[2,4]', 'local[*,4]', 'local[2,1]', 'spark://host:7077']
+    ['local[1,8]', 'local[2,8]', 'local[*,8]', 'local[2,1]', 'spark://host:7077']
     """
     if not _MASTER.fullmatch(master):
         raise BadCommand(f"{master} is no master of Spark: say local[2], spark://HOST:PORT, k8s://URL or yarn.")

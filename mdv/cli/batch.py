@@ -49,6 +49,8 @@ def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> No
 @syntax_option("The syntax of every document  [default: by their suffixes]")
 @click.option("--rejects", metavar="DIR", help="Put what is refused there, as Parquet, with the reasons.")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, tell what would happen, change nothing.")
+@click.option("--match-in", type=click.Choice(["postgres", "spark"]), default="postgres", show_default=True,
+              help="Where texts and numbers are compared with the constants of rules.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Go on registering what arrives in the folder PATH, until Ctrl-C.")
 @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; many may be given.")
 @click.option("--script", is_flag=True, is_eager=True, expose_value=False, callback=_show_script,
@@ -66,6 +68,7 @@ def batch(
     syntax: str | None,
     rejects: str | None,
     dry_run: bool,
+    match_in: str,
     watch: bool,
     settings: tuple[str, ...],
     as_json: bool,
@@ -89,11 +92,12 @@ def batch(
         raise click.UsageError("--watch takes one folder.")
     if watch and dry_run:
         raise click.UsageError("--watch registers what arrives: it has no --dry-run.")
+    options = _settings(settings)
     system = find_database(data_folder())
     config = Config.from_environment()
     engine = _connect(system)
-    with session(master, _settings(settings)) as spark:
-        order = Order(" ".join(paths), config.max_document_bytes, rejects, dry_run)
+    with session(master, options) as spark:
+        order = Order(" ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark")
 
         def register(found: list[str], below: str | None = None) -> Summary:
             incoming = find_incoming(spark, found, naming, syntax, by, order.max_bytes, below)

@@ -3,7 +3,8 @@ ways of finding it that ours is compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import sqlalchemy
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, Engine, text
 
 from mdv.db.copy import text_field
 from mdv.db.engine import driver, make_engine
-from mdv.db.floor import tidy
+from mdv.db.floor import COPY_FLOOR, tidy
 from mdv.db.migrate import migrate
 from mdv.db.statements import statements
 
@@ -161,3 +162,35 @@ def copy_rule_floor(connection: Connection, first: int, texts: Sequence[str]) ->
     with session.cursor() as cursor, cursor.copy("copy bench_rules (id, text) from stdin") as copy:
         copy.write(rows.encode())
     session.commit()
+
+
+_STORED = "document_id, resource_id, target_id, hash, position, property_id, shows, value, number"
+_BLOCK = 4 * 1024 * 1024
+
+
+def copy_again(engine: Engine, most: int) -> Iterator[tuple[int, float]]:
+    """The bare COPY and commit of statements that are stored, into an equally indexed table, block by block: how many,
+    and the seconds without their reading."""
+    with engine.connect() as reading, engine.connect() as writing:
+        source, target = driver(reading), driver(writing)
+        asked = f"copy (select {_STORED} from filter_data limit {most:d}) to stdout"  # noqa: S608
+        with source.cursor() as cursor, cursor.copy(asked) as rows:
+            for block in _blocks(rows):
+                began = time.perf_counter()
+                with target.cursor() as filling, filling.copy(COPY_FLOOR) as copy:
+                    copy.write(b"".join(block))
+                target.commit()
+                yield len(block), time.perf_counter() - began
+
+
+def _blocks(rows: Iterable[bytes | memoryview | bytearray]) -> Iterator[list[bytes]]:
+    block: list[bytes] = []
+    weight = 0
+    for row in rows:
+        block.append(bytes(row))
+        weight += len(block[-1])
+        if weight > _BLOCK:
+            yield block
+            block, weight = [], 0
+    if block:
+        yield block

@@ -154,6 +154,22 @@ class Graph:
         return {(class_iri, name, Operator(operator), Sort(sort)): number
                 for number, class_iri, name, operator, sort in rows}  # fmt: skip
 
+    def read_constants(self, operator: Operator, predicates: Collection[int], most: int) -> list[tuple[int, Any, str]]:
+        """The constants of some predicates, no more than that: the predicate, a number or a text, and its gram."""
+        table = FILTER_RULES[operator]
+        gram = "gram" if operator is Operator.CONTAINS else "''"
+        sql = f"select predicate_id, number, value, {gram} from {table.name} where predicate_id = any (%s) limit %s"  # noqa: S608
+        rows = self._session.execute(sql, (list(predicates), most))
+        return [(predicate, number if value is None else value, gram) for predicate, number, value, gram in rows]
+
+    def read_ends(self, operator: Operator, predicates: Collection[int]) -> list[tuple[int, Any, Any]]:
+        """The least and the greatest constant of some predicates."""
+        ends = "min(number), max(number), min(value), max(value)"
+        sql = f"select predicate_id, {ends} from {FILTER_RULES[operator].name} where predicate_id = any (%s) group by 1"  # noqa: S608
+        rows = self._session.execute(sql, (list(predicates),))
+        return [(predicate, *((low, high) if first is None else (first, last)))
+                for predicate, first, last, low, high in rows]  # fmt: skip
+
     # Rules as they were written.
 
     def rules_named(self, owner: int, names: Collection[str]) -> dict[str, StoredRule]:

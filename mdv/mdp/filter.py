@@ -12,33 +12,72 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
+from mdv.db.state import State
 from mdv.db.store import Change
 from mdv.figures import CANDIDATES
 from mdv.mdp.groups import CompiledGroup, Groups
 
 
-def filter_changes(connection: Connection, groups: Groups, change: Change) -> Callable[[], set[int]]:
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """By predicate, which resources of some documents satisfy it for some rule, as far as these documents say; with the
+    last atomic rule and the schema of that moment. There may be some more, but none is missing."""
+
+    last_atomic_rule: int
+    schema_version: int
+    uris: Mapping[int, Collection[str]]
+
+    def numbers(self, state: State, numbers: Mapping[str, int]) -> dict[int, set[int]] | None:
+        """The candidates by their numbers; None where there have come other rules, or another schema."""
+        if (self.last_atomic_rule, self.schema_version) != (state.last_atomic_rule, state.schema_version):
+            return None
+        return {predicate: {numbers[uri] for uri in mine if uri in numbers} for predicate, mine in self.uris.items()}
+
+
+def filter_changes(
+    connection: Connection, groups: Groups, change: Change, candidates: Mapping[int, Set[int]] | None = None
+) -> Callable[[], set[int]]:
     """Run the filter on a change that has been stored; the resources that came to match some rule, to be asked for
-    when the database has answered.
+    when the database has answered. `candidates`: by predicate, the only new resources that satisfy it.
 
     What it found stands in `result_objects` and `result_ranges` until the next run.
     """
     if not groups.groups:
         return set
     concerned = groups.concerned(chain(change.gains, change.losses))
-    candidates = sum(len(node) for sets in concerned.values() for node in sets)
-    CANDIDATES.observe(candidates / max(1, len(change.described)))
+    if candidates is not None:
+        concerned = _without_hopeless(groups, concerned, candidates, change.known)
+    asked = sum(len(node) for sets in concerned.values() for node in sets)
+    CANDIDATES.observe(asked / max(1, len(change.described)))
     steps = [
         (groups.groups[index].statement, parameters(groups.groups[index], sets, change.position, change.known))
         for index, sets in concerned.items()
     ]
     return db.run(connection, steps)
+
+
+def _without_hopeless(
+    groups: Groups, concerned: Mapping[int, list[set[int]]], candidates: Mapping[int, Set[int]], known: int
+) -> dict[int, list[set[int]]]:
+    """Only the changes that can make a difference. A new resource that does not satisfy what is asked of it at a node
+    is part of no match there, and was part of none."""
+    left = {}
+    for index, sets in concerned.items():
+        group = groups.groups[index].group
+        if not group.pattern.is_range:
+            for leaf, predicate in zip(group.pattern.leaves, group.predicates, strict=True):
+                if (mine := candidates.get(predicate)) is not None:
+                    sets[leaf.node] = {number for number in sets[leaf.node] if number <= known or number in mine}
+        if any(sets):
+            left[index] = sets
+    return left
 
 
 def count_matched(connection: Connection, matched: Set[int], change: Change) -> dict[str, int]:

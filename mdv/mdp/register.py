@@ -23,7 +23,7 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
 from mdv.figures import MATCHED, stage
 from mdv.mdp.drivers import revise_drivers
-from mdv.mdp.filter import count_matched, filter_changes
+from mdv.mdp.filter import Candidates, count_matched, filter_changes
 from mdv.mdp.publish import NOBODY, publish_changes
 from mdv.mdp.rules import Rules
 from mdv.mdp.schemas import SchemaInForce, Schemas
@@ -133,11 +133,13 @@ def register(
     vocabulary: Vocabulary,
     rules: Rules,
     naming: bool = False,
+    candidates: Candidates | None = None,
 ) -> list[Outcome | MdvError]:
     """Register or delete a batch of documents, each once, as one transaction; an answer for each, in their order.
 
     A document that cannot be registered after all is answered with its error and leaves the others alone. Identical
     documents change nothing and take no position. `naming`: the answers name the LMRs that the batch concerns.
+    `candidates`: what rules can match of these documents, where somebody has looked already.
     """
     uris = {uri for item in batch for uri in item.uris}
     with stage("turn"):  # waits until it is this transaction's
@@ -165,12 +167,13 @@ def register(
     groups = rules.groups(connection, state, schema, vocabulary)
     run = Run(connection, replacements, opened, ids)
     change = run.change
+    hopeful = candidates.numbers(state, opened.numbers) if candidates is not None else None
     with stage("answer"), in_one_message(connection, run.is_small):
         with stage("store"):
             run.write()
         reach("after the store")
         with stage("filter"):
-            found = filter_changes(connection, groups, change)
+            found = filter_changes(connection, groups, change, hopeful)
         reach("after the filter")
         told = NOBODY
         if state.lmrs and groups.groups:

@@ -240,3 +240,12 @@ def test_a_manifest_that_cannot_be_read_is_answered_in_a_sentence(
         manifest.write_text(text, "utf-8")
     with pytest.raises(BadCommand, match=words):
         find(spark, tmp_path / "a.rdf", naming=Naming(manifest=str(manifest)))
+
+
+def test_empty_files_are_documents_to_be_refused_and_not_passed_over(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("a b.ttl", "full.ttl", "readme.txt"):
+        (tmp_path / name).write_text("<http://a/x> <http://a/p> 1 ." if name == "full.ttl" else "")
+    inputs = find_inputs(spark, [str(tmp_path)], Naming(base="http://a/"), None, 1000)
+    found = {row["uri"]: row["content"] for row in inputs.documents().collect()}
+    assert found == {"http://a/a%20b.ttl": b"", "http://a/full.ttl": b"<http://a/x> <http://a/p> 1 ."}
+    assert inputs.count() == inputs.listing().count() == 2

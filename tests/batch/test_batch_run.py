@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,9 @@ from alike import assert_alike, content_of
 from catalogues import BASE, FLAWED, NAMES, RULES, SCHEMA, catalogue, rdf_xml
 from listed import MEDIA_TYPES, Listed
 from systems import eventually
-from systems_of_two import System, systems
 
 from mdv.batch.run import Order, Summary, run_batch
 from mdv.db.state import lock_state
-from mdv.embedded import Postgres
 from mdv.errors import BadCommand
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import prepare
@@ -50,15 +47,6 @@ class Batches:
 def batches(spark: SparkSession, mdp: Mdp, tmp_path: Path) -> Batches:
     mdp.put_schema(SCHEMA)
     return Batches(spark, mdp, tmp_path / "rejects")
-
-
-@pytest.fixture
-def other(postgres: Postgres, template: str, mdp: Mdp) -> Iterator[Mdp]:
-    """A second MDP."""
-    start: System = systems(type(mdp), postgres, template)
-    with start() as (first, _):
-        first.put_schema(SCHEMA)
-        yield first
 
 
 def register_one_by_one(mdp: Mdp, files: dict[str, bytes]) -> None:

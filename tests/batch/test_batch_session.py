@@ -1,4 +1,4 @@
-"""Spark's sessions: which Java, which settings, what is left of them, and a real cluster."""
+"""Spark's sessions: which Java, which settings, and what is left of them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from standalone import Cluster, standalone
 
 from mdv.batch.java import find_java, java_home
-from mdv.batch.packages import pack
 from mdv.batch.session import open_session
 from mdv.errors import BadCommand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK_SUBMIT = Path(sys.executable).with_name("spark-submit")
 OWN = {
     name: value for name, value in os.environ.items() if not name.startswith(("MDV_", "SPARK_", "PYSPARK_", "JAVA_"))
 }
@@ -163,7 +160,7 @@ def test_a_task_that_fails_is_tried_again(spark: SparkSession) -> None:
             raise RuntimeError("not yet")
         yield from batches
 
-    assert spark.sparkContext.master == "local[2,4]"
+    assert spark.sparkContext.master == "local[2,8]"
     assert spark.range(10).mapInArrow(fail_at_first, "id long").count() == 10
 
 
@@ -225,36 +222,3 @@ def wait_until(holds: Any, seconds: float = 60.0) -> None:
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-# A cluster
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with standalone(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
-
-
-def test_executors_of_a_cluster_need_only_a_bare_python(cluster: Cluster, tmp_path: Path) -> None:
-    bare = subprocess.run([cluster.python, "-c", "import pyarrow"], capture_output=True, text=True)
-    assert "ModuleNotFoundError" in bare.stderr
-    found = run(RUN_A_JOB, cluster.url, folder=tmp_path, env=cluster.environment)
-    assert sum(row["rows"] for row in found["rows"]) == 1000
-    for row in found["rows"]:
-        assert row["python"] == str(cluster.python)
-        assert row["mdv"].startswith(str(cluster.folder / "work"))
-
-
-def test_under_spark_submit_its_master_its_settings_and_its_archive_count(cluster: Cluster, tmp_path: Path) -> None:
-    ready = tmp_path / "ready.tar.gz"
-    pack(ready)
-    options = ("--master", cluster.url, "--archives", f"{ready}#mdv-packages")
-    more = ("--conf", "spark.sql.files.openCostInBytes=7")
-    environment = cluster.environment | {"PYSPARK_DRIVER_PYTHON": sys.executable}
-    found = run(RUN_A_JOB, by=(str(SPARK_SUBMIT), *options, *more), folder=tmp_path, env=environment)
-    assert {row["python"] for row in found["rows"]} == {str(cluster.python)}
-    assert found["conf"]["spark.master"] == cluster.url
-    assert found["conf"]["spark.archives"].count("#mdv-packages") == 1
-    assert found["conf"]["spark.sql.files.openCostInBytes"] == "7"
-    assert found["conf"]["spark.sql.files.maxPartitionBytes"] == "16m"
