@@ -38,7 +38,7 @@ Pair = tuple[int, str]
 """A predicate, and the URI of a resource that satisfies it for some rule."""
 
 
-class Test(Protocol):
+class Condition(Protocol):
     """Whether a value satisfies a predicate for some of its constants."""
 
     def holds(self, value: Value) -> bool: ...
@@ -111,7 +111,7 @@ class Asked(NamedTuple):
     predicate: int
     property: str | None
     sort: Sort
-    test: Test
+    condition: Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +142,18 @@ def read_constants(connection: Connection, state: State, most: int = MOST_CONSTA
     asked: list[Asked] = []
     for operator in Operator:
         mine = {numbers[key]: key for key in keys if key.operator is operator}
-        tests = _tests(graph, operator, list(mine), most)
-        if tests is None:
+        conditions = _conditions(graph, operator, list(mine), most)
+        if conditions is None:
             return None
-        asked += (Asked(number, mine[number].property, mine[number].sort, test) for number, test in tests)
+        asked += (
+            Asked(number, mine[number].property, mine[number].sort, condition) for number, condition in conditions
+        )
     return Constants(state.last_atomic_rule, state.schema_version, tuple(asked))
 
 
-def _tests(graph: Graph, operator: Operator, predicates: list[int], most: int) -> list[tuple[int, Test]] | None:
+def _conditions(
+    graph: Graph, operator: Operator, predicates: list[int], most: int
+) -> list[tuple[int, Condition]] | None:
     if not predicates:
         return []
     if operator is Operator.NOT_CONTAINS:
@@ -186,16 +190,16 @@ class Matcher:
             found.update(self._by_uri(item))
             assert item.document is not None  # a batch deletes nothing
             for (subject, name, term), typed in zip(item.document.statements, item.typed, strict=True):
-                for predicate, _, sort, test in self._by_property.get(name, ()):
+                for predicate, _, sort, condition in self._by_property.get(name, ()):
                     pair = predicate, subject
                     if pair not in found:
                         value = compared(term, typed, sort)
-                        if value is not None and test.holds(value):
+                        if value is not None and condition.holds(value):
                             found.add(pair)
         return found
 
     def _by_uri(self, item: Prepared) -> Iterator[Pair]:
-        return ((one.predicate, uri) for one in self._of_uris for uri in item.uris if one.test.holds(uri))
+        return ((one.predicate, uri) for one in self._of_uris for uri in item.uris if one.condition.holds(uri))
 
 
 def compared(term: Term, typed: TypedValue, sort: Sort) -> Value | None:

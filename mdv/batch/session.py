@@ -59,6 +59,7 @@ AT_LAUNCH = {
 }
 
 LOCAL_SETTINGS = {
+    "spark.python.daemon.module": "mdv.batch.daemon",
     # Nobody else has to reach a session that begins and ends on this machine.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -12,7 +12,7 @@ from alike import assert_alike
 from catalogues import BASE, catalogue
 from catalogues import RULES as BOOK_RULES
 from catalogues import SCHEMA as BOOK_SCHEMA
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from listed import MEDIA_TYPES, Listed
 from rule_worlds import DOCUMENTS, SCHEMA, RuleText, Said, contents, rule_texts, turtle, variants
@@ -90,19 +90,19 @@ def counting_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 TOLD = ("lmr_resources", "lmr_ranges", "publications", "feed")
 BATCHES = st.lists(
-    st.dictionaries(st.sampled_from(DOCUMENTS), contents(), min_size=1, max_size=3), min_size=1, max_size=4
+    st.dictionaries(st.sampled_from(DOCUMENTS), contents(), min_size=1, max_size=3), min_size=3, max_size=6
 )
 
 
 @st.composite
 def rule_bases(draw: st.DrawFn) -> list[RuleText]:
     """Rules of a few groups, with several constants each."""
-    bases = draw(st.lists(rule_texts(small=True), min_size=1, max_size=4))
+    bases = draw(st.lists(rule_texts(small=True), min_size=5, max_size=8))
     return [*bases, *(draw(variants(base)) for base in bases for _ in range(draw(st.integers(0, 2))))]
 
 
 @settings(
-    max_examples=15, deadline=None,
+    max_examples=8, deadline=None, phases=[Phase.generate],  # shrinking would take minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(rules=rule_bases(), later=rule_bases(), batches=BATCHES, stale=st.integers(0, 6))
