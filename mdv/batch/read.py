@@ -171,16 +171,27 @@ def find_inputs(
     name = f.col("_metadata.file_path")
     is_dump = name.rlike(DUMP) if syntax is None else f.lit(False)
     found = _files_of(spark, arguments.paths)
-    files = found.filter(name.rlike(DOCUMENT) & ~is_dump).select("path", "length", "content")
+    is_document = name.rlike(DOCUMENT) & ~is_dump
+    files = found.filter(is_document).select("path", "length", "content")
+    # All in one look: each further one would cost a second.
+    seen, number, size, largest, others = found.agg(
+        f.count("path"),
+        f.count(f.when(is_document, f.col("path"))),
+        f.sum(f.when(is_document, f.col("length"))),
+        f.max(f.when(is_document, f.col("length"))),
+        f.sort_array(f.collect_list(f.when(name.rlike(ARCHIVE) | is_dump, f.struct("path", "length")))),
+    ).collect()[0]
     odd = [path for path in arguments.files if not _is_known(path, syntax)]
-    if odd:
-        files = files.unionAll(_files_of(spark, map(escaped, odd)).select("path", "length", "content"))
+    more = _files_of(spark, map(escaped, odd)).select("path", "length", "content") if odd else None
     kinds = [DOCUMENT] if syntax else [DUMP, DOCUMENT]
-    empty = [path for path in _empty_files(found) if _kind(path, kinds) == DOCUMENT]
+    empty = [path for path in _empty_files(found, seen) if _kind(path, kinds) == DOCUMENT]
     if empty:
         files = files.unionAll(spark.createDataFrame([(path, 0, b"") for path in empty], FILES))
-    number, size, largest = files.agg(f.count("path"), f.sum("length"), f.max("length")).collect()[0]
-    others = found.filter(name.rlike(ARCHIVE) | is_dump).select("path", "length").orderBy("path").collect()
+        number += len(empty)
+    if more is not None:
+        files = files.unionAll(more)
+        more_number, more_size, more_largest = more.agg(f.count("path"), f.sum("length"), f.max("length")).collect()[0]
+        number, size, largest = number + more_number, (size or 0) + more_size, max(largest or 0, more_largest)
     archives = [row for row in others if re.search(ARCHIVE, row.path)]
     dumps = [row.path for row in others if not re.search(ARCHIVE, row.path)]
     if not number and not others:
@@ -204,10 +215,10 @@ def _files_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     return spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(list(paths))
 
 
-def _empty_files(found: DataFrame) -> list[str]:
-    """The files that Spark knows of and passes over in silence, since there is nothing in them."""
+def _empty_files(found: DataFrame, seen: int) -> list[str]:
+    """The files that Spark knows of and passes over in silence, since they are empty; `seen` is how many others are."""
     known = found._jdf.inputFiles()
-    if len(known) == found.select("path").count():
+    if len(known) == seen:
         return []
     return sorted({_as_spark_writes(url) for url in known} - {row.path for row in found.select("path").collect()})
 

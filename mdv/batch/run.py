@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_EXAMPLES = 20
-MOST_TWICE = 2_000_000
-"""URIs that several documents of a run may have."""
+MOST_TWICE = 1_000_000
+"""URIs of which a run may have several documents: every executor knows them all."""
 PAUSE = 0.1
 HEARD_EVERY = 30.0
 
@@ -172,20 +172,15 @@ class Run:
             return {}, 0
         from pyspark.sql import functions as f
 
-        listing = listing.persist()  # an archive is not gone through twice for it
-        try:
-            named = listing.where(f.col("uri").isNotNull())
-            several = named.groupBy("uri").agg(f.max("rank").alias("last"), f.count("*").alias("times"))
-            found = several.where(f.col("times") > 1).limit(MOST_TWICE + 1).collect()
-            if len(found) > MOST_TWICE:
-                raise BadCommand(
-                    f"More than {MOST_TWICE:,} URIs have several documents: register them in several runs."
-                )
-            lost = sum(row["times"] - 1 for row in found)
-            self._expect(listing.count() - lost)
-            return {row["uri"]: row["last"] for row in found}, lost
-        finally:
-            listing.unpersist()
+        by_uri = listing.groupBy("uri").agg(f.max("rank").alias("last"), f.count("*").alias("times"))
+        again = (f.col("times") > 1) & f.col("uri").isNotNull()
+        documents, several = by_uri.agg(f.sum("times"), f.count(f.when(again, f.col("uri")))).collect()[0]
+        if several > MOST_TWICE:
+            raise BadCommand(f"{several:,} URIs have several documents: register them in several runs.")
+        found = by_uri.where(again).collect() if several else []
+        lost = sum(row["times"] - 1 for row in found)
+        self._expect((documents or 0) - lost)
+        return {row["uri"]: row["last"] for row in found}, lost
 
     def _expect(self, documents: int) -> None:
         patiently(self._engine, lambda connection: expect_documents(connection, self._run, documents))

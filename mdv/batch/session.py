@@ -59,12 +59,17 @@ AT_LAUNCH = {
 }
 
 LOCAL_SETTINGS = {
+    # Executors of a cluster are sent no pandas.
     "spark.python.daemon.module": "mdv.batch.daemon",
     # Nobody else has to reach a session that begins and ends on this machine.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
+
+LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of the driver's Java. It moves bytes, and Python does the work: to compile it thoroughly would take half a
+minute from two cores, and give nothing back."""
 
 QUIET = """\
 # What ends a run is raised, and told by MDV; what is tried again is nobody's concern.
@@ -213,12 +218,12 @@ def _launching() -> Iterator[None]:
             }
         ),
     ):
-        changed = {"JAVA_HOME": str(home)}
+        options = LIGHT
         if os.environ.get("MDV_DEBUG") != "1":
             (home / "log4j2.properties").write_text(QUIET, "utf-8")
-            quiet = f"-Dlog4j2.configurationFile={(home / 'log4j2.properties').as_uri()}"
-            changed["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {quiet}".strip()
-        with _environment(changed, instead=True):
+            options += f" -Dlog4j2.configurationFile={(home / 'log4j2.properties').as_uri()}"
+        options += f" {os.environ.get('SPARK_SUBMIT_OPTS', '')}"  # the last of two that contradict each other counts
+        with _environment({"JAVA_HOME": str(home), "SPARK_SUBMIT_OPTS": options.strip()}, instead=True):
             yield
 
 
