@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from mdv.errors import BadCommand, MdvError
+from mdv.errors import BadCommand, MdvError, storable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,10 +46,11 @@ class Reject:
         problem = self.error.problem()
         flaws = problem.get("errors", [])
         first = flaws[0] if flaws else {}
+        the_first = f" The first: {storable(str(self.error.flaws[0]))}." if len(flaws) > 1 else ""
         return {
             "document": self.document,
             "source": self.source,
-            "reason": problem["detail"],
+            "reason": problem["detail"] + the_first,
             "type": problem["type"].rpartition(":")[2],
             "line": first.get("line", problem.get("line")),
             "column": first.get("column", problem.get("column")),

@@ -6,11 +6,13 @@ handful is an ordinary run. A run that was cut short is handed over again, and f
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
+from mdv.batch.arguments import find_arguments
 from mdv.db.state import read_state
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from mdv.batch.run import Summary
 
 FILES = "path string, modificationTime timestamp, length long, content binary"
+PAUSE = 0.5
 MOST_FILES = 10_000
 """Files that are handed over at once."""
 CHECKPOINTS = ".mdv-watch"
@@ -41,6 +44,7 @@ def watch_folder(
 
     What was registered is remembered for each life of an MDP: one that was restored from a backup is given all again.
     """
+    find_arguments(spark, [folder])  # is it there?
     with engine.connect() as connection:
         epoch = read_state(connection).epoch
     checkpoint = f"{folder.rstrip('/')}/{CHECKPOINTS}/{epoch}"
@@ -56,6 +60,9 @@ def watch_folder(
     trigger = {"availableNow": True} if until_empty else {"processingTime": f"{every} seconds"}
     query = writer.trigger(**trigger).start()
     try:
-        query.awaitTermination()
+        # Not within a call of Spark's: Ctrl-C would break its line.
+        while query.isActive:
+            time.sleep(PAUSE)
+        query.awaitTermination()  # says why, if it was an error
     finally:
         query.stop()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import re
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +19,7 @@ from mdv.cli.failures import FAILED
 from mdv.cli.frame import Verb, data_folder, data_option, json_option, syntax_option
 from mdv.cli.output import Item, clean, say, write_json
 from mdv.config import Config
-from mdv.errors import SystemNotFound
+from mdv.errors import BadCommand, MdvError, SystemNotFound
 from mdv.system import System, find_database
 
 if TYPE_CHECKING:
@@ -96,8 +100,10 @@ def batch(
     system = find_database(data_folder())
     config = Config.from_environment()
     engine = _connect(system)
-    with session(master, options) as spark:
-        order = Order(" ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark")
+    order = Order(" ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark")
+    _check_local([*paths, *([manifest] if manifest else [])])
+    _tell("Starting Spark …")
+    with session(master, options) as spark, _quietly_interrupted():
 
         def register(found: list[str], below: str | None = None) -> Summary:
             incoming = find_incoming(spark, found, naming, syntax, by, order.max_bytes, below)
@@ -105,12 +111,50 @@ def batch(
                 return run_batch(spark, engine, system.database_url, incoming, order, shown)
 
         if watch:
+            _tell(f"Watching {paths[0]}; Ctrl-C stops it.")
             watch_folder(spark, engine, paths[0], register, lambda summary: _report(summary, as_json))
         else:
             summary = register(list(paths))
             _report(summary, as_json)
             if summary.refused and rejects is None:
                 raise click.exceptions.Exit(FAILED)
+
+
+def _tell(words: str) -> None:
+    """What takes a while, to people."""
+    if sys.stderr.isatty():
+        click.echo(words, err=True)
+
+
+def _check_local(paths: list[str]) -> None:
+    """What is not there can be told before Spark is started."""
+    for path in paths:
+        if (
+            not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path)
+            and not set("*?[{\\") & set(path)
+            and not Path(path).exists()
+        ):
+            raise BadCommand(f"There is no file or folder {path}.")
+
+
+@contextmanager
+def _quietly_interrupted() -> Iterator[None]:
+    """Ctrl-C as anywhere else, and errors of Spark in our words, while Spark can still tell them."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from mdv.batch.packages import last_words
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own speaks to Java amid another call
+    if os.environ.get("MDV_DEBUG") != "1":
+        logging.disable(logging.CRITICAL)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _tell("Stopped. What was registered so far stays; the same command goes on from there.")
+        raise
+    except (PySparkException, Py4JError) as error:
+        raise MdvError(f"Spark gave up: {last_words(error)}.") from None
 
 
 def _connect(system: System) -> Engine:
@@ -153,11 +197,14 @@ def _report(summary: Summary, as_json: bool) -> None:
         rest = f"They are all in {summary.rejects}." if summary.rejects else "--rejects DIR keeps them all."
         click.echo(clean(f"… and {summary.refused - SHOWN:,} more. {rest}"), err=True)
     say(sentence(summary))
+    if summary.refused == summary.documents > 0:
+        click.echo("Nothing was accepted: is the right schema in place? `mdv schema show` tells.", err=True)
 
 
 def _where(example: Item) -> str:
     place = f", line {example['line']}" if example.get("line") else ""
-    return f"{example['source']}{place}"
+    document = example.get("document") or ""
+    return f"{example['source']}{place}" + (f" ({document})" if document and document not in example["reason"] else "")
 
 
 def sentence(summary: Summary) -> str:

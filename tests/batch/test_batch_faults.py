@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,8 +47,10 @@ class Durable:
         self.mdp.subscribe(self.mdp.create_lmr("reader"), *RULES)
 
     def kill(self) -> None:
-        port = self.postgres.port
-        os.kill(self.postgres.process.pid, signal.SIGKILL)
+        pid, port = self.postgres.process.pid, self.postgres.port
+        for each in (pid, *descendants(pid)):
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
         self.postgres.stop()
         self.postgres = start_postgres(self._folder, port=port)
 
@@ -86,10 +88,12 @@ def reference(mdp: Mdp) -> Mdp:
     return mdp
 
 
-def meanwhile(act: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=act)
-    thread.start()
-    return thread
+def struck(run: Callable[[], Summary], strike: Callable[[], None]) -> Summary:
+    """What a run comes to while this thread strikes: a Postgres ends with the thread that has started it."""
+    with ThreadPoolExecutor(1) as beside:
+        running = beside.submit(run)
+        strike()
+        return running.result()
 
 
 def test_executors_that_are_killed_are_replaced_and_nothing_is_there_twice(
@@ -105,9 +109,7 @@ def test_executors_that_are_killed_are_replaced_and_nothing_is_there_twice(
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
 
-    striking = meanwhile(strike)
-    found = durable.run(spark)
-    striking.join()
+    found = struck(lambda: durable.run(spark), strike)
     assert killed
     assert (found.documents, found.registered, found.refused) == (600, 600, 0), "each is counted once"
     assert_alike(durable.engine, reference.engine)
@@ -115,7 +117,7 @@ def test_executors_that_are_killed_are_replaced_and_nothing_is_there_twice(
 
 def python_workers() -> list[int]:
     """The processes in which executors of this process run Python: children of Spark's own daemon."""
-    daemons = [pid for pid in descendants(os.getpid()) if b"pyspark.daemon" in _line(pid)]
+    daemons = [pid for pid in descendants(os.getpid()) if b"mdv.batch.daemon" in _line(pid)]
     return [child for pid in daemons for child in descendants(pid)]
 
 
@@ -131,9 +133,7 @@ def test_a_postgres_that_is_killed_is_waited_for(spark: SparkSession, durable: D
         assert eventually(lambda: durable.progress()[1] > 0, 60)
         durable.kill()
 
-    striking = meanwhile(strike)
-    found = durable.run(spark)
-    striking.join()
+    found = struck(lambda: durable.run(spark), strike)
     assert (found.documents, found.registered, found.refused) == (600, 600, 0)
     assert_alike(durable.engine, reference.engine)
 
