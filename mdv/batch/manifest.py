@@ -44,6 +44,7 @@ def name_by_manifest(documents: DataFrame, manifest: DataFrame) -> DataFrame:
     """
     from pyspark.sql.functions import coalesce, col, udf, when
 
+    manifest = manifest.dropDuplicates(["path", "uri"])
     below = manifest.select(
         col("path").alias("relative"), col("uri").alias("uri_below"), col("media_type").alias("type_below")
     )

@@ -22,7 +22,7 @@ from mdv.batch.names import Naming, own_uri
 from mdv.batch.session import is_local
 from mdv.batch.shape import DOCUMENTS
 from mdv.batch.unpack import refuse_large, unpack, without_packing
-from mdv.errors import BadCommand, MdvError, storable
+from mdv.errors import BadCommand, MdvError, Refused, storable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -34,6 +34,8 @@ MOST_PARTS = 32
 """So many bytes of an archive are worth a task. More parts than the most would not make it faster: then going through
 the archive costs as much as preparing a part."""
 
+COLON = "/[^/]*:[^/]*$"
+"""A file whose name Hadoop takes for a URL."""
 FILES = "path string, length long, content binary"
 READ = f"{DOCUMENTS}, relative string"
 """Documents, each with its path below what was given."""
@@ -172,22 +174,24 @@ def find_inputs(
     is_dump = name.rlike(DUMP) if syntax is None else f.lit(False)
     found = _files_of(spark, arguments.paths)
     is_document = name.rlike(DOCUMENT) & ~is_dump
-    files = found.filter(is_document).select("path", "length", "content")
+    is_unreadable = is_document & name.rlike(COLON)
+    files = found.filter(is_document & ~is_unreadable).select("path", "length", "content")
     # All in one look: each further one would cost a second.
-    seen, number, size, largest, others = found.agg(
+    seen, number, size, largest, unreadable, others = found.agg(
         f.count("path"),
         f.count(f.when(is_document, f.col("path"))),
         f.sum(f.when(is_document, f.col("length"))),
         f.max(f.when(is_document, f.col("length"))),
+        f.collect_list(f.when(is_unreadable, f.col("path"))),
         f.sort_array(f.collect_list(f.when(name.rlike(ARCHIVE) | is_dump, f.struct("path", "length")))),
     ).collect()[0]
     odd = [path for path in arguments.files if not _is_known(path, syntax)]
     more = _files_of(spark, map(escaped, odd)).select("path", "length", "content") if odd else None
-    kinds = [DOCUMENT] if syntax else [DUMP, DOCUMENT]
-    empty = [path for path in _empty_files(found, seen) if _kind(path, kinds) == DOCUMENT]
-    if empty:
-        files = files.unionAll(spark.createDataFrame([(path, 0, b"") for path in empty], FILES))
-        number += len(empty)
+    kinds = [ARCHIVE, DOCUMENT] if syntax else [DUMP, ARCHIVE, DOCUMENT]
+    empty = [path for path in _empty_files(found, seen) if _kind(path, kinds) in (ARCHIVE, DOCUMENT)]
+    number += len(empty)
+    if empty or unreadable:
+        files = files.unionAll(spark.createDataFrame([(path, 0, b"") for path in [*empty, *unreadable]], FILES))
     if more is not None:
         files = files.unionAll(more)
         more_number, more_size, more_largest = more.agg(f.count("path"), f.sum("length"), f.max("length")).collect()[0]
@@ -287,6 +291,8 @@ def _read_files(reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator
 def _row_of_file(reading: Reading, path: str, length: int, content: bytes | None) -> dict[str, Any]:
     place = reading.place(path)
     try:
+        if re.search(COLON, path):
+            raise Refused("Its name holds a colon, with which Spark does not read files. Give it another name.")
         refuse_large(length, reading.max_bytes)
         opener = without_packing(path)[1]
         if opener is not None and content is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet
+from py4j.protocol import Py4JJavaError
 
 from mdv.errors import BadCommand, MdvError, storable
 
@@ -98,13 +99,19 @@ class Refusals:
 
 def check_folder(spark: SparkSession, folder: str) -> None:
     """Refuse a folder that holds anything but rejects: what was in it before goes."""
-    files, target = _hadoop(spark, folder)
-    if not files.exists(target):
-        return
+    try:
+        files, target = _hadoop(spark, folder)
+        if not files.exists(target):
+            return
+    except Py4JJavaError as error:
+        raise BadCommand(f"--rejects {folder} cannot be written: {error.java_exception.getMessage()}.") from None
     if not files.getFileStatus(target).isDirectory():
         raise BadCommand(f"--rejects {folder} is a file; it takes a folder.")
-    foreign = [name for name in (str(status.getPath().getName()) for status in files.listStatus(target))
-               if not _is_ours(name)]  # fmt: skip
+    found = {str(status.getPath().getName()): bool(status.isFile()) for status in files.listStatus(target)}
+    foreign = [name for name, is_file in found.items() if not _is_ours(name, is_file)]
+    if any(name.endswith(".parquet") for name in found) and not foreign:
+        columns = spark.read.parquet(folder).columns
+        foreign = [] if columns == COLUMNS.names else [f"a table of {', '.join(columns[:3])} …"]
     if foreign:
         raise BadCommand(
             f"--rejects {folder} holds {foreign[0]}, which is no reject of an earlier run: its content would be"
@@ -112,10 +119,11 @@ def check_folder(spark: SparkSession, folder: str) -> None:
         )
 
 
-def _is_ours(name: str) -> bool:
-    return name in ("_SUCCESS", "._SUCCESS.crc", "_temporary") or (
-        name.removeprefix(".").startswith("part-") and name.removesuffix(".crc").endswith(".parquet")
-    )
+def _is_ours(name: str, is_file: bool) -> bool:
+    if name == "_temporary":  # of a run that was killed
+        return not is_file
+    is_part = name.removeprefix(".").startswith("part-") and name.removesuffix(".crc").endswith(".parquet")
+    return is_file and (is_part or name in ("_SUCCESS", "._SUCCESS.crc"))
 
 
 def _hadoop(spark: SparkSession, folder: str) -> tuple[Any, Any]:

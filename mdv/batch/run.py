@@ -230,13 +230,13 @@ class Run:
         is_dry = self._order.dry_run
         of_executors = {"prepare": found.preparing, "stage": found.staging, "wait": found.waiting}
         return Summary(
-            documents=found.prepared + found.skipped + found.rejected,
+            documents=(found.prepared if is_dry else found.promoted) + found.skipped + found.rejected,
             registered=found.fresh if is_dry else found.registered,
             changed=found.prepared - found.fresh - found.same if is_dry else found.changed,
             unchanged=found.skipped + (found.same if is_dry else found.unchanged),
             refused=found.rejected + found.refused,
             duplicates=duplicates,
-            statements=found.statements,
+            statements=found.statements if is_dry else found.promoted_statements,
             bytes=found.bytes,
             transactions=found.transactions,
             seconds=round(seconds, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import re
 import subprocess
@@ -43,6 +44,8 @@ SETTINGS = {
     # After a shuffle tasks are as large as when reading.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     "spark.task.maxFailures": str(FAILURES),
+    # A file that is gone when its turn comes stops no other.
+    "spark.sql.files.ignoreMissingFiles": "true",
     # Spark looks at each path given in a task of its own, 10,000 at most: for paths by the thousand that took minutes.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     # A time means the same wherever the driver runs.
@@ -223,7 +226,10 @@ def _launching() -> Iterator[None]:
             (home / "log4j2.properties").write_text(QUIET, "utf-8")
             options += f" -Dlog4j2.configurationFile={(home / 'log4j2.properties').as_uri()}"
         options += f" {os.environ.get('SPARK_SUBMIT_OPTS', '')}"  # the last of two that contradict each other counts
-        with _environment({"JAVA_HOME": str(home), "SPARK_SUBMIT_OPTS": options.strip()}, instead=True):
+        changed = {"JAVA_HOME": str(home), "SPARK_SUBMIT_OPTS": options.strip()}
+        if "utf" not in locale.getencoding().lower() or os.environ.get("LC_ALL") in ("C", "POSIX"):
+            changed["LC_ALL"] = "C.UTF-8"  # else Java would see no file whose name is not ASCII
+        with _environment(changed, instead=True):
             yield
 
 

@@ -6,6 +6,7 @@ handful is an ordinary run. A run that was cut short is handed over again, and f
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine
 
 from mdv.batch.arguments import find_arguments
+from mdv.batch.kinds import ARCHIVE, DOCUMENT, DUMP
 from mdv.db.state import read_state
 
 if TYPE_CHECKING:
@@ -53,8 +55,13 @@ def watch_folder(
 
     def hand_over(arrived: DataFrame, number: int) -> None:
         paths = [row["path"] for row in arrived.select("path").collect()]
-        if paths:
-            report(register(paths, folder))
+        # Dumps and documents do not go together, and what is neither is left alone.
+        dumps = [path for path in paths if re.search(DUMP, path)]
+        others = [path for path in paths if re.search(DOCUMENT, path) or re.search(ARCHIVE, path)]
+        documents = [path for path in others if not re.search(DUMP, path)]
+        for some in (documents, dumps):
+            if some:
+                report(register(some, folder))
 
     writer: Any = files.load(folder).writeStream.foreachBatch(hand_over).option("checkpointLocation", checkpoint)
     trigger = {"availableNow": True} if until_empty else {"processingTime": f"{every} seconds"}

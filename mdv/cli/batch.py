@@ -92,6 +92,8 @@ def batch(
     from mdv.batch.watch import watch_folder
 
     naming = Naming(uri_base, uri, match, manifest)
+    if rejects is not None and not rejects.strip():
+        raise click.UsageError("--rejects takes a folder.")
     if watch and len(paths) != 1:
         raise click.UsageError("--watch takes one folder.")
     if watch and dry_run:
@@ -129,11 +131,8 @@ def _tell(words: str) -> None:
 def _check_local(paths: list[str]) -> None:
     """What is not there can be told before Spark is started."""
     for path in paths:
-        if (
-            not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path)
-            and not set("*?[{\\") & set(path)
-            and not Path(path).exists()
-        ):
+        is_url, is_glob = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path), set("*?[{") & set(path)
+        if not is_url and not is_glob and not Path(path).exists():
             raise BadCommand(f"There is no file or folder {path}.")
 
 
@@ -165,11 +164,11 @@ def _connect(system: System) -> Engine:
     from mdv.db.engine import make_engine
     from mdv.db.migrate import is_migrated
 
-    engine = make_engine(system.database_url)
     try:
+        engine = make_engine(system.database_url)
         with engine.connect() as connection:
             migrated = is_migrated(connection)
-    except (SQLAlchemyError, Error) as error:
+    except (SQLAlchemyError, Error, ValueError) as error:
         raise SystemNotFound(f"The database of the MDV (known by {system.known_by}) does not answer.") from error
     if not migrated:
         raise SystemNotFound("The database is not one of this version of MDV: `mdv migrate` brings it up to date.")

@@ -16,8 +16,8 @@ from mdv.db.engine import driver, together
 from mdv.db.statements import statements
 from mdv.db.tables import batch_runs
 
-SILENT_SECONDS = 900.0
-"""A run that is not heard of for so long has died."""
+SILENT_SECONDS = 6 * 3600.0
+"""A run that is not heard of for so long has died. While it looks at what is there, nothing is heard of it."""
 KEPT_SECONDS = 30 * 86400.0
 """So long the outcome of a run is kept."""
 MOST_EXAMPLES = 5

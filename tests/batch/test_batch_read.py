@@ -249,3 +249,16 @@ def test_empty_files_are_documents_to_be_refused_and_not_passed_over(spark: Spar
     found = {row["uri"]: row["content"] for row in inputs.documents().collect()}
     assert found == {"http://a/a%20b.ttl": b"", "http://a/full.ttl": b"<http://a/x> <http://a/p> 1 ."}
     assert inputs.count() == inputs.listing().count() == 2
+
+
+def test_names_with_a_colon_and_empty_archives_are_refused_and_stop_no_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in ("a:b.ttl", "good.ttl"):
+        (tmp_path / name).write_text("<http://a/x> <http://a/p> 1 .")
+    (tmp_path / "empty.zip").touch()
+    inputs = find_inputs(spark, [str(tmp_path)], Naming(base="http://a/"), None, 1000)
+    found = {row["source"].rpartition("/")[2]: row["problem"] for row in inputs.documents().collect()}
+    assert found.keys() == {"a:b.ttl", "good.ttl", "empty.zip"} and found["good.ttl"] is None
+    assert "colon" in found["a:b.ttl"] and found["empty.zip"] is not None
+    assert inputs.count() == 3

@@ -185,3 +185,17 @@ def test_a_folder_that_holds_something_else_is_not_taken_for_rejects(batches: Ba
         batches.run(catalogue(1))
     assert (batches.rejects / "thesis.txt").read_text() == "mine"
     assert batches.mdp.one("select count(*) from documents") == 0
+
+
+def test_a_table_of_somebody_else_is_not_taken_for_rejects(batches: Batches) -> None:
+    batches.spark.range(5).write.parquet(str(batches.rejects))
+    with pytest.raises(BadCommand, match="a table of id"):
+        batches.run(catalogue(1))
+    assert batches.spark.read.parquet(str(batches.rejects)).count() == 5
+
+
+def test_a_document_with_many_flaws_is_told_with_the_first(batches: Batches) -> None:
+    text = rdf_xml(1).replace("<b:pages>48<", "<b:pages>many<").replace("b:title>", "b:titel>")
+    batches.run({"a.rdf": text.encode()})
+    (row,) = batches.rejected().values()
+    assert len(row["flaws"]) == 2 and "has 2 flaws. The first: line 3" in row["reason"]
