@@ -133,6 +133,7 @@ def start_postgres(
         user = _user_for(cluster)
         if not cluster.exists():
             _create_cluster(folder, password, user, log, durable=settings.get("fsync") != "off")
+            _clear_remains(folder)  # one that was cut short may have gone on writing for a moment
         _stop_orphans(cluster)
 
         def launch(number: int) -> subprocess.Popen[bytes]:
@@ -375,10 +376,15 @@ def _start_as(
 # The cluster
 
 
-def _create_cluster(folder: Path, password: str, user: _User | None, log: Path, *, durable: bool) -> None:
-    """initdb beside the place of the cluster, then one rename: there is a whole cluster, or none."""
+def _clear_remains(folder: Path) -> None:
+    """Remove what is left of creations that were cut short."""
     for remains in folder.glob("initdb-*"):
         shutil.rmtree(remains, ignore_errors=True)
+
+
+def _create_cluster(folder: Path, password: str, user: _User | None, log: Path, *, durable: bool) -> None:
+    """initdb beside the place of the cluster, then one rename: there is a whole cluster, or none."""
+    _clear_remains(folder)
     nursery = Path(tempfile.mkdtemp(prefix="initdb-", dir=folder))
     try:
         write_private(nursery / "password", password, owner=None if user is None else (user.uid, user.gid))

@@ -24,7 +24,7 @@ MOST_HEADER = 1 << 16
 _CHUNK = 1 << 20
 
 _DAMAGE: tuple[type[Exception], ...] = (
-    *DAMAGE, tarfile.TarError, zipfile.BadZipFile, struct.error, ValueError, LookupError, RecursionError,
+    *DAMAGE, tarfile.TarError, zipfile.BadZipFile, struct.error, ValueError, LookupError, RuntimeError,
 )  # fmt: skip
 """What the libraries say of an archive that is none, or is cut short or damaged."""
 

@@ -460,7 +460,7 @@ class Memory:
             return "other"
         if words[0].endswith("java"):
             return "Java"
-        return "executors" if "pyspark.daemon" in words else "other"
+        return "executors" if "pyspark.worker" in words else "other"
 
 
 MEMORY_PARTS = ("driver", "Java", "executors", *PARTS, "other", "all")

@@ -222,7 +222,7 @@ def _time(seconds: float) -> str:
     """A length of time.
 
     >>> _time(3.21), _time(75), _time(7300)
-    ('3.2 s', '1 min 15 s', '2 h 2 min')
+    ('3.2 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 60:
         return f"{seconds:.1f} s"

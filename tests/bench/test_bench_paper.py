@@ -83,13 +83,13 @@ def measure(databases: Databases, *kinds: str) -> list[Result]:
 
 def idle(run: Callable[..., Any]) -> Callable[..., Any]:
     """A filter that finds nothing."""
-    return lambda connection, groups, change: run(connection, groups, change._replace(gains=(), losses=()))
+    return lambda connection, groups, change, _: run(connection, groups, change._replace(gains=(), losses=()))
 
 
 def forgetful(run: Callable[..., Any]) -> Callable[..., Any]:
     """A filter that misses the last document."""
 
-    def wrong(connection: Any, groups: Any, change: Any) -> Any:
+    def wrong(connection: Any, groups: Any, change: Any, _: Any) -> Any:
         last = sorted({key.resource for key in change.gains})[-2:]
         gains = [key for key in change.gains if key.resource not in last]
         losses = [key for key in change.losses if key.resource not in last]

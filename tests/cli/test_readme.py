@@ -36,7 +36,7 @@ def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str]) -> None:
-    up_and_test, atoms, own, http, schema, trace, rules, held, subscribed, fed, branch, local = BLOCKS
+    up_and_test, atoms, own, http, schema, trace, rules, held, subscribed, fed, branch, local, many = BLOCKS
     assert re.findall(r"^make (\w+)", up_and_test, re.MULTILINE) == ["up", "test"]
     shown = re.search(r"Figure 4:\n\n```\n(.*?)```", README, re.DOTALL)
     assert shown is not None
@@ -61,5 +61,6 @@ def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str])
     assert '"snapshot":true' in shell(fed)
     shell(branch.replace(":8082", f":{free_port()}").replace("--port 8082", f"--port {free_port()}"))
     assert '"created":true' in shell(local).replace(" ", "")
+    assert shell(many).startswith("300 registered, 0 changed, 0 unchanged, 0 refused; ")
     assert "Dependency tree" in answers and "pirates.uni-passau.de" in answers
     assert "schema" in shell(schema).lower()

@@ -96,7 +96,7 @@ def test_a_run_that_is_silent_for_long_is_dropped_with_its_staging(connection: C
     begin_attempt(connection, attempt)
     stage(connection, attempt, 0, 10, b"a", Tally())
     assert hear(connection, run)
-    connection.execute(text("update batch_runs set heard_at = now() - interval '1 hour'"))
+    connection.execute(text("update batch_runs set heard_at = now() - interval '1 day'"))
     begin_run(connection, "another", dry_run=False)
     assert not hear(connection, run) and staged_bytes(connection, run) == 0
     assert not end_chunks(connection, run, [], [], Promoted()), "it must not go on promoting"
