@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
 from mdv.batch.kinds import ARCHIVE, DOCUMENT, DUMP
-from mdv.batch.unpack import DAMAGE, UNPACKERS, refuse_large, unpack, without_packing, words
+from mdv.batch.unpack import DAMAGE, UNPACKERS, unpack, without_packing, words
 from mdv.errors import MdvError, NotWellFormed, Refused
+from mdv.rdf.gate import refuse_large
 
 MOST_TIMES, LEAST_BYTES = 1000, 1 << 30
 """An archive may unpack to so many times its size, and to a GiB in any case."""

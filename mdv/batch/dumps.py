@@ -26,6 +26,7 @@ import pyarrow as pa
 from mdv.batch.lines import Said, broken, read_line, refusal, shown
 from mdv.batch.shape import DOCUMENTS
 from mdv.errors import BadCommand, InvalidDocument, MdvError, TooLarge
+from mdv.rdf.gate import refuse_large
 from mdv.rdf.gated import count_flaws
 from mdv.rdf.parse import MAX_FLAWS, check_document_uri
 from mdv.rdf.syntax import N_TRIPLES
@@ -373,7 +374,4 @@ class _Growing:
             errors = [MdvError.from_problem(json.loads(problem)) for problem in self._problems]
             flaws = [flaw for error in errors for flaw in error.flaws]
             raise type(errors[0])(count_flaws(flaws, "The document"), flaws)
-        if self._size > self._max_bytes:
-            raise TooLarge(
-                f"The document has {self._size:,} bytes; the limit is {self._max_bytes:,}. Split it into several."
-            )
+        refuse_large(self._size, self._max_bytes)

@@ -80,7 +80,7 @@ class Promotion:
             sources.append((packed.item.uri, packed.digest, packed.item.content))
         with stage("end"):
             if not end_chunks(connection, self._run, chunks, sources, promoted):
-                raise Unavailable("This run was taken for dead, and what it had staged is gone: start it again.")
+                raise taken_for_dead()
         reach("before the commit")
         return sum(chunk.weight for chunk in chunks), len(documents), refused
 
@@ -104,6 +104,10 @@ class Promotion:
         half = len(documents) // 2
         halves = documents[:half], documents[half:]
         return [answer for mine in halves for answer in self._register(connection, mine, candidates)]
+
+
+def taken_for_dead() -> Unavailable:
+    return Unavailable("This run was taken for dead, and what it had staged is gone: start it again.")
 
 
 def _count(promoted: Promoted, outcome: Outcome) -> None:

@@ -21,8 +21,9 @@ from mdv.batch.manifest import name_by_manifest, read_manifest
 from mdv.batch.names import Naming, own_uri
 from mdv.batch.session import is_local
 from mdv.batch.shape import DOCUMENTS
-from mdv.batch.unpack import refuse_large, unpack, without_packing
+from mdv.batch.unpack import unpack, without_packing
 from mdv.errors import BadCommand, MdvError, Refused, storable
+from mdv.rdf.gate import refuse_large
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

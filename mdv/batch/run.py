@@ -24,7 +24,7 @@ from sqlalchemy import Engine
 from mdv.batch.decompose import Work, decompose, patiently
 from mdv.batch.match import Constants, read_constants
 from mdv.batch.packages import last_words
-from mdv.batch.promote import Promotion
+from mdv.batch.promote import Promotion, taken_for_dead
 from mdv.batch.rejects import Refusals, check_folder
 from mdv.batch.shape import REJECTS
 from mdv.db.batch import (
@@ -39,7 +39,7 @@ from mdv.db.batch import (
 )
 from mdv.db.schemas import read_schema_version
 from mdv.db.state import read_state
-from mdv.errors import BadCommand, MdvError, Unavailable
+from mdv.errors import BadCommand, MdvError
 from mdv.figures import stage_seconds
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Run:
         if time.monotonic() - self._heard_at > HEARD_EVERY:
             self._heard_at = time.monotonic()
             if not patiently(self._engine, lambda connection: hear(connection, self._run)):
-                raise Unavailable("This run was taken for dead, and what it had staged is gone: start it again.")
+                raise taken_for_dead()
 
     def _read(self) -> Progress:
         return patiently(self._engine, lambda connection: read_run(connection, self._run))

@@ -78,12 +78,6 @@ def unpack(packed: bytes, opener: Opener, max_bytes: int) -> bytes:
     return content
 
 
-def refuse_large(size: int, max_bytes: int) -> None:
-    """Refuse a document over the limit, in the words of the gate."""
-    if size > max_bytes:
-        raise TooLarge(f"The document has {size:,} bytes; the limit is {max_bytes:,}. Split it into several.")
-
-
 def words(error: object) -> str:
     """What an error of a library says, as the end of a sentence."""
     return (str(error) or type(error).__name__).rstrip(".")

@@ -39,10 +39,8 @@ def watch_folder(
     folder: str,
     register: Register,
     report: Callable[[Summary], object],
-    every: float = 1.0,
-    until_empty: bool = False,
 ) -> None:
-    """Register what is in `folder` and what arrives there, until it is interrupted, or until nothing is left.
+    """Register what is in `folder` and what arrives there, until it is interrupted.
 
     What was registered is remembered for each life of an MDP: one that was restored from a backup is given all again.
     """
@@ -64,8 +62,7 @@ def watch_folder(
                 report(register(some, folder))
 
     writer: Any = files.load(folder).writeStream.foreachBatch(hand_over).option("checkpointLocation", checkpoint)
-    trigger = {"availableNow": True} if until_empty else {"processingTime": f"{every} seconds"}
-    query = writer.trigger(**trigger).start()
+    query = writer.trigger(processingTime="1 second").start()
     try:
         # Not within a call of Spark's: Ctrl-C would break its line.
         while query.isActive:

@@ -28,8 +28,7 @@ def gate(body: bytes, syntax: Syntax, charset: str | None = None, max_bytes: int
     Traceback (most recent call last):
     mdv.errors.NotWellFormed: The document is empty. To delete a document, delete it by name.
     """
-    if len(body) > max_bytes:
-        raise TooLarge(f"The document has {len(body):,} bytes; the limit is {max_bytes:,}. Split it into several.")
+    refuse_large(len(body), max_bytes)
     if not body.removeprefix(codecs.BOM_UTF8).strip():
         raise NotWellFormed("The document is empty. To delete a document, delete it by name.")
     if syntax is RDF_XML:
@@ -38,3 +37,9 @@ def gate(body: bytes, syntax: Syntax, charset: str | None = None, max_bytes: int
     if syntax is JSON_LD:
         refuse_bad_json(gated.text.decode())
     return gated
+
+
+def refuse_large(size: int, max_bytes: int) -> None:
+    """Refuse a document over the limit: also before it is read."""
+    if size > max_bytes:
+        raise TooLarge(f"The document has {size:,} bytes; the limit is {max_bytes:,}. Split it into several.")
