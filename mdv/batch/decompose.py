@@ -25,6 +25,7 @@ from mdv.batch.rejects import Reject, rejects_batch
 from mdv.db.batch import Attempt, Known, Tally, begin_attempt, find_known, stage, staged_bytes
 from mdv.db.engine import make_engine
 from mdv.errors import MdvError
+from mdv.garbage import look_rarely
 from mdv.mdp.register import prepare
 from mdv.mdp.schemas import SchemaInForce, in_force
 from mdv.mdp.work import is_nobodys_fault
@@ -53,8 +54,6 @@ class Work:
     schema_version: int
     schema: tuple[Statement, ...]
     prefixes: Mapping[str, str]
-    winners: Mapping[str, str]
-    """Of URIs that several documents have, the rank of the one that counts."""
     max_bytes: int
     dry_run: bool
     constants: Constants | None = None
@@ -88,6 +87,7 @@ def decompose(work: Broadcast[Work], batches: Iterator[pa.RecordBatch]) -> Itera
 
     context = TaskContext.get()
     assert context is not None  # this runs in executors only
+    look_rarely()
     known = work.value
     attempt = Attempt(known.run, context.partitionId(), context.taskAttemptId())
     partition = Partition(known, attempt, make_engine(known.database_url, pool_size=1))
@@ -118,22 +118,21 @@ class Partition:
         self._schema: SchemaInForce = in_force(work.schema_version, work.schema, dict(work.prefixes))
         self._matcher = Matcher(work.constants, self._schema.schema) if work.constants is not None else None
         self._chunk = 0
+        self._settled: str | None = None
+        """The URI of the last document that was not refused."""
 
     def close(self) -> None:
         self._engine.dispose()
 
     def stage(self, documents: Iterator[Row]) -> Iterator[pa.RecordBatch]:
-        """Stage them; those that are refused."""
+        """Stage them; those that are refused. Of several with one URI, which follow each other, the first that is not
+        refused counts."""
         if not self._ask(lambda connection: begin_attempt(connection, self._attempt)):
             raise Superseded(f"a later attempt than {self._attempt} has begun")
-        for chunk in chunks(row for row in documents if self._counts(row)):
+        for chunk in chunks(documents):
             refused = self._stage_chunk(chunk)
             if refused:
                 yield rejects_batch(refused)
-
-    def _counts(self, row: Row) -> bool:
-        """Whether no later document of this run has the same URI."""
-        return row.uri is None or self._work.winners.get(row.uri, row.rank) == row.rank
 
     def _stage_chunk(self, chunk: list[Row]) -> list[Reject]:
         tally = Tally(bytes=sum(row.weight for row in chunk))
@@ -153,11 +152,14 @@ class Partition:
         packed: list[Packed] = []
         refused: list[Reject] = []
         for row in chunk:
+            if row.uri is not None and row.uri == self._settled:
+                continue
             try:
                 found = self._prepare_one(row, known.get(row.uri or ""), tally)
             except MdvError as error:
                 refused.append(Reject(row.uri, row.source, error))
             else:
+                self._settled = row.uri
                 packed += [found] if found else []
         tally.prepared, tally.refused = len(packed), len(refused)
         tally.statements = sum(len(found.item.hashes) for found in packed)

@@ -27,7 +27,9 @@ def read_manifest(spark: SparkSession, file: str) -> DataFrame:
         raise BadCommand(f"--manifest {file} is none of {', '.join(_FORMATS)}, so how to read it cannot be told.")
     if (separator := _FORMATS[suffix]) is None:
         return spark.read.json(path, schema=_TABLE)
-    table = spark.read.csv(path, sep=separator, header=True, escape='"')
+    table = spark.read.csv(path, sep=separator, header=True, escape='"',
+                           ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)  # fmt: skip
+    table = table.toDF(*(name.strip().strip("\ufeff").lower() for name in table.columns))
     missing = {"path", "uri"} - set(table.columns)
     if missing:
         raise BadCommand(

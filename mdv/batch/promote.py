@@ -60,7 +60,7 @@ class Promotion:
         with stage("take"):
             chunks = take_chunks(connection, self._run, MOST // CHUNK_DOCUMENTS, self._pace.bytes)
             bodies = [unpack(chunk.body) for chunk in chunks]
-            # Each once: what stands twice in the input under one name and rank is the same.
+            # Each once, even where the input changed after it was looked through.
             documents = list({packed.item.uri: packed for mine, _ in bodies for packed in mine}.values())
             pairs = (pair for _, found in bodies for pair in found)
             candidates = self._constants.candidates(pairs) if self._constants is not None else None

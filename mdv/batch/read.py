@@ -119,11 +119,8 @@ class Inputs:
     """The sizes of all files together, packed as they are."""
 
     def listing(self) -> DataFrame:
-        """What is there, in the columns of `LISTING`. No file is read for it; archives are gone through.
-
-        What will be refused has no URI here, so that it takes no other's place.
-        """
-        return self._named(contents=False).selectExpr("source", "if(problem is null, uri, null) as uri", "rank")
+        """What is there, in the columns of `LISTING`. No file is read for it; archives are gone through."""
+        return self._named(contents=False).select("source", "uri", "rank")
 
     def documents(self) -> DataFrame:
         """The documents, in the columns of `DOCUMENTS`."""

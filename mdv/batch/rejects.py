@@ -72,8 +72,8 @@ def rejects_batch(rejects: Sequence[Reject]) -> pa.RecordBatch:
 class Refusals:
     """Those that were refused when it was their turn: kept in a file until the run ends, the first also here."""
 
-    def __init__(self, folder: Path, most: int) -> None:
-        self.file = folder / "part-promotion.parquet"
+    def __init__(self, file: Path, most: int) -> None:
+        self.file = file
         self.examples: list[dict[str, Any]] = []
         self._most = most
         self._writer: pa.parquet.ParquetWriter | None = None

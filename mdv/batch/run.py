@@ -1,6 +1,9 @@
 """A run: read, decompose and stage in Spark; promote in the driver, while Spark goes on.
 
-    inputs → listing (which documents there are, which of them twice) → decompose, in executors → staging → promotion
+    inputs → listing (which documents there are, and several for which URIs) → decompose, in executors → staging
+           → promotion
+
+Of several documents with one URI the last counts that is not refused, as if they had been registered one by one.
 
 Whatever is killed, the same command goes on where it was: texts that are registered already are recognised, and not
 even parsed.
@@ -41,13 +44,14 @@ from mdv.db.schemas import read_schema_version
 from mdv.db.state import read_state
 from mdv.errors import BadCommand, MdvError
 from mdv.figures import stage_seconds
+from mdv.garbage import look_rarely
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_EXAMPLES = 20
-MOST_TWICE = 1_000_000
+MOST_SEVERAL = 1_000_000
 """URIs of which a run may have several documents: every executor knows them all."""
 PAUSE = 0.1
 HEARD_EVERY = 30.0
@@ -70,13 +74,14 @@ class Incoming(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a run is to do. `rejects`: the folder for what is refused, if any."""
+    """What a run is to do. `rejects`: the folder for what is refused, if any, beside what is there or instead of it."""
 
     what: str
     max_bytes: int
     rejects: str | None = None
     dry_run: bool = False
     match_in_spark: bool = False
+    add_rejects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,7 @@ def run_batch(
     spark: SparkSession, engine: Engine, database_url: str, incoming: Incoming, order: Order, watch: Watch
 ) -> Summary:
     """Carry out a run."""
+    look_rarely()
     if order.rejects is not None:
         check_folder(spark, order.rejects)
     run = patiently(engine, lambda connection: begin_run(connection, order.what, order.dry_run))
@@ -146,11 +152,12 @@ class Run:
     def carry_out(self, incoming: Incoming, folder: Path) -> Summary:
         began, before = time.monotonic(), stage_seconds()
         self._watch(None)
-        winners, duplicates = self._look_through(incoming)
+        there, several = self._look_through(incoming)
         looked = time.monotonic() - began
-        refusals = Refusals(folder, MOST_EXAMPLES)
-        work = self._spark.sparkContext.broadcast(self._work(winners))
-        executors = Executors(self._spark, incoming.documents(), work, self._order.rejects)
+        documents = incoming.documents() if several is None else together(incoming.documents(), several)
+        refusals = Refusals(folder / f"part-promotion-{self._run}.parquet", MOST_EXAMPLES)
+        work = self._spark.sparkContext.broadcast(self._work())
+        executors = Executors(self._spark, documents, work, self._order)
         try:
             self._promote(executors, refusals, work.value.constants)
         finally:
@@ -160,32 +167,37 @@ class Run:
         if self._order.rejects is not None:
             refusals.put_into(self._spark, self._order.rejects)
         stages = {name: seconds - before.get(name, 0.0) for name, seconds in stage_seconds().items()}
-        return self._summary(duplicates, time.monotonic() - began, stages | {"look": looked}, refusals.examples)
+        return self._summary(there, time.monotonic() - began, stages | {"look": looked}, refusals.examples)
 
     # What is there
 
-    def _look_through(self, incoming: Incoming) -> tuple[dict[str, str], int]:
-        """Of URIs that several documents have, the rank of the last; and how many documents lose by that."""
+    def _look_through(self, incoming: Incoming) -> tuple[int | None, DataFrame | None]:
+        """How many documents there are, where that is known exactly, and the URIs that several of them have, if any."""
         listing = incoming.listing()
         if listing is None:
             self._expect(incoming.count())
-            return {}, 0
+            return None, None
         from pyspark.sql import functions as f
 
-        by_uri = listing.groupBy("uri").agg(f.max("rank").alias("last"), f.count("*").alias("times"))
-        again = (f.col("times") > 1) & f.col("uri").isNotNull()
-        documents, several = by_uri.agg(f.sum("times"), f.count(f.when(again, f.col("uri")))).collect()[0]
-        if several > MOST_TWICE:
-            raise BadCommand(f"{several:,} URIs have several documents: register them in several runs.")
-        found = by_uri.where(again).collect() if several else []
-        lost = sum(row["times"] - 1 for row in found)
-        self._expect((documents or 0) - lost)
-        return {row["uri"]: row["last"] for row in found}, lost
+        by_uri = listing.groupBy("uri").agg(f.count("*").alias("times"))
+        several = (f.col("times") > 1) & f.col("uri").isNotNull()
+        there, uris, more = by_uri.agg(
+            f.coalesce(f.sum("times"), f.lit(0)),
+            f.count(f.when(several, f.col("uri"))),
+            f.coalesce(f.sum(f.when(several, f.col("times") - 1)), f.lit(0)),
+        ).collect()[0]
+        if uris > MOST_SEVERAL:
+            raise BadCommand(f"{uris:,} URIs have several documents: register them in several runs.")
+        self._expect(there - more)
+        if not uris:
+            return there, None
+        found = [(row["uri"],) for row in by_uri.where(several).select("uri").toLocalIterator()]
+        return there, self._spark.createDataFrame(found, "uri string")
 
     def _expect(self, documents: int) -> None:
         patiently(self._engine, lambda connection: expect_documents(connection, self._run, documents))
 
-    def _work(self, winners: Mapping[str, str]) -> Work:
+    def _work(self) -> Work:
         with self._engine.begin() as connection:
             state = read_state(connection)
             statements, prefixes = read_schema_version(connection, state.schema_version)
@@ -193,7 +205,7 @@ class Run:
         if self._order.match_in_spark and constants is None:
             log.warning("rules have too many constants to be matched in Spark: the filter does it alone")
         return Work(
-            self._database_url, self._run, state.schema_version, tuple(statements), prefixes, winners,
+            self._database_url, self._run, state.schema_version, tuple(statements), prefixes,
             self._order.max_bytes, self._order.dry_run, constants,
         )  # fmt: skip
 
@@ -223,19 +235,20 @@ class Run:
         return patiently(self._engine, lambda connection: read_run(connection, self._run))
 
     def _summary(
-        self, duplicates: int, seconds: float, stages: dict[str, float], examples: list[dict[str, Any]]
+        self, there: int | None, seconds: float, stages: dict[str, float], examples: list[dict[str, Any]]
     ) -> Summary:
         found = self._read()
         some = patiently(self._engine, lambda connection: read_examples(connection, self._run, MOST_EXAMPLES))
         is_dry = self._order.dry_run
         of_executors = {"prepare": found.preparing, "stage": found.staging, "wait": found.waiting}
+        documents = (found.prepared if is_dry else found.promoted) + found.skipped + found.rejected
         return Summary(
-            documents=(found.prepared if is_dry else found.promoted) + found.skipped + found.rejected,
+            documents=documents,
             registered=found.fresh if is_dry else found.registered,
             changed=found.prepared - found.fresh - found.same if is_dry else found.changed,
             unchanged=found.skipped + (found.same if is_dry else found.unchanged),
             refused=found.rejected + found.refused,
-            duplicates=duplicates,
+            duplicates=max(0, there - documents) if there is not None else 0,
             statements=found.statements if is_dry else found.promoted_statements,
             bytes=found.bytes,
             transactions=found.transactions,
@@ -247,10 +260,20 @@ class Run:
         )
 
 
+def together(documents: DataFrame, several: DataFrame) -> DataFrame:
+    """The documents, and of those with a URI among `several` all in one partition, the last first."""
+    from pyspark.sql import functions as f
+
+    uris = f.broadcast(several)
+    alone = documents.join(uris, "uri", "left_anti").select(documents.columns)
+    theirs = documents.join(uris, "uri", "left_semi").select(documents.columns)
+    return alone.unionAll(theirs.repartition("uri").sortWithinPartitions("uri", f.desc("rank")))
+
+
 class Executors:
     """Spark's part of a run, beside the driver's."""
 
-    def __init__(self, spark: SparkSession, documents: DataFrame, work: Broadcast[Work], rejects: str | None) -> None:
+    def __init__(self, spark: SparkSession, documents: DataFrame, work: Broadcast[Work], order: Order) -> None:
         from pyspark import InheritableThread
 
         self._spark = spark
@@ -258,8 +281,11 @@ class Executors:
         self._error: Exception | None = None
         self._over = threading.Event()
         refused = documents.mapInArrow(partial(decompose, work), REJECTS)
-        writer = refused.write.mode("overwrite")
-        self._act = writer.format("noop").save if rejects is None else partial(writer.parquet, rejects)
+        if order.rejects is None:
+            self._act = refused.write.mode("overwrite").format("noop").save
+        else:
+            mode = "append" if order.add_rejects else "overwrite"
+            self._act = partial(refused.write.mode(mode).parquet, order.rejects)
         InheritableThread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:

@@ -89,6 +89,10 @@ logger.gateway.level = off
 # It says when a cluster gives no executors, which would otherwise look like work that does not get on.
 logger.scheduler.name = org.apache.spark.scheduler.TaskSchedulerImpl
 logger.scheduler.level = warn
+logger.scheduler.filter.starved.type = RegexFilter
+logger.scheduler.filter.starved.regex = .*has not accepted any resources.*
+logger.scheduler.filter.starved.onMatch = accept
+logger.scheduler.filter.starved.onMismatch = deny
 """
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 DOCUMENTS = "source string, uri string, media_type string, content binary, rank string, problem string"
-"""A document: where it came from, its URI, its syntax and text, its place in the order of the input (of two with one
-URI the one of the greatest rank wins), and the problem, as JSON, that refuses it already."""
+"""A document: where it came from, its URI, its syntax and text, its place in the order of the input (of
+several with one URI the last counts that is not refused), and the problem, as JSON, that refuses it already."""
 
 LISTING = "source string, uri string, rank string"
 """The same without the texts: what is there, before any of it is read."""

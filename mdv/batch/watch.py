@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from mdv.batch.arguments import find_arguments
 from mdv.batch.kinds import ARCHIVE, DOCUMENT, DUMP
 from mdv.db.state import read_state
+from mdv.errors import BadCommand
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,14 +34,20 @@ Register = Callable[[list[str], str], "Summary"]
 """Registers files of a folder."""
 
 
+class NotTaken(Exception):
+    """A handful of files was not registered, or not wholly."""
+
+
 def watch_folder(
     spark: SparkSession,
     engine: Engine,
     folder: str,
     register: Register,
     report: Callable[[Summary], object],
+    complain: Callable[[BadCommand], object],
 ) -> None:
-    """Register what is in `folder` and what arrives there, until it is interrupted.
+    """Register what is in `folder` and what arrives there, until it is interrupted. What cannot be taken for documents
+    at all is complained of, and left alone.
 
     What was registered is remembered for each life of an MDP: one that was restored from a backup is given all again.
     """
@@ -51,15 +58,29 @@ def watch_folder(
     files = spark.readStream.format("binaryFile").schema(FILES)
     files = files.option("recursiveFileLookup", "true").option("maxFilesPerTrigger", MOST_FILES)
 
+    failures: list[Exception] = []
+
     def hand_over(arrived: DataFrame, number: int) -> None:
+        try:
+            take(arrived)
+        except Exception as error:
+            failures.append(error)
+            # Spark must not take these files for registered; and what it is told must be short, or it breaks on that.
+            raise NotTaken from None
+
+    def take(arrived: DataFrame) -> None:
         paths = [row["path"] for row in arrived.select("path").collect()]
         # Dumps and documents do not go together, and what is neither is left alone.
         dumps = [path for path in paths if re.search(DUMP, path)]
         others = [path for path in paths if re.search(DOCUMENT, path) or re.search(ARCHIVE, path)]
         documents = [path for path in others if not re.search(DUMP, path)]
         for some in (documents, dumps):
-            if some:
+            if not some:
+                continue
+            try:
                 report(register(some, folder))
+            except BadCommand as error:
+                complain(error)
 
     writer: Any = files.load(folder).writeStream.foreachBatch(hand_over).option("checkpointLocation", checkpoint)
     query = writer.trigger(processingTime="1 second").start()
@@ -67,6 +88,8 @@ def watch_folder(
         # Not within a call of Spark's: Ctrl-C would break its line.
         while query.isActive:
             time.sleep(PAUSE)
+        if failures:
+            raise failures[0]
         query.awaitTermination()  # says why, if it was an error
     finally:
         query.stop()

@@ -12,23 +12,22 @@ import json
 import os
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy import Engine
 
 from mdv.bench.catalogue import Catalogue
-from mdv.bench.figures import ACCEPTED, DONE, TOO_MANY, Sample, Spread
+from mdv.bench.figures import Spread
 from mdv.bench.ground import MOST_SECONDS, RULES_A_CALL
-from mdv.bench.load import WAIT, Say, Target, jobs_waiting, meanwhile
-from mdv.bench.processes import MIB, PARTS, Use, look
+from mdv.bench.load import Say, Target, meanwhile
 from mdv.bench.report import Result
-from mdv.bench.wire import Wire, WireError
+from mdv.bench.sending import Sending
+from mdv.bench.used import Used
 from mdv.client import LARGEST_PAGE, Client
 from mdv.db.batch import running
 from mdv.db.bench import copy_again
@@ -42,7 +41,6 @@ WARM_UP = 20
 """Documents over HTTP that count for nothing."""
 QUIET_SECONDS = 15.0
 """How long registrations are watched before the batch begins."""
-LOOK_PAUSE = 2.0
 TOLD_EVERY = 10.0
 IDLE = "bench-idle"
 
@@ -80,11 +78,13 @@ class Way:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One run of `mdv batch`: what it says of itself, how long the whole command took, how much memory each part had at
-    most, how long registrations beside it took, and how long the LMRs needed after it."""
+    most and how much processor time it used, how long registrations beside it took, and how long the LMRs needed after
+    it."""
 
     summary: dict[str, Any]
     seconds: float
     memory: dict[str, float]
+    processor: dict[str, float]
     beside: Spread | None
     behind: float
 
@@ -254,12 +254,12 @@ class Bench:
         log.unlink(missing_ok=True)
         argv = [sys.executable, "-m", "mdv.cli", "batch", *line, "--json", "--data", str(data)]
         program = Program(start_child(argv, log=log, env={**os.environ, "TMPDIR": str(self.folder)}), grace=60)
-        began, over, memory = time.perf_counter(), asyncio.Event(), Memory(program.process.pid)
+        began, over, used = time.perf_counter(), asyncio.Event(), Used(program.process.pid)
         try:
             async with asyncio.TaskGroup() as group:
                 if interactive is not None:
                     group.create_task(self._sent.at_rate(interactive, over))
-                async with meanwhile(memory.watch(self.target.pids), self._tell(began)):
+                async with meanwhile(used.watch(self.target.pids), self._tell(began)):
                     while not has_ended(program.process):
                         await asyncio.sleep(0.02)
                 seconds = time.perf_counter() - began
@@ -268,7 +268,7 @@ class Bench:
             program.stop()
         summary = _summary_in(log, how_it_ended(program.process))
         behind = await asyncio.to_thread(self._wait_for_lmrs)
-        return Batch(summary, round(seconds, 3), memory.most, self._sent.spread(), behind)
+        return Batch(summary, round(seconds, 3), used.memory, used.processor, self._sent.spread(), behind)
 
     async def _tell(self, began: float) -> None:
         def progress() -> str:
@@ -344,124 +344,3 @@ def _summary_in(log: Path, end: str) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(line)
             return found
     raise MdvError("mdv batch ended with {}. The end of what it said:\n{}".format(end, "\n".join(lines[-12:])))
-
-
-@dataclass
-class Sending:
-    """Registrations over HTTP, each answered when it is done."""
-
-    target: Target
-    documents: Iterator[tuple[str, bytes]]
-    samples: list[Sample] = field(default_factory=list)
-    outcomes: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def done(self) -> int:
-        return self.outcomes[DONE] + self.outcomes[ACCEPTED]
-
-    @property
-    def failed(self) -> Mapping[str, int]:
-        return {how: count for how, count in self.outcomes.items() if how not in (DONE, ACCEPTED, TOO_MANY)}
-
-    def spread(self) -> Spread | None:
-        return Spread.of(sample.seconds for sample in self.samples)
-
-    async def one_by_one(self, clients: int, number: int) -> float:
-        """Send so many documents, each client the next when the one before is answered; the seconds that takes."""
-        left = iter(range(number))
-
-        async def client() -> None:
-            wire = self._wire()
-            for _ in left:
-                await self._send(wire, time.perf_counter())
-            wire.close()
-
-        began = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(clients):
-                group.create_task(client())
-        return time.perf_counter() - began
-
-    async def at_rate(self, rate: float, over: asyncio.Event) -> None:
-        """Send at fixed times, whatever the answers, until it is over."""
-        idle: list[Wire] = []
-
-        async def send(planned: float) -> None:
-            wire = idle.pop() if idle else self._wire()
-            await self._send(wire, planned)
-            idle.append(wire)
-
-        planned = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            while not over.is_set():
-                group.create_task(send(planned))
-                planned += 1 / rate
-                await asyncio.sleep(max(0.0, planned - time.perf_counter()))
-        for wire in idle:
-            wire.close()
-
-    async def for_a_while(self, rate: float, seconds: float) -> Spread | None:
-        self.samples.clear()
-        over = asyncio.Event()
-        asyncio.get_running_loop().call_later(seconds, over.set)
-        await self.at_rate(rate, over)
-        return self.spread()
-
-    async def until_done(self) -> None:
-        """Wait until nothing that was accepted waits."""
-        wire, deadline = self._wire(), time.perf_counter() + MOST_SECONDS
-        while await jobs_waiting(wire):
-            if time.perf_counter() > deadline:
-                raise Unavailable(f"What was accepted was not carried out within {MOST_SECONDS:g} s.")
-            await asyncio.sleep(0.1)
-        wire.close()
-
-    async def _send(self, wire: Wire, planned: float) -> None:
-        """Send the next document, again and again if it is told to come later."""
-        uri, text = next(self.documents)
-        outcome = TOO_MANY
-        while outcome == TOO_MANY:
-            try:
-                answer = await wire.ask("PUT", f"/api/v1/documents?uri={quote(uri, safe='')}", text, WAIT)
-                outcome = {200: DONE, 201: DONE, 202: ACCEPTED}.get(answer.status, str(answer.status))
-                await asyncio.sleep(answer.pause if outcome == TOO_MANY else 0)
-            except WireError as error:
-                outcome = str(error)
-            self.outcomes[outcome] += 1
-        self.samples.append(Sample(planned, time.perf_counter(), outcome))
-
-    def _wire(self) -> Wire:
-        return Wire(self.target.mdp.url, self.target.mdp.token)
-
-
-@dataclass
-class Memory:
-    """The most that each part had, in MiB, while a batch ran. `all`: the most that they had together."""
-
-    batch: int
-    most: dict[str, float] = field(default_factory=dict)
-
-    async def watch(self, pids: tuple[int, ...]) -> None:
-        while True:
-            uses = await asyncio.to_thread(look, [*pids, self.batch])
-            now: defaultdict[str, float] = defaultdict(float)
-            for use in uses.values():
-                now[self._part(use)] += use.memory / MIB
-            now["all"] = sum(now.values())
-            self.most |= {part: round(max(mib, self.most.get(part, 0.0)), 1) for part, mib in now.items()}
-            await asyncio.sleep(LOOK_PAUSE)
-
-    def _part(self, use: Use) -> str:
-        if use.part or use.pid == self.batch:
-            return use.part or "driver"
-        try:
-            words = Path(f"/proc/{use.pid}/cmdline").read_text(errors="replace").split("\0")
-        except OSError:
-            return "other"
-        if words[0].endswith("java"):
-            return "Java"
-        return "executors" if "pyspark.worker" in words else "other"
-
-
-MEMORY_PARTS = ("driver", "Java", "executors", *PARTS, "other", "all")
-"""In the order in which they are shown."""

@@ -102,7 +102,7 @@ def batch(
     system = find_database(data_folder())
     config = Config.from_environment()
     engine = _connect(system)
-    order = Order(" ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark")
+    order = Order(" ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark", add_rejects=watch)
     _check_local([*paths, *([manifest] if manifest else [])])
     _tell("Starting Spark …")
     with session(master, options) as spark, _quietly_interrupted():
@@ -114,7 +114,7 @@ def batch(
 
         if watch:
             _tell(f"Watching {paths[0]}; Ctrl-C stops it.")
-            watch_folder(spark, engine, paths[0], register, lambda summary: _report(summary, as_json))
+            watch_folder(spark, engine, paths[0], register, lambda summary: _report(summary, as_json), _complain)
         else:
             summary = register(list(paths))
             _report(summary, as_json)
@@ -198,6 +198,10 @@ def _report(summary: Summary, as_json: bool) -> None:
     say(sentence(summary))
     if summary.refused == summary.documents > 0:
         click.echo("Nothing was accepted: is the right schema in place? `mdv schema show` tells.", err=True)
+
+
+def _complain(error: BadCommand) -> None:
+    click.echo(clean(f"left alone: {error.detail}"), err=True)
 
 
 def _where(example: Item) -> str:

@@ -373,7 +373,7 @@ def batch(
 
 
 def _show_batches(found: Found) -> None:
-    from mdv.bench.batch import MEMORY_PARTS
+    from mdv.bench.used import USED_BY
 
     one_by_one, copied = found.one_by_one, found.copied
     _table(
@@ -390,11 +390,12 @@ def _show_batches(found: Found) -> None:
     ]
     _table(("stage", *headings), ((name, *(share[name] for share in shares)) for name in shares[0]))
     click.echo()
-    _table(
-        ("MiB at most", *headings),
-        ((part, *(f"{batch.memory.get(part, 0.0):,.0f}" for batch in found.batches)) for part in MEMORY_PARTS),
-    )
-    click.echo()
+    for title, uses in (
+        ("MiB at most", [batch.memory for batch in found.batches]),
+        ("s of processor", [batch.processor for batch in found.batches]),
+    ):
+        _table((title, *headings), ((part, *(f"{use.get(part, 0.0):,.0f}" for use in uses)) for part in USED_BY))
+        click.echo()
     waited = (("without a batch", found.quiet), *zip(headings, (batch.beside for batch in found.batches), strict=True))
     _table(
         ("registered beside", "number", "p50, ms", "p90, ms", "p99, ms", "most, ms"),

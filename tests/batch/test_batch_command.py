@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 from alike import assert_alike, content_of
-from catalogues import BASE, FLAWED, RULES, SCHEMA, catalogue, write
+from catalogues import BASE, FLAWED, NAMES, RULES, SCHEMA, catalogue, rdf_xml, write
 from click.testing import CliRunner
 from listed import MEDIA_TYPES
 from systems import MDV, Up, environment, eventually
@@ -85,16 +86,29 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
     other.close()
 
 
+def encoded() -> dict[str, bytes]:
+    """Documents that are not in plain UTF-8."""
+    xml, turtle = rdf_xml(1007).replace("The ", "Thé "), f"<{BASE}book/1009> a <{NAMES}Book> ."
+    declared = '<?xml version="1.0" encoding="{}"?>\n'
+    return {
+        "utf16.rdf": (declared.format("utf-16") + xml).encode("utf-16"),
+        "latin1.rdf": (declared.format("iso-8859-1") + xml).encode("latin-1"),
+        "marked.rdf": xml.encode("utf-8-sig"),
+        "marked.ttl": turtle.encode("utf-8-sig"),
+    }
+
+
 def test_a_batch_leaves_what_one_by_one_over_http_leaves(sides: tuple[Side, Side], tmp_path: Path) -> None:
     by_batch, by_http = sides
     flawed = {name: text.encode() for name, text in FLAWED.items()}
-    first = catalogue(90) | flawed
+    first = catalogue(90) | flawed | encoded()
     ended = by_batch.batch(write(first, tmp_path / "first"), "--rejects", tmp_path / "rejects", "--json")
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
-    assert (found["registered"], found["refused"], found["documents"]) == (90, len(FLAWED), 90 + len(FLAWED))
+    assert (found["registered"], found["refused"]) == (90 + len(encoded()), len(FLAWED))
     assert found["documents_per_second"] > 0 and {"prepare", "stage", "store", "publish"} <= found["stages"].keys()
     assert by_http.register(first) == len(FLAWED)
+    assert len(found["examples"]) == len(FLAWED)
     assert_alike(by_batch.engine, by_http.engine)
     assert by_batch.cache() == by_http.cache()
 
@@ -146,7 +160,7 @@ def test_what_arrives_in_a_watched_folder_is_registered_once_over_restarts(
     side, folder = sides[0], tmp_path / "inbox"
     before = content_of(side.engine)["documents"]
     argv = [str(MDV), "batch", str(folder), "--watch", "--json", "--uri-base", BASE + "inbox/"]
-    argv += ["--data", str(side.up.folder)]
+    argv += ["--data", str(side.up.folder), "--rejects", str(tmp_path / "rejects")]
 
     def arrived() -> dict[str, int]:
         rows = content_of(side.engine)["documents"]
@@ -163,22 +177,28 @@ def test_what_arrives_in_a_watched_folder_is_registered_once_over_restarts(
         watching = subprocess.Popen(argv, env=environment(), stdout=out, stderr=out, start_new_session=True)
     try:
         assert eventually(lambda: len(arrived()) == 4, 90), (tmp_path / "out").read_text()
-        arrive(dict(list(first.items())[4:8]))
+        arrive(dict(list(first.items())[4:8]) | {"broken.rdf": b"<rdf:RDF"})
         assert eventually(lambda: len(arrived()) == 8, 60), (tmp_path / "out").read_text()
     finally:
         os.killpg(watching.pid, signal.SIGKILL)
         watching.wait()
+    arrive({"dump.nq": b"<urn:a> <urn:b> <urn:c> <urn:d> .\n", "noise.txt": b"noise", "also.rdf": b"<broken"})
     arrive(dict(list(first.items())[8:]))
     with (tmp_path / "out").open("ab") as out:
         watching = subprocess.Popen(argv, env=environment(), stdout=out, stderr=out, start_new_session=True)
     try:
-        assert eventually(lambda: len(arrived()) == 12, 90), (tmp_path / "out").read_text()
+        told = "left alone: In a dump the graphs and subjects name the documents"
+        assert eventually(lambda: len(arrived()) == 12 and told in (tmp_path / "out").read_text(), 90)
         watching.send_signal(signal.SIGINT)
         assert watching.wait(60) == 130
     finally:
         if watching.poll() is None:
             os.killpg(watching.pid, signal.SIGKILL)
     assert set(arrived().values()) == {1}
+    others = [line for line in (tmp_path / "out").read_text().splitlines() if line and not line.startswith("{")]
+    assert len(others) == 1, "nothing but the complaint"
+    rejects = pq.read_table(tmp_path / "rejects").to_pylist()
+    assert {row["document"] for row in rejects} == {BASE + "inbox/also.rdf", BASE + "inbox/broken.rdf"}
     runs = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines() if line.startswith("{")]
     assert sum(run["registered"] for run in runs) == 12, "each was handed over once"
     assert len(content_of(side.engine)["documents"]) == len(before) + 12

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES = catalogue(600)
-ALL_THAT_COUNTS = "select sum(version), count(*), sum(present::int) from documents"
+CUT_ALL_OTHERS = """
+    select count(pg_terminate_backend(pid)) from pg_stat_activity
+    where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()"""
 
 
 class Durable:
@@ -41,6 +43,7 @@ class Durable:
         self.postgres: Postgres = start_postgres(folder)
         self.url = self.postgres.url
         self.engine: Engine = make_engine(self.url)
+        self._watching = sqlalchemy.create_engine(self.engine.url, poolclass=sqlalchemy.NullPool)
         migrate(self.engine)
         self.mdp = kind(self.engine)
         self.mdp.put_schema(SCHEMA)
@@ -64,8 +67,19 @@ class Durable:
             "select coalesce((select sum(prepared) from batch_partitions), 0)::int,"
             " coalesce((select sum(registered) from batch_runs), 0)::int"
         )
-        with self.engine.connect() as connection:
+        with self._watching.connect() as connection:
             return tuple(connection.execute(sqlalchemy.text(query)).one())  # type: ignore[return-value]
+
+    def runs(self) -> int:
+        return self._number("select count(*) from batch_runs")
+
+    def cut_connections(self) -> int:
+        """Cut everybody's connection; how many there were."""
+        return self._number(CUT_ALL_OTHERS)
+
+    def _number(self, query: str) -> int:
+        with self._watching.connect() as connection:
+            return int(connection.execute(sqlalchemy.text(query)).scalar_one())
 
     def run(self, spark: SparkSession) -> Summary:
         documents = Listed(spark, FILES, BASE, partitions=4)
@@ -138,6 +152,22 @@ def test_a_postgres_that_is_killed_is_waited_for(spark: SparkSession, durable: D
     assert_alike(durable.engine, reference.engine)
 
 
+def test_connections_that_are_cut_again_and_again_cost_nothing(
+    spark: SparkSession, durable: Durable, reference: Mdp
+) -> None:
+    cut: list[int] = []
+
+    def strike() -> None:
+        for mark in (1, 150, 300, 450):
+            assert eventually(lambda mark=mark: durable.progress()[0] >= mark, 60)
+            cut.append(durable.cut_connections())
+
+    found = struck(lambda: durable.run(spark), strike)
+    assert sum(cut) >= 4
+    assert (found.documents, found.registered, found.refused) == (600, 600, 0), "each is counted once"
+    assert_alike(durable.engine, reference.engine)
+
+
 def test_a_driver_that_is_killed_leaves_what_the_same_command_goes_on_from(
     tmp_path: Path, durable: Durable, reference: Mdp
 ) -> None:
@@ -148,6 +178,12 @@ def test_a_driver_that_is_killed_leaves_what_the_same_command_goes_on_from(
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     _, promoted = durable.progress()
     assert 0 < promoted < 600
+    again = subprocess.Popen(argv, env=run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert eventually(lambda: durable.runs() == 2, 60)
+    again.send_signal(signal.SIGINT)
+    said, complained = again.communicate(timeout=60)
+    assert (again.returncode, said, complained.strip()) == (130, "", ""), "Ctrl-C is no failure to be explained"
+    _, promoted = durable.progress()
     ended = subprocess.run(argv, env=run, capture_output=True, timeout=120, text=True)
     assert ended.returncode == 0, ended.stderr
     assert f'"registered": {600 - promoted}' in ended.stdout and f'"unchanged": {promoted}' in ended.stdout

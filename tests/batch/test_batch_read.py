@@ -40,7 +40,7 @@ def rows(inputs: Inputs) -> list[Row]:
     """The documents in the order of their ranks, after a look at whether all that is told of them agrees."""
     documents = sorted(inputs.documents().collect(), key=lambda row: row.rank.encode())
     listed = sorted(inputs.listing().collect(), key=lambda row: row.rank.encode())
-    assert listed == [(row.source, None if row.problem else row.uri, row.rank) for row in documents]
+    assert listed == [(row.source, row.uri, row.rank) for row in documents]
     assert inputs.count() == len(documents)
     assert all((row.content is None) == (row.problem is not None) for row in documents)
     return documents
@@ -162,7 +162,9 @@ def test_a_manifest_names_documents_by_path(spark: SparkSession, tmp_path: Path,
     if kind == "jsonl":
         lines = [json.dumps(dict(zip(("path", "uri", "media_type"), row, strict=True))) for row in table]
     else:
-        lines = ["path,uri,media_type"] + [",".join(f'"{value}"' if value else "" for value in row) for row in table]
+        lines = ["\ufeffPath, URI , media_type"] + [
+            ",".join(f'"{value}"' if value else "" for value in row) for row in table
+        ]
     manifest.write_text("\n".join(lines), "utf-8")
     found = rows(find(spark, books, naming=Naming(manifest=str(manifest))))
     named = {row.source.removeprefix(f"{books}/"): (row.uri, row.media_type) for row in found}

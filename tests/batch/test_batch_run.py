@@ -129,6 +129,21 @@ def test_of_documents_with_one_uri_the_last_counts_and_the_others_are_told(batch
     assert batches.mdp.one("select count(*) from filter_data where value = 'note 1 of edition 2'") == 1
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_where_the_last_of_several_is_refused_the_one_before_counts_as_one_by_one(
+    batches: Batches, other: Mdp, partitions: int
+) -> None:
+    pairs = [("a.rdf", rdf_xml(1).encode()), ("a.rdf", rdf_xml(1, edition=2).encode()), ("a.rdf", b"<nonsense"),
+             ("a.rdf", FLAWED["untrue.rdf"].encode()), ("b.rdf", b"<nonsense"), ("b.rdf", b"<nonsense"),
+             ("c.rdf", rdf_xml(3).encode())]  # fmt: skip
+    found = batches.run(pairs, partitions=partitions)
+    assert (found.registered, found.refused, found.duplicates, found.documents) == (2, 4, 1, 6)
+    register_one_by_one(other, {"a.rdf": rdf_xml(1, edition=2).encode(), "c.rdf": rdf_xml(3).encode()})
+    assert_alike(batches.mdp.engine, other.engine)
+    again = batches.run(pairs, partitions=partitions)
+    assert (again.unchanged, again.refused, again.duplicates) == (2, 4, 1)
+
+
 def test_a_dry_run_tells_and_changes_nothing(batches: Batches) -> None:
     batches.run(catalogue(8))
     before = content_of(batches.mdp.engine)
