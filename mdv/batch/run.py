@@ -42,7 +42,7 @@ from mdv.db.batch import (
 )
 from mdv.db.schemas import read_schema_version
 from mdv.db.state import read_state
-from mdv.errors import BadCommand, MdvError
+from mdv.errors import BadCommand, Unavailable
 from mdv.figures import stage_seconds
 from mdv.garbage import look_rarely
 
@@ -307,7 +307,7 @@ class Executors:
     def check(self) -> None:
         """Raise what ended them, if it was an error."""
         if self._error is not None:
-            raise MdvError(f"Spark gave up: {last_words(self._error)}.") from self._error
+            raise Unavailable(f"Spark gave up: {last_words(self._error)}.") from self._error
 
     def end(self) -> None:
         """Let them end before their time."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mdv.batch.java import find_java, java_home
 from mdv.batch.packages import FOLDER, SAME_PYTHON, last_words, send
-from mdv.errors import BadCommand
+from mdv.errors import BadCommand, Unavailable
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -28,6 +28,9 @@ _PATH = "spark.executorEnv.PYTHONPATH"
 
 FAILURES = 8
 """How often a task may fail. Spark's own number is 4, and 1 for a local master; a run of hours outlives more."""
+
+OUT_OF_MEMORY = 52
+"""With which Spark's Java ends when it has none left."""
 
 PATIENCE = 30.0
 """Seconds that Java has for its farewell."""
@@ -104,8 +107,16 @@ def session(
     spark = open_session(master, options, packages)
     try:
         yield spark
-    finally:
+    except Exception as error:
+        if close_session(spark) == OUT_OF_MEMORY:
+            raise Unavailable(
+                "Java has no memory left: is a line of a dump very long? --conf spark.driver.memory=4g gives it more."
+            ) from error
+        raise
+    except BaseException:
         close_session(spark)
+        raise
+    close_session(spark)
 
 
 def open_session(
@@ -137,15 +148,21 @@ def open_session(
     return spark
 
 
-def close_session(spark: SparkSession) -> None:
-    """End the session and its Java, and wait until they are gone, with all their temporary folders."""
+def close_session(spark: SparkSession) -> int | None:
+    """End the session and its Java, and wait until they are gone, with all their temporary folders; how Java ended."""
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     gateway: Any = SparkContext._gateway
-    spark.stop()
+    try:
+        spark.stop()
+    except Py4JError:  # Java has ended by itself
+        SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
     java: subprocess.Popen[bytes] | None = gateway.proc
     if java is None:  # it belongs to spark-submit, which ends it
-        return
+        return None
     gateway.shutdown()
     assert java.stdin is not None
     java.stdin.close()  # the sign to go
@@ -155,6 +172,7 @@ def close_session(spark: SparkSession) -> None:
         java.kill()
         java.wait()
     SparkContext._gateway = SparkContext._jvm = None
+    return java.returncode
 
 
 def is_local(master: str) -> bool:

@@ -19,7 +19,7 @@ from mdv.cli.failures import FAILED
 from mdv.cli.frame import Verb, data_folder, data_option, json_option, syntax_option
 from mdv.cli.output import Item, clean, say, write_json
 from mdv.config import Config
-from mdv.errors import BadCommand, MdvError, SystemNotFound
+from mdv.errors import BadCommand, SystemNotFound, Unavailable
 from mdv.system import System, find_database
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _quietly_interrupted() -> Iterator[None]:
         _tell("Stopped. What was registered so far stays; the same command goes on from there.")
         raise
     except (PySparkException, Py4JError) as error:
-        raise MdvError(f"Spark gave up: {last_words(error)}.") from None
+        raise Unavailable(f"Spark gave up: {last_words(error)}.") from None
 
 
 def _connect(system: System) -> Engine:

@@ -178,6 +178,22 @@ def test_a_python_worker_gets_large_rows_a_few_at_a_time(spark: SparkSession) ->
 # The end
 
 
+def test_a_java_that_has_no_memory_left_is_told_in_a_sentence(tmp_path: Path) -> None:
+    script = """
+        from mdv.batch.session import session
+        from mdv.errors import Unavailable
+
+        try:
+            with session("local[1]", {"spark.driver.memory": "512m"}) as spark:
+                spark.range(1).selectExpr("length(upper(repeat('x', 200000000 + cast(id as int))))").collect()
+        except Unavailable as error:
+            print(error.detail)
+    """
+    (tmp_path / "driver.py").write_text(textwrap.dedent(script), "utf-8")
+    ended = subprocess.run([sys.executable, "driver.py"], cwd=tmp_path, env=OWN, capture_output=True, timeout=100)
+    assert ended.stdout.startswith(b"Java has no memory left"), ended.stderr
+
+
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_java_and_its_workers_end_with_their_driver(tmp_path: Path, blow: signal.Signals) -> None:
     script = """
