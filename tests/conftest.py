@@ -20,6 +20,7 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.embedded import Postgres, Valkey, start_postgres, start_valkey
 from mdv.errors import MdvError
 from mdv.feed import Page
+from mdv.garbage import look_rarely
 from mdv.mdp.feed import Feeds
 from mdv.mdp.filter import read_changes
 from mdv.mdp.put_schema import SchemaOutcome, put_schema
@@ -35,6 +36,11 @@ UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_write
 
 GUTENBERG = Path(__file__).parents[2] / "shared" / "data" / "gutenberg"
 _numbers = itertools.count(1)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are collected: looking through them for garbage again and again takes time."""
+    look_rarely()
 
 
 @pytest.fixture(scope="session")
