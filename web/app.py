@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from flask import Flask
 
+import mdv
 from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import documents, feed, filter, jobs, lmrs, query, resources, rules, schema, status, webhooks, why
 from web.assemble import assemble
 from web.health import health
+from web.pages import room
+from web.pages.words import FILTERS
 from web.services import Services, make_redis
 
 NOUNS = [
@@ -19,4 +22,7 @@ NOUNS = [
 def create_app(config: Config) -> Flask:
     """The web server of one MDP."""
     engine = make_engine(config.database_url, pool_size=32, max_overflow=16, pool_timeout=20, hide_parameters=True)
-    return assemble(config, Services(config, engine, make_redis(config.redis_url)), NOUNS, health)
+    app = assemble(config, Services(config, engine, make_redis(config.redis_url)), NOUNS, health, room.pages)
+    app.jinja_env.globals.update(version=mdv.__version__, public=config.public_read)
+    app.jinja_env.filters.update(FILTERS)
+    return app

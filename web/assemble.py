@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import flask_openapi3_swagger
-from flask import Blueprint, Flask, Response, redirect, render_template, request
+from flask import Blueprint, Flask, Response, render_template, request
 
 from mdv.config import Config
 from mdv.errors import BadRequest
@@ -17,8 +17,8 @@ from web.metrics import measure
 from web.trace import trace
 
 
-def assemble(config: Config, services: object, nouns: list[Calls], health: Blueprint) -> Flask:
-    """An application with these calls; its handlers find `services` by `web.services.services`."""
+def assemble(config: Config, services: object, nouns: list[Calls], health: Blueprint, pages: Blueprint) -> Flask:
+    """An application with these calls and pages; its handlers find `services` by `web.services.services`."""
     configure_logs(config.log_level)
     app = Flask("web")
     app.config["MAX_CONTENT_LENGTH"] = config.max_document_bytes
@@ -32,6 +32,7 @@ def assemble(config: Config, services: object, nouns: list[Calls], health: Bluep
     for noun in nouns:
         app.register_blueprint(noun.blueprint)
     app.register_blueprint(health)
+    app.register_blueprint(pages)
     app.register_blueprint(_documentation(nouns))
     return app
 
@@ -70,9 +71,5 @@ def _documentation(nouns: list[Calls]) -> Blueprint:
     @pages.get("/docs")
     def docs() -> str:
         return render_template("docs.html")
-
-    @pages.get("/")
-    def home() -> Any:
-        return redirect("/docs")
 
     return pages

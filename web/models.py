@@ -302,6 +302,7 @@ class LmrShown(BaseModel):
     name: str
     created_at: str
     asked_at: str | None = Field(description="when it last asked for its feed, to some seconds")
+    paused: bool = Field(description="its feed is held back")
     subscriptions: int
     resources: int = Field(description="in its closure")
     roots: int = Field(description="of these, selected by some rule")
@@ -377,6 +378,7 @@ class LmrBehind(BaseModel):
     since: str | None = Field(description="when the first of them was published, where that is still known")
     asked_at: str | None
     must_refetch: bool = Field(description="it has lost its place, and will have to take a snapshot")
+    paused: bool = Field(description="its feed is held back until it is resumed")
 
 
 class QueueStatus(BaseModel):

@@ -25,6 +25,7 @@ from mdv.mdp.tend import tend
 from mdv.mdp.work import Worker
 from workers.app import RUN_SECONDS, SWEEP_SECONDS, app
 from workers.line import Line
+from workers.minutes import Minutes
 from workers.signals import KEPT_SECONDS, PUBLISHED, RULES, TEND, WEBHOOKS, WORK, News, done_key, write_news
 from workers.wake import hear, wake
 
@@ -35,6 +36,7 @@ log = structlog.get_logger()
 def _begin(**_: object) -> None:
     configure_logs(Config.from_environment().log_level)
     threading.Thread(target=_look_alone, name="sweep", daemon=True).start()
+    Minutes(_engine()).start()
 
 
 @app.task(name=WORK)

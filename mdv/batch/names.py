@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from mdv.batch.unpack import without_packing
 from mdv.errors import BadCommand, BadRequest, MdvError
 from mdv.rdf.parse import check_document_uri
+from mdv.uris import below, quoted
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _OWN_FIELDS = ("0", "path", "name", "stem")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)(//[^/]*)?(.*)", re.DOTALL)
-_ENDS = ("/", "#", ":", "=", "?", "-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Naming:
         if self.pattern is not None:
             self._check_pattern(self.pattern)
         if self.base is not None:
-            _check_example("--uri-base", self.base, _below(self.base, "1"))
+            _check_example("--uri-base", self.base, below(self.base, "1"))
 
     def _check_pattern(self, pattern: str) -> None:
         groups: set[str] = set()
@@ -71,9 +70,9 @@ class Naming:
         if self.pattern is not None:
             uri = self._fit(self.pattern, relative)
         elif self.base is not None:
-            uri = _below(self.base, relative)
+            uri = below(self.base, relative)
         else:
-            uri = own_uri(path) + (f"!/{_quote(relative)}" if in_archive else "")
+            uri = own_uri(path) + (f"!/{quoted(relative)}" if in_archive else "")
         return check_document_uri(uri)
 
     def _fit(self, pattern: str, relative: str) -> str:
@@ -90,7 +89,7 @@ class Naming:
         missing = next((name for name in _FIELD.findall(pattern) if values.get(name) is None), None)
         if missing is not None:
             raise BadRequest(f"{relative!r} has nothing for {{{missing}}} of --uri {pattern!r}.")
-        return _FIELD.sub(lambda field: _quote(values[field[1]] or ""), pattern)
+        return _FIELD.sub(lambda field: quoted(values[field[1]] or ""), pattern)
 
 
 def own_uri(path: str) -> str:
@@ -101,15 +100,7 @@ def own_uri(path: str) -> str:
     """
     if (url := _URL.fullmatch(path)) is None:
         raise BadRequest(f"{path!r} is not the URL of a file.")
-    return url[1] + (url[2] or "//") + _quote(url[3])
-
-
-def _below(base: str, relative: str) -> str:
-    return base + ("" if base.endswith(_ENDS) else "/") + _quote(relative)
-
-
-def _quote(text: str) -> str:
-    return quote(text.encode("utf-8", "surrogateescape"), safe="/")
+    return url[1] + (url[2] or "//") + quoted(url[3])
 
 
 def _check_example(option: str, given: str, example: str) -> None:

@@ -19,6 +19,7 @@ from mdv.batch.match import Constants
 from mdv.batch.pack import Packed, unpack
 from mdv.batch.rejects import Refusals, Reject
 from mdv.db.batch import Promoted, end_chunks, take_chunks
+from mdv.db.figures import add_figures
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError, Unavailable
 from mdv.figures import stage
@@ -52,7 +53,9 @@ class Promotion:
         began = time.perf_counter()
         weight, documents, refused = patiently(self._engine, self._promote)
         if documents:
-            self._pace.learn(weight, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._pace.learn(weight, seconds)
+            patiently(self._engine, lambda connection: add_figures(connection, 1, documents, seconds))
         self._refusals.add(refused)
         return documents
 

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mdv.batch import warm
 from mdv.batch.java import find_java, java_home
 from mdv.batch.packages import FOLDER, SAME_PYTHON, last_words, send
 from mdv.errors import BadCommand, Unavailable
@@ -233,8 +234,9 @@ def _start_java(given: dict[str, str]) -> SparkConf:
 @contextmanager
 def _launching() -> Iterator[None]:
     """The surroundings that Java is started in. It reads its files at the start, so they can go as soon as it runs."""
+    java = find_java()
     with (
-        java_home(find_java()) as home,
+        java_home(java) as home,
         _environment(
             {
                 "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -243,7 +245,7 @@ def _launching() -> Iterator[None]:
             }
         ),
     ):
-        options = LIGHT
+        options = f"{LIGHT} {warm.options(java)}".strip()
         if os.environ.get("MDV_DEBUG") != "1":
             (home / "log4j2.properties").write_text(QUIET, "utf-8")
             options += f" -Dlog4j2.configurationFile={(home / 'log4j2.properties').as_uri()}"

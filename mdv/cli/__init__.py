@@ -31,6 +31,7 @@ from mdv.cli.status import status
 from mdv.cli.subscribe import subscribe, subscriptions, unsubscribe
 from mdv.cli.token import token
 from mdv.cli.up import up
+from mdv.cli.user import user
 from mdv.cli.webhook import webhook
 
 
@@ -69,6 +70,7 @@ for command in (
     status,
     doctor,
     token,
+    user,
     serve,
     worker,
     migrate,

@@ -89,6 +89,7 @@ def batch(
     from mdv.batch.names import Naming
     from mdv.batch.run import Order, run_batch
     from mdv.batch.session import session
+    from mdv.batch.warm import start_in_background
     from mdv.batch.watch import watch_folder
 
     naming = Naming(uri_base, uri, match, manifest)
@@ -117,6 +118,8 @@ def batch(
             watch_folder(spark, engine, paths[0], register, lambda summary: _report(summary, as_json), _complain)
         else:
             summary = register(list(paths))
+            if sys.stderr.isatty():
+                start_in_background()
             _report(summary, as_json)
             if summary.refused and rejects is None:
                 raise click.exceptions.Exit(FAILED)

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from mdv.errors import BadRequest
 from mdv.rdf.syntax import SYNTAXES, Syntax, syntax_of_name
+from mdv.uris import below
 
 STDIN = Path("-")
 SUFFIXES = frozenset(suffix for syntax in SYNTAXES for suffix in syntax.suffixes)
@@ -37,8 +38,7 @@ class Source(NamedTuple):
         """
         if base is None:
             return self.path.resolve().as_uri()
-        slash = "" if base.endswith(("/", "#", ":", "=", "?", "-", "_")) else "/"
-        return base + slash + quote(os.fsencode(self.relative), safe="/")
+        return below(base, self.relative)
 
     def exported_uri(self) -> str:
         """The URI that an exported file's name stands for.

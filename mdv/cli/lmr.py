@@ -49,7 +49,7 @@ def path_of(name: str) -> str:
 
 @click.group(cls=Noun, example="mdv lmr create library")
 def lmr() -> None:
-    """Local metadata repositories: make, list and end them at the MDP.
+    """Local metadata repositories: make, list, hold back and end them at the MDP.
 
     An LMR keeps what its rules select, and what that refers to strongly, near those who ask. It reads its feed at the
     MDP with a token of its own.
@@ -99,6 +99,34 @@ def token(name: str, yes: bool, as_json: bool) -> None:
     _show_token(mdp.change("POST", f"{path}/token"), as_json)
 
 
+@lmr.command("pause", example="mdv lmr pause library")
+@click.argument("name")
+@json_option
+@data_option
+def pause(name: str, as_json: bool) -> None:
+    """Hold back the feed of the LMR NAME: it is told of nothing new, and answers from its cache."""
+    _tell(connect().change("POST", f"{path_of(name)}/pause"), as_json, "is paused")
+
+
+@lmr.command("resume", example="mdv lmr resume library")
+@click.argument("name")
+@json_option
+@data_option
+def resume(name: str, as_json: bool) -> None:
+    """Hand out the feed of the LMR NAME again, with what was held back."""
+    _tell(connect().change("POST", f"{path_of(name)}/resume"), as_json, "is told of what is new")
+
+
+@lmr.command("refetch", example="mdv lmr refetch library")
+@click.argument("name")
+@json_option
+@data_option
+def refetch(name: str, as_json: bool) -> None:
+    """Let the LMR NAME fetch everything anew when it asks next. It answers from its cache until it has that."""
+    refetching = connect().change("POST", f"{path_of(name)}/refetch")
+    _tell(refetching, as_json, "fetches everything anew when it asks next")
+
+
 @lmr.command("delete", example="mdv lmr delete library")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
@@ -123,6 +151,13 @@ def ask(what: str, yes: bool) -> None:
         raise click.UsageError(f"Nobody is here to be asked whether to {what}: say --yes.")
     if not click.confirm(f"{what[0].upper()}{what[1:]}?", err=True):
         raise click.exceptions.Exit(FAILED)
+
+
+def _tell(changed: Item, as_json: bool, what: str) -> None:
+    if as_json:
+        write_json(changed)
+    else:
+        say(f"The LMR {changed['name']} {what}.")
 
 
 def _show_token(made: Item, as_json: bool) -> None:

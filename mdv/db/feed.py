@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -17,12 +18,14 @@ from mdv.feed import BUCKETS, MODULUS
 
 
 class Stand(NamedTuple):
-    """Where the MDP and one LMR's feed stand: events up to `kept_after` are gone."""
+    """Where the MDP and one LMR's feed stand: events up to `kept_after` are gone; of one that is `paused`, those after
+    are held back."""
 
     epoch: UUID
     position: int
     last_offset: int
     kept_after: int
+    paused: bool
 
 
 class StoredEvent(NamedTuple):
@@ -41,6 +44,20 @@ class StoredSnapshot(NamedTuple):
     tx: int
     first_offset: int
     events: int
+
+
+class Progress(NamedTuple):
+    """How an LMR gets on: its rules, what it holds and selects, the events kept for it, and those of them that it has
+    not asked beyond, the first published `since`. All are counted up to a bound, which they exceed by one at most.
+    `lost`: it asked last from a place that is not kept any longer."""
+
+    subscriptions: int
+    resources: int
+    roots: int
+    events: int
+    behind: int
+    since: datetime | None
+    lost: bool
 
 
 class Feed:
@@ -66,6 +83,12 @@ class Feed:
     def lags(self, most: int) -> list[tuple[str, float]]:
         """LMRs by name, each with the age in seconds of the first event that it has not asked beyond."""
         return [(name, age) for name, age in self._run("lags", most=most)]
+
+    def progress(self, lmrs: Collection[int], most: int) -> dict[int, Progress]:
+        """How some LMRs get on, by their numbers; nothing is counted beyond `most`."""
+        self._run("one_by_one")
+        rows = self._run("progress", lmrs=numbers_field(lmrs), most=most)
+        return {number: Progress(*rest) for number, *rest in rows}
 
     def offset_before(self, lmr: int, offset: int) -> int | None:
         """The offset of the event before, if one is kept."""
@@ -144,6 +167,15 @@ class Feed:
             StoredEvent(snapshot.first_offset + place, snapshot.tx, kind, resource, uri)
             for place, kind, resource, uri in rows
         ]
+
+    def end_events(self, lmr: int, offset: int) -> None:
+        """From now on, whoever has read up to `offset` or less cannot go on. The caller holds the lock."""
+        self._run("drop_snapshots", lmr=lmr)
+        self._run("end_events", lmr=lmr, offset=offset)
+
+    def drop_events(self, lmr: int) -> None:
+        """Drop the events that nobody can ask for any more."""
+        self._run("drop_events", lmr=lmr)
 
     # Checksums
 

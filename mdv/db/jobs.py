@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, select
 
 from mdv.db.engine import driver, together
 from mdv.db.statements import statements
-from mdv.db.tables import jobs
+from mdv.db.tables import jobs, mdp_state
 from mdv.errors import TooMany
 
 DOCUMENT_KINDS = ("register", "delete")
@@ -29,6 +29,8 @@ PATIENT = PRIORITIES[4:]
 
 MOST_OF_ONE = 100
 """Jobs about one thing that may wait: each has to be passed by whenever others are claimed."""
+NEWEST = 2**63 - 1
+"""Before this number come all jobs."""
 WEIGHT = 500
 """What a job without any text weighs, in bytes."""
 MOST_BYTES = 64 * 1024 * 1024
@@ -224,6 +226,13 @@ def list_jobs(connection: Connection, state: str | None, before: int, limit: int
     elif state is not None:
         query = query.where(jobs.c.state == state)
     return _read(connection, list(connection.execute(query).scalars()))
+
+
+def last_news(connection: Connection) -> tuple[int, int]:
+    """The number of the last job, and the position: whenever something happens, they change."""
+    last = select(func.coalesce(func.max(jobs.c.number), 0)).scalar_subquery()
+    number, position = connection.execute(select(last, mdp_state.c.position)).one()
+    return number, position
 
 
 def _read(connection: Connection, ids: list[UUID]) -> list[JobStatus]:

@@ -26,7 +26,7 @@ from mdv.errors import Conflict
 
 @dataclass(frozen=True, slots=True)
 class Lmr:
-    """A local metadata repository. `cursor` is the offset that it last asked from."""
+    """A local metadata repository. `cursor` is the offset that it last asked from; `paused`: its feed is held back."""
 
     id: int
     name: str
@@ -34,6 +34,7 @@ class Lmr:
     cursor: int | None
     asked_at: datetime | None
     created_at: datetime
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class LmrCounts:
 
 
 _COLUMNS = (lmrs.c.id, lmrs.c.name, lmrs.c.kept_after, lmrs.c.cursor, lmrs.c.asked_at,
-            lmrs.c.created_at)  # fmt: skip
+            lmrs.c.created_at, lmrs.c.paused)  # fmt: skip
 
 
 def create_lmr(connection: Connection, name: str) -> tuple[Lmr, str]:
@@ -75,6 +76,13 @@ def revoke_lmr_tokens(connection: Connection, lmr: Lmr) -> None:
     """Close all tokens that an LMR has."""
     still = (tokens.c.lmr_id == lmr.id) & tokens.c.revoked_at.is_(None)
     connection.execute(update(tokens).where(still).values(revoked_at=func.now()))
+
+
+def hold(connection: Connection, lmr: Lmr, paused: bool) -> Lmr:
+    """Hold back the feed of an LMR, or hand it out again."""
+    change = update(lmrs).where(lmrs.c.id == lmr.id).values(paused=paused).returning(*_COLUMNS)
+    row = connection.execute(change).one_or_none()
+    return Lmr(*row) if row else lmr
 
 
 def find_lmr(connection: Connection, name: str) -> Lmr | None:
@@ -128,6 +136,16 @@ def rules_of(connection: Connection, lmr_id: int, after: int, limit: int) -> Seq
         .limit(limit)
     )
     return [tuple(row) for row in connection.execute(query)]
+
+
+def newest_rules(
+    connection: Connection, lmr_id: int, before: int | None, limit: int
+) -> Sequence[tuple[int, str | None, str, int]]:
+    """A page of an LMR's rules, the newest first."""
+    query = select(rules.c.id, rules.c.name, rules.c.text, rules.c.position).where(rules.c.owner == lmr_id)
+    if before is not None:
+        query = query.where(rules.c.id < before)
+    return [tuple(row) for row in connection.execute(query.order_by(rules.c.id.desc()).limit(limit))]
 
 
 def rule_of(connection: Connection, lmr_id: int, rule_id: int) -> tuple[int, str | None, str, int] | None:

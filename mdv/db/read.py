@@ -88,10 +88,13 @@ def resource_documents(connection: Connection, uri: str) -> list[str]:
     return list(connection.scalars(select(documents.c.uri).where(documents.c.id.in_(described)).order_by("uri")))
 
 
-def list_documents(connection: Connection, after: str, limit: int) -> Sequence[RowMapping]:
-    """A page of the documents that are there, by URI."""
+def list_documents(connection: Connection, after: str, limit: int, prefix: str = "") -> Sequence[RowMapping]:
+    """A page of the documents that are there, by URI; of those that begin with `prefix`."""
     d = documents.c
     query = select(d.uri, d.version, d.position).where(d.present, d.uri > after).order_by(d.uri).limit(limit)
+    if prefix:
+        # By code point, whatever is behind the prefix comes before the prefix with this behind it.
+        query = query.where(d.uri >= prefix, d.uri < prefix + chr(0x10FFFF))
     return connection.execute(query).mappings().all()
 
 

@@ -39,6 +39,7 @@ class Behind:
     since: datetime | None
     asked_at: datetime | None
     must_refetch: bool
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,8 @@ def furthest_behind(connection: Connection) -> list[Behind]:
     bounds = {"most": MOST_COUNTED, "furthest": FURTHEST}
     rows = driver(connection).execute(statements("status")["furthest_behind"], bounds)
     return [
-        Behind(number, name, min(events, MOST_COUNTED), events > MOST_COUNTED, since, asked_at, lost)
-        for number, name, events, since, asked_at, lost in rows
+        Behind(number, name, min(events, MOST_COUNTED), events > MOST_COUNTED, since, asked_at, lost, paused)
+        for number, name, events, since, asked_at, lost, paused in rows
     ]
 
 

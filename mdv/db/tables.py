@@ -371,6 +371,7 @@ lmrs = Table(
            comment="offset up to which events are not kept: a cursor before it cannot go on"),
     Column("cursor", BigInteger, comment="the offset that it last asked from"),
     Column("asked_at", DateTime(timezone=True), comment="when that was, to some seconds"),
+    Column("paused", Boolean, nullable=False, server_default=text("false"), comment="its feed is held back"),
     _now("created_at"),
     comment="Local metadata repositories.",
 )  # fmt: skip
@@ -486,6 +487,53 @@ tokens = Table(
     Column("resource_prefixes", ARRAY(Text), comment="NULL: any resource"),
     _now("created_at"),
     Column("revoked_at", DateTime(timezone=True)),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("name", CodePoints, primary_key=True),
+    Column("role", Text, nullable=False, comment="admin or viewer"),
+    Column("password", Text, nullable=False, comment="its scrypt hash, with salt and cost"),
+    _now("created_at"),
+    comment="People who sign in to the pages by name.",
+)
+
+web_sessions = Table(
+    "web_sessions",
+    metadata,
+    Column("hash", LargeBinary, primary_key=True, comment="SHA-256 of what the cookie holds, which is kept nowhere"),
+    Column("user_name", CodePoints, ForeignKey("users.name", ondelete="CASCADE", onupdate="CASCADE"), index=True,
+           comment="who signed in by name"),
+    Column("token_id", Integer, ForeignKey("tokens.id", ondelete="CASCADE"), index=True,
+           comment="or by a token; neither: by the admin token of the settings"),
+    Column("token_hash", LargeBinary, comment="of that admin token: another one ends the session"),
+    Column("csrf", Text, nullable=False, comment="what every form has to show"),
+    _now("created_at"),
+    _now("seen_at"),
+    comment="Who has signed in to the pages.",
+)  # fmt: skip
+
+sign_in_failures = Table(
+    "sign_in_failures",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("who", CodePoints, nullable=False, comment="the name that was tried, or the address that it came from"),
+    _now("at"),
+    Index("sign_in_failures_who", "who", "at"),
+    comment="Attempts to sign in that failed, of the last while.",
+)
+
+figures = Table(
+    "figures",
+    metadata,
+    Column("at", DateTime(timezone=True), primary_key=True, comment="the minute that begins then"),
+    Column("transactions", Integer, nullable=False, server_default=text("0")),
+    Column("documents", Integer, nullable=False, server_default=text("0"), comment="registered or deleted"),
+    Column("filter_seconds", Float, nullable=False, server_default=text("0")),
+    Column("lag_seconds", Float, nullable=False, server_default=text("0"), comment="of the furthest LMR, at most"),
+    Column("waiting", Integer, nullable=False, server_default=text("0"), comment="jobs, at most"),
+    comment="What the pages draw, minute by minute.",
 )
 
 jobs = Table(

@@ -73,7 +73,10 @@ def advance(cache: Cache, mdp: Source, position: int) -> None:
         state = cache.state()
         if state.position >= position:
             return
-        apply(cache, mdp.feed(state.next_cursor), after=state.next_cursor, until=position)
+        page = mdp.feed(state.next_cursor)
+        apply(cache, page, after=state.next_cursor, until=position)
+        if page.get("paused"):
+            raise Unavailable("The feed of this LMR is paused: it can be compared once it is resumed.")
     raise Unavailable(f"The feed does not come to position {position}.")
 
 

@@ -2,6 +2,9 @@
 
 A cursor says up to where somebody has read: the MDP's life (epoch), and an offset, or a place in a snapshot. An answer
 ends where a transaction ends; one that is too large for an answer is continued in the next.
+
+A feed that is paused answers as if nothing were new. Only a snapshot that was begun before is handed out to its end;
+who wants to begin one gets a cursor that begins it when the feed is resumed.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from mdv.db.feed import Feed, Stand, StoredEvent, see_one_moment
 from mdv.db.lmrs import Lmr
 from mdv.db.state import lock_state, read_state
 from mdv.db.vocabulary import Vocabulary
-from mdv.errors import BadRequest, MustRefetch, NotFound
+from mdv.errors import BadRequest, Conflict, MustRefetch, NotFound
 from mdv.feed import Kind
 from mdv.model import RDF_TYPE, RDFS_RESOURCE
 
@@ -33,6 +36,8 @@ MAX_BYTES = 8 * 1024 * 1024
 """An answer has no more than that, unless a single event has."""
 SNAPSHOTS = 4
 """So many are made at a time by one process."""
+LATER = 0
+"""The number of the snapshot that begins when a feed is resumed; no other has it."""
 CHUNK = 500
 """Contents are read so many at a time, so that an answer stays near its limit."""
 
@@ -86,15 +91,18 @@ class FeedPage:
     position: int
     up_to_date: bool
     snapshot: bool = False
+    held: bool = False
+    """The feed is paused, and there is something that it does not tell."""
 
     @property
     def text(self) -> str:
         """The answer as JSON."""
         events = ",".join(event for _, _, event in self.events)
         snapshot = ',"snapshot":true' if self.snapshot else ""
+        held = ',"paused":true' if self.held else ""
         return (
             f'{{"events":[{events}],"cursor":"{self.cursor}","position":{self.position},'
-            f'"up_to_date":{"true" if self.up_to_date else "false"}{snapshot}}}'
+            f'"up_to_date":{"true" if self.up_to_date else "false"}{snapshot}{held}}}'
         )
 
 
@@ -111,11 +119,17 @@ class Feeds:
 
     def read(self, lmr: Lmr, after: str | None, limit: int = DEFAULT_EVENTS, most_bytes: int | None = None) -> FeedPage:
         """The events after a cursor; without one, the beginning of a snapshot."""
-        cursor = self._take_snapshot(lmr, None) if after is None else Cursor.read(after)
+        cursor = Cursor.read(after) if after is not None else None
+        if cursor is None or cursor.snapshot == LATER:
+            if (held := self._held_snapshot(lmr)) is not None:
+                return held
+            cursor = self._take_snapshot(lmr, None)
         return self._read(lmr, cursor, limit, most_bytes or MAX_BYTES)
 
     def read_buckets(self, lmr: Lmr, buckets: Collection[int], limit: int = DEFAULT_EVENTS) -> FeedPage:
         """The beginning of a snapshot of some buckets alone."""
+        if self._held_snapshot(lmr) is not None:
+            raise paused(lmr)
         return self._read(lmr, self._take_snapshot(lmr, buckets), limit, MAX_BYTES)
 
     def _read(self, lmr: Lmr, cursor: Cursor, limit: int, most_bytes: int) -> FeedPage:
@@ -146,6 +160,11 @@ class Feeds:
         if cursor.offset > stand.last_offset:
             raise MustRefetch("This cursor is ahead of the feed: take a snapshot.")
         feed = Feed(connection)
+        if stand.paused and found:
+            position = cursor.position
+            if position is None:
+                position = feed.position_before(lmr.id, cursor.offset, found[0].tx)
+            return FeedPage((), str(cursor), position, True, held=True)
         page = _whole(found, limit)
         contents, page = self._fill(connection, page, found[len(page) :], most_bytes)
         more = len(page) < len(found)
@@ -177,7 +196,25 @@ class Feeds:
                 contents.append(said)
         return contents, page
 
+    def let_refetch(self, lmr: Lmr) -> None:
+        """Let an LMR fetch everything anew: what was told so far cannot be gone on from. Everybody waits only until an
+        offset is taken that no cursor has passed."""
+        with self._engine.begin() as connection:
+            lock_state(connection)
+            feed = Feed(connection)
+            feed.end_events(lmr.id, feed.take_offsets(1))
+        with self._engine.begin() as connection:
+            Feed(connection).drop_events(lmr.id)
+
     # Snapshots
+
+    def _held_snapshot(self, lmr: Lmr) -> FeedPage | None:
+        """The answer to who wants to begin a snapshot while the feed is paused."""
+        with self._engine.begin() as connection:
+            stand = _stand(Feed(connection), lmr)
+        if not stand.paused:
+            return None
+        return FeedPage((), str(Cursor(name_epoch(stand.epoch, lmr.id), 0, 0, LATER)), 0, True, held=True)
 
     def _take_snapshot(self, lmr: Lmr, buckets: Collection[int] | None) -> Cursor:
         """Note what an LMR holds, at one position; unless it was noted before, and nothing was told since. Of one LMR
@@ -359,6 +396,11 @@ def _stand(feed: Feed, lmr: Lmr) -> Stand:
     if stand is None:
         raise _no_more(lmr)
     return stand
+
+
+def paused(lmr: Lmr) -> Conflict:
+    """Why a cache is not compared or mended now: it would wait for what is held back."""
+    return Conflict(f"The feed of the LMR {lmr.name} is paused: its cache can be compared once it is resumed.")
 
 
 def _no_more(lmr: Lmr) -> NotFound:

@@ -12,8 +12,10 @@ from sqlalchemy.exc import OperationalError
 
 from mdv.db.batch import forget_runs
 from mdv.db.feed import Feed
+from mdv.db.figures import forget_figures
 from mdv.db.jobs import age_jobs, forget_jobs
 from mdv.db.lmrs import list_lmrs
+from mdv.db.people import forget_failures
 
 log = structlog.get_logger()
 
@@ -23,6 +25,7 @@ COMPACT_EVENTS = 20_000
 """A feed with more events is looked at for what was superseded."""
 PAGE = 500
 JOB_SECONDS = 7 * 86400.0
+FAILURE_SECONDS = 86400.0
 SOME_JOBS = 5000
 """So many are dropped in one transaction."""
 
@@ -33,6 +36,8 @@ def tend(engine: Engine, feed_seconds: float, feed_events: int, job_seconds: flo
     with engine.begin() as connection:
         age_jobs(connection)
         forget_runs(connection)
+        forget_figures(connection)
+        forget_failures(connection, FAILURE_SECONDS)
     while _forget(engine, job_seconds) == SOME_JOBS:
         pass
     while True:

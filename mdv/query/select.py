@@ -82,7 +82,9 @@ def select_resources(state: State, conjunctions: Sequence[Conjunction], after: s
         part = QueryPart(conjunction, {})
         alone = NormalQuery((conjunction.register,), (part,), (), (), None)
         parts.append(_Part(state, alone, part).select())
-    numbers = union(*parts).subquery("found") if len(parts) > 1 else parts[0].distinct().subquery("found")
+    found = union(*parts) if len(parts) > 1 else parts[0].distinct()
+    # First what is found, then its names: the other way round, every name there is would be looked for in it.
+    numbers = found.cte("found").prefix_with("MATERIALIZED")
     named = state.resources.alias("named")
     return (
         select(named.c.id, named.c.uri)

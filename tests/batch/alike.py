@@ -72,6 +72,10 @@ _OF_THE_WAY = [
     "document_sources",
     "webhooks",
     "webhook_deliveries",
+    "users",
+    "web_sessions",
+    "sign_in_failures",
+    "figures",
 ]
 """What tells which way documents came."""
 

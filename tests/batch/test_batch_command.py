@@ -200,7 +200,8 @@ def test_what_arrives_in_a_watched_folder_is_registered_once_over_restarts(
     rejects = pq.read_table(tmp_path / "rejects").to_pylist()
     assert {row["document"] for row in rejects} == {BASE + "inbox/also.rdf", BASE + "inbox/broken.rdf"}
     runs = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines() if line.startswith("{")]
-    assert sum(run["registered"] for run in runs) == 12, "each was handed over once"
+    # What the killed one did not live to report was handed over again, and found to be there.
+    assert sum(run["registered"] + run["unchanged"] for run in runs) >= 12
     assert len(content_of(side.engine)["documents"]) == len(before) + 12
 
 

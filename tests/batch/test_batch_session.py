@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
+from mdv.batch import warm
 from mdv.batch.java import find_java, java_home
 from mdv.batch.session import open_session
 from mdv.errors import BadCommand
@@ -135,6 +136,16 @@ def test_without_a_java_on_the_machine_a_job_runs_on_that_of_the_wheel_and_leave
     assert found["java"].startswith("25")
     assert [path.name for path in work.iterdir()] == ["driver.py"]
     assert list(scratch.iterdir()) == []
+
+
+def test_a_file_of_classes_that_java_cannot_use_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    java = find_java()
+    assert warm.options(java) == "" and warm.is_wanted(java)
+    warm.kept(java).write_bytes(b"nonsense")
+    assert "SharedArchiveFile" in warm.options(java) and not warm.is_wanted(java)
+    found = run(RUN_A_JOB, "local[2]", folder=tmp_path, env=OWN | {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert sum(row["rows"] for row in found["rows"]) == 1000
 
 
 # Settings

@@ -46,6 +46,7 @@ def test_a_catalogue_is_registered_measured_beside_http_and_copy_and_checked(
     assert (batch["summary"]["registered"], batch["summary"]["statements"]) == (150, 150 * STATEMENTS)
     assert batch["seconds"] > batch["summary"]["seconds"] > 0 and batch["beside"]["count"] >= 4 <= run["quiet"]["count"]
     assert batch["memory"].keys() >= {"driver", "Java", "executors", "Postgres", "web", "worker", "LMR", "all"}
+    assert batch["processor"]["all"] > batch["processor"]["executors"] > 0
     assert batch["memory"]["all"] > batch["memory"]["Java"] > batch["memory"]["driver"] > 0
     assert run["again"]["summary"]["unchanged"] == 150 and run["again"]["summary"]["registered"] == 0
     assert [(way["name"], way["documents"]) for way in run["ways"]] == [
@@ -107,7 +108,7 @@ def test_the_texts_of_a_given_catalogue_go_over_http_under_other_uris(tmp_path: 
 
 def test_the_stages_of_a_batch_add_up_to_its_time() -> None:
     told = {"prepare": 3.0, "take": 1.0, "store": 1.0, "filter": 2.0, "publish": 0.5, "answer": 4.0, "end": 1.0}
-    stages = Batch({"seconds": 10.0, "stages": told}, 12.0, {}, None, 0.0).stages
+    stages = Batch({"seconds": 10.0, "stages": told}, 12.0, {}, {}, None, 0.0).stages
     assert (stages["rest of answer"], stages["other"]) == (0.5, 4.0)
     assert stages.keys() == {*EXECUTOR_STAGES, *DRIVER_STAGES}
     assert Way("x", 10, 500, 2.0).us == 200_000

@@ -10,10 +10,13 @@ import psycopg
 import pytest
 import sqlalchemy
 from running import ADMIN, SCHEMA, Api, Process, Server, provider, start_server, start_worker, stopping
+from visitors import new_visitor, viewer, visitor
 
 from mdv.db.engine import make_engine
 from mdv.db.tokens import create_token
 from mdv.embedded import Postgres, Valkey
+
+__all__ = ["new_visitor", "viewer", "visitor"]
 
 _numbers = itertools.count(1)
 

@@ -90,7 +90,7 @@ def test_every_answer_protects_the_browser_and_opens_nothing_to_other_sites(api:
 
 def test_the_page_of_calls_loads_from_this_server_alone(server: Server) -> None:
     http = server.api(None).http
-    assert http.get("/").headers["Location"] == "/docs"
+    assert http.get("/").headers["Location"] == "/sign-in?to=/"
     page = http.get("/docs").text
     links = re.findall(r'(?:src|href)="([^"]+)"', page)
     assert len(links) >= 4 and not re.search(r"(?:https?:)?//", page.replace("<!doctype html>", ""))

@@ -16,7 +16,7 @@ from mdv.db.lmrs import Lmr, note_asked
 from mdv.errors import BadRequest, MdvError, MustRefetch, TooMany, Unauthenticated
 from mdv.feed import BUCKETS, Kind
 from mdv.figures import FEED_EVENTS
-from mdv.mdp.feed import KINDS, MAX_EVENTS, Cursor, FeedPage
+from mdv.mdp.feed import KINDS, MAX_EVENTS, Cursor, FeedPage, paused
 from web.auth import lmr_named, same_caller
 from web.calls import Calls
 from web.models import Checksum, FeedQuery
@@ -36,6 +36,8 @@ MOST_STREAMS = 10
 """Of one LMR, at one process."""
 STREAM_EVENTS, STREAM_BYTES = 200, 512 * 1024
 """What a stream holds in memory at a time, about."""
+HELD_SECONDS = 1.0
+"""How often a feed that is held back is looked at: nothing rings when it is resumed."""
 NOTED_SECONDS = 1.0
 """How far a busy LMR has read is noted no more often."""
 
@@ -59,6 +61,7 @@ _PAGE["properties"]["events"]["items"] = {
     },
 }
 _PAGE["properties"]["snapshot"] = {"type": "boolean", "description": "true: this is all there is, not a change"}
+_PAGE["properties"]["paused"] = {"type": "boolean", "description": "true: what is new is held back"}
 _ANSWER = json_answer(_PAGE, "Every transaction up to `position` is in this answer, or was in one before")
 _ANSWER["content"][EVENTS] = {"schema": {"type": "string"}}
 
@@ -66,7 +69,8 @@ _ANSWER["content"][EVENTS] = {"schema": {"type": "string"}}
 @calls.call("GET", "/lmrs/<lmr>/feed", "The feed", {200: _ANSWER} | problems(404, 406, 410, 429), query=FeedQuery)
 def read(query: FeedQuery, lmr: str) -> Response:
     """Events after a cursor; without one a snapshot, page by page. With `wait`, an answer without events comes only
-    after that time. A cursor that the feed cannot go on from is answered 410: take a snapshot.
+    after that time. A cursor that the feed cannot go on from is answered 410: take a snapshot. While the LMR is paused
+    nothing is new.
 
     `put` tells a resource whole; `match` and `unmatch`, whether some rule of the LMR selects it; `delete`, that it is
     gone from the MDP. What is neither selected nor strongly referenced any more is not told: whoever keeps a copy
@@ -87,11 +91,14 @@ def read(query: FeedQuery, lmr: str) -> Response:
     return _json(page)
 
 
-@calls.call("GET", "/lmrs/<lmr>/checksum", "The checksum of an LMR's cache", {200: Checksum} | problems(404))
+@calls.call("GET", "/lmrs/<lmr>/checksum", "The checksum of an LMR's cache", {200: Checksum} | problems(404, 409))
 def checksum(lmr: str) -> dict[str, Any]:
     """256 buckets by hash of the resource's URI, each the sum of the hashes of its statements, modulo 2^64, as it
-    should be at the LMR when it stands at `position`."""
-    position, sums = services().feeds.checksum(lmr_named(lmr))
+    should be at the LMR when it stands at `position`. Refused while its feed is paused: it cannot come there."""
+    found = lmr_named(lmr)
+    if found.paused:
+        raise paused(found)
+    position, sums = services().feeds.checksum(found)
     return {"position": position, "buckets": [str(number) for number in sums]}
 
 
@@ -108,11 +115,11 @@ def _wait_for_page(s: Services, lmr: Lmr, after: str | None, limit: int, seconds
         _note(s, lmr, after)
         while not page.events and not page.snapshot and (left := deadline - time.monotonic()) > 0:
             _note(s, lmr, page.cursor, idle=True)
-            rung = bell.wait(left)
+            rung = bell.wait(min(left, HELD_SECONDS) if page.held else left)
             if s.watch.closed:
                 break
             bell.clear()
-            if rung and not is_allowed():
+            if (rung or page.held) and not is_allowed():
                 raise Unauthenticated("This token was revoked.")
             page = s.feeds.read(lmr, page.cursor, limit)
     return page
@@ -131,7 +138,7 @@ def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
         connection.settimeout(SEND_SECONDS)
 
     def events() -> Iterator[str]:
-        page, told = first, True
+        page, told, silent_since = first, True, 0.0
         with s.watch.bell(lmr.id) as bell, _counted(lmr):
             while True:
                 if page.snapshot and page.events and page.events[0][1] is Kind.SCHEMA:
@@ -142,10 +149,13 @@ def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
                 if page.up_to_date and (page.events or told):
                     stand = json.dumps({"cursor": page.cursor, "position": page.position})
                     yield f"id: {page.cursor}\nevent: up-to-date\ndata: {stand}\n\n"
+                    silent_since = time.monotonic()
                 told = False
                 if page.up_to_date:
-                    told = not bell.wait(KEEP_ALIVE)
+                    left = max(0.0, silent_since + KEEP_ALIVE - time.monotonic())
+                    bell.wait(min(left, HELD_SECONDS) if page.held else left)
                     bell.clear()
+                    told = time.monotonic() >= silent_since + KEEP_ALIVE
                 if s.watch.closed or not is_allowed():
                     return
                 try:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from mdv.db.jobs import DOCUMENT_KINDS, JobStatus, has_newer, list_jobs, read_job, retry_job
+from mdv.db.jobs import DOCUMENT_KINDS, NEWEST, JobStatus, has_newer, list_jobs, read_job, retry_job
 from mdv.db.state import lock_state
 from mdv.errors import Conflict, NotFound
 from web.auth import lmr_reader, reader, whole_admin
@@ -36,7 +36,7 @@ class JobsQuery(Page):
 def list_(query: JobsQuery) -> dict[str, Any]:
     """Ended jobs are kept for a week (`MDV_KEEP_JOBS_SECONDS`)."""
     reader()
-    before = after_number(query.after) or 2**63 - 1
+    before = after_number(query.after) or NEWEST
     with services().single.connect() as connection:
         found = list_jobs(connection, query.state, before, query.limit + 1)
     more = str(found[query.limit - 1].number) if len(found) > query.limit else None
@@ -47,7 +47,7 @@ def list_(query: JobsQuery) -> dict[str, Any]:
 def get(job: str) -> dict[str, Any]:
     """`queued`, `running`, `done` with the result, or `failed` with the problem."""
     caller = lmr_reader()
-    status = _job(job)
+    status = find_job(job)
     # An LMR sees its own; of others it learns nothing.
     if caller.lmr is not None and status.uri != lmr_uri(caller.lmr):
         raise NotFound(f"There is no job {status.id}.")
@@ -59,7 +59,12 @@ def retry(job: str) -> dict[str, Any]:
     """For a job that failed inside MDV as often as it was tried. Refused where the document was changed since: it would
     become what it was."""
     whole_admin()
-    status = _job(job)
+    return shown(retry_dead(job))
+
+
+def retry_dead(job: str) -> JobStatus:
+    """Let a dead letter wait again."""
+    status = find_job(job)
     if not status.dead:
         raise Conflict(f"The job {status.id} is {status.state}: only a dead letter can be tried again.")
     with services().engine.begin() as connection:
@@ -69,10 +74,11 @@ def retry(job: str) -> dict[str, Any]:
         retry_job(connection, status.id)
     services().forget_news(status.id)
     services().wake_for(status.kind)
-    return shown(_job(job))
+    return find_job(job)
 
 
-def _job(text: str) -> JobStatus:
+def find_job(text: str) -> JobStatus:
+    """The job of that id."""
     try:
         number = UUID(text)
     except ValueError:

@@ -77,7 +77,7 @@ def delete(lmr: str) -> Response:
     """With its subscriptions, its feed and its token."""
     whole_admin()
     found = lmr_named(lmr)
-    status = _change("forget", found, {})
+    status = change_rules("forget", found, {})
     return status if isinstance(status, Response) else make_response({"id": found.id, "name": found.name, **status})
 
 
@@ -86,10 +86,45 @@ def renew_token(lmr: str) -> tuple[dict[str, Any], int]:
     """Those that it had are revoked."""
     whole_admin()
     found = lmr_named(lmr)
+    return {"id": found.id, "name": found.name, "token": another_token(found)}, 201
+
+
+def another_token(lmr: Lmr) -> str:
+    """A new token of an LMR, whose others are revoked."""
     with services().engine.begin() as connection:
-        db.revoke_lmr_tokens(connection, found)
-        token = db.create_lmr_token(connection, found)
-    return {"id": found.id, "name": found.name, "token": token}, 201
+        db.revoke_lmr_tokens(connection, lmr)
+        return db.create_lmr_token(connection, lmr)
+
+
+@calls.call("POST", "/lmrs/<lmr>/pause", "Pause an LMR", {200: LmrShown} | problems(404))
+def pause(lmr: str) -> dict[str, Any]:
+    """Its feed tells it of nothing new until it is resumed. It answers from its cache meanwhile; what it is not told is
+    kept as long as for any LMR."""
+    return _hold(lmr, True)
+
+
+@calls.call("POST", "/lmrs/<lmr>/resume", "Resume an LMR", {200: LmrShown} | problems(404))
+def resume(lmr: str) -> dict[str, Any]:
+    """It is told of what was held back."""
+    return _hold(lmr, False)
+
+
+@calls.call("POST", "/lmrs/<lmr>/refetch", "Let an LMR fetch everything anew", {200: LmrShown} | problems(404))
+def refetch(lmr: str) -> dict[str, Any]:
+    """At its next call it is told to take a snapshot. It answers from its cache until it has that."""
+    whole_admin()
+    found = lmr_named(lmr)
+    services().feeds.let_refetch(found)
+    with services().engine.connect() as connection:
+        return _shown(found, db.count_for(connection, [found])[found.id])
+
+
+def _hold(name: str, paused: bool) -> dict[str, Any]:
+    whole_admin()
+    found = lmr_named(name)
+    with services().engine.begin() as connection:
+        held = db.hold(connection, found, paused)
+        return _shown(held, db.count_for(connection, [held])[held.id])
 
 
 # Subscriptions
@@ -107,7 +142,7 @@ def add(lmr: str) -> Response:
     wanted = [(draft.name, draft.rule) for draft in (drafts if isinstance(drafts, list) else [drafts])]
     if not wanted:
         raise BadRequest("The list holds no rule.")
-    status = _change("subscribe", found, {"drafts": wanted})
+    status = change_rules("subscribe", found, {"drafts": wanted})
     if isinstance(status, Response):
         return status
     items = [
@@ -141,7 +176,7 @@ def change(lmr: str, number: str) -> Response:
     """Only the difference is sent."""
     found = lmr_named(lmr)
     rule = json_body(NewRule).rule
-    status = _change("change", found, {"id": subscription_number(number), "rule": rule})
+    status = change_rules("change", found, {"id": subscription_number(number), "rule": rule})
     return status if isinstance(status, Response) else make_response({**status, "rule": rule})
 
 
@@ -150,11 +185,11 @@ def change(lmr: str, number: str) -> Response:
 def end(lmr: str, number: str) -> Response:
     """Refused while another subscription of the LMR searches it."""
     found = lmr_named(lmr)
-    status = _change("unsubscribe", found, {"ids": [subscription_number(number)]})
+    status = change_rules("unsubscribe", found, {"ids": [subscription_number(number)]})
     return status if isinstance(status, Response) else make_response({"id": subscription_number(number), **status})
 
 
-def _change(kind: str, lmr: Lmr, asked: dict[str, Any]) -> dict[str, Any] | Response:
+def change_rules(kind: str, lmr: Lmr, asked: dict[str, Any]) -> dict[str, Any] | Response:
     """What a change of an LMR's rules did, once a worker has carried it out; an answer where that takes too long."""
     uri = lmr_uri(lmr.id)
     caller = Caller(uri, "lmr", lmr=lmr.id)
@@ -168,6 +203,7 @@ def _shown(lmr: Lmr, counts: LmrCounts) -> dict[str, Any]:
         "name": lmr.name,
         "created_at": lmr.created_at.isoformat(),
         "asked_at": lmr.asked_at.isoformat() if lmr.asked_at else None,
+        "paused": lmr.paused,
         **asdict(counts),
     }
 

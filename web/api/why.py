@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mdv.db.lmrs import Lmr
 from mdv.errors import BadRequest, Forbidden
+from mdv.mdp.because import Why
 from mdv.mdp.subscribe import SELF, get_lmr
 from mdv.mdp.why import explain_resource
 from web.auth import lmr_reader
@@ -36,6 +38,11 @@ def explain(query: WhyQuery) -> dict[str, Any]:
         if caller.lmr is not None and name not in (caller.name, str(caller.lmr)):
             raise Forbidden(f"The token of the LMR {caller.name!r} does not tell about others.")
         lmr = get_lmr(connection, name)
+    return {**told_why(lmr, query.uri).as_dict(), "lmr": lmr.name}
+
+
+def told_why(lmr: Lmr, uri: str) -> Why:
+    """Why a resource is, or is not, at an LMR."""
+    s = services()
     with s.engine.connect() as connection:
-        why = explain_resource(connection, lmr.id, query.uri, s.schemas, s.vocabulary, s.rules)
-    return {**why.as_dict(), "lmr": lmr.name}
+        return explain_resource(connection, lmr.id, uri, s.schemas, s.vocabulary, s.rules)

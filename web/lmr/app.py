@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flask import Blueprint, Flask, Response
+from flask import Blueprint, Flask, Response, redirect
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -22,6 +22,7 @@ from web.lmr.bodies import BodiesInTime
 from web.lmr.services import LmrServices, lmr
 
 health = Blueprint("health", __name__)
+home = Blueprint("home", __name__)
 
 
 def create_lmr_app(config: Config) -> Flask:
@@ -29,10 +30,15 @@ def create_lmr_app(config: Config) -> Flask:
     cache = Cache.open(config.lmr_store)
     mdp = Mdp(config.mdp_url, config.lmr_token)
     services = LmrServices(config, cache, mdp, Sync(cache, mdp))
-    app = assemble(config, services, NOUNS, health)
+    app = assemble(config, services, NOUNS, health, home)
     app.wsgi_app = BodiesInTime(app.wsgi_app, config.body_seconds)  # type: ignore[method-assign]
     services.start()
     return app
+
+
+@home.get("/")
+def to_calls() -> Any:
+    return redirect("/docs")
 
 
 @health.get("/healthz")

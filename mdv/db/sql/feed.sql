@@ -9,14 +9,16 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
 
 -- name: stand
 -- Where the MDP and one LMR's feed stand, at one moment.
-select s.epoch, s.position, s.last_offset, l.kept_after
+select s.epoch, s.position, s.last_offset, l.kept_after, l.paused
 from mdp_state s cross join lmrs l where l.id = %(lmr)s;
 
 -- name: events
+-- Of a feed that is paused one is enough to know that something is held back.
 select f."offset", f.tx, f.kind, f.resource_id, r.uri
 from feed f left join resources r on r.id = f.resource_id
 where f.lmr_id = %(lmr)s and f."offset" > %(after)s
-order by f."offset" limit %(most)s;
+order by f."offset"
+limit case when (select paused from lmrs where id = %(lmr)s) then least(%(most)s::bigint, 1) else %(most)s::bigint end;
 
 -- name: position_before
 -- The last position of which an LMR that has read up to `after` was told all, where transaction `tx` comes next. Before
@@ -108,6 +110,15 @@ order by e.number limit %(most)s;
 delete from snapshots where lmr_id = %(lmr)s and id not in (
     select id from snapshots where lmr_id = %(lmr)s order by id desc limit 2);
 
+-- name: drop_snapshots
+delete from snapshots where lmr_id = %(lmr)s;
+
+-- name: end_events
+update lmrs set kept_after = %(offset)s where id = %(lmr)s;
+
+-- name: drop_events
+delete from feed f using lmrs l where l.id = %(lmr)s and f.lmr_id = l.id and f."offset" <= l.kept_after;
+
 -- name: checksum
 -- By bucket of the URI, the sum of the hashes of all distinct statements, and of the marks of what is selected.
 select get_byte(sha256(convert_to(r.uri, 'UTF8')), 0) as bucket,
@@ -185,3 +196,25 @@ left join lateral (select tx from feed where lmr_id = l.id and "offset" > coales
                    order by "offset" limit 1) f on true
 left join transactions t on t.position = f.tx
 order by l.id;
+
+-- name: one_by_one
+-- What is bounded is looked up row by row, and neither searched for nor gathered whole before.
+select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('jit', 'off', true);
+
+-- name: progress
+-- How LMRs get on: a few looks into indexes for each, nothing counted beyond a bound.
+select l.id,
+       (select count(*) from (select from rules where owner = l.id limit %(most)s::bigint + 1) r),
+       (select count(*) from (select from lmr_resources where lmr_id = l.id limit %(most)s::bigint + 1) h),
+       (select count(*) from (select from lmr_resources where lmr_id = l.id and reasons > 0
+                              limit %(most)s::bigint + 1) s),
+       (select count(*) from (select from feed where lmr_id = l.id limit %(most)s::bigint + 1) k),
+       (select count(*) from (select from feed where lmr_id = l.id and "offset" > coalesce(l.cursor, 0)
+                              limit %(most)s::bigint + 1) b),
+       t.at, coalesce(l.cursor < l.kept_after, false)
+from lmrs l
+left join lateral (select tx from feed where lmr_id = l.id and "offset" > coalesce(l.cursor, 0)
+                   order by "offset" limit 1) f on true
+left join transactions t on t.position = f.tx
+where l.id = any (%(lmrs)s::bigint[]);

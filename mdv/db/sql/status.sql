@@ -9,8 +9,8 @@ select set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', tr
 -- the few that are told of a count up to a bound.
 select f.id, f.name, (select count(*) from (select from feed where lmr_id = f.id and "offset" > f.read
                                             order by "offset" limit %(most)s + 1) unread),
-       p.at, f.asked_at, f.kept_after > f.read
-from (select l.id, l.name, l.read, l.asked_at, l.kept_after, e."offset", e.tx
+       p.at, f.asked_at, f.kept_after > f.read, f.paused
+from (select l.id, l.name, l.read, l.asked_at, l.kept_after, l.paused, e."offset", e.tx
       from (select *, coalesce(cursor, 0) as read from lmrs) l
       cross join lateral (select "offset", tx from feed where lmr_id = l.id and "offset" > l.read
                           order by "offset" limit 1) e

@@ -1,0 +1,100 @@
+// A text area becomes an editor with highlighting, line numbers, and errors at their lines.
+import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
+import { json } from "@codemirror/lang-json";
+import { xml } from "@codemirror/lang-xml";
+import { HighlightStyle, StreamLanguage, bracketMatching, syntaxHighlighting } from "@codemirror/language";
+import { turtle } from "@codemirror/legacy-modes/mode/turtle";
+import { lintGutter, setDiagnostics } from "@codemirror/lint";
+import { Compartment, EditorState } from "@codemirror/state";
+import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+
+const LANGUAGES = {
+  rdfxml: () => xml(),
+  turtle: () => StreamLanguage.define(turtle),
+  ntriples: () => StreamLanguage.define(turtle),
+  jsonld: () => json(),
+};
+
+const colours = HighlightStyle.define(
+  [
+    [[tags.tagName, tags.keyword, tags.propertyName], "tag"],
+    [[tags.attributeName, tags.variableName, tags.name], "name"],
+    [[tags.string, tags.attributeValue], "text"],
+    [[tags.number, tags.bool, tags.literal], "value"],
+    [[tags.comment, tags.processingInstruction, tags.meta], "quiet"],
+  ].map(([tag, name]) => ({ tag, class: `code-${name}` })),
+);
+
+export function guess(text) {
+  const start = text.trimStart();
+  if (start.startsWith("<?xml") || /^<[\w:]+[\s>]/.test(start) || start.startsWith("<!--")) return "rdfxml";
+  if (/^[[{]/.test(start) && /"@(id|context|graph|type)"/.test(start)) return "jsonld";
+  return "turtle";
+}
+
+for (const area of document.querySelectorAll("textarea[data-editor]")) {
+  const nonce = document.querySelector('meta[name="nonce"]')?.content;
+  const choice = document.getElementById(area.dataset.editor);
+  const language = new Compartment();
+  const chosen = () => LANGUAGES[choice?.value || guess(area.value)]();
+  const view = new EditorView({
+    state: EditorState.create({
+      doc: area.value,
+      extensions: [
+        EditorView.cspNonce.of(nonce ?? ""),
+        lineNumbers(),
+        EditorView.lineWrapping,
+        history(),
+        drawSelection(),
+        highlightActiveLine(),
+        bracketMatching(),
+        lintGutter(),
+        syntaxHighlighting(colours),
+        keymap.of([...defaultKeymap, ...historyKeymap]), // Tab goes on to the next field
+        language.of(chosen()),
+        EditorView.contentAttributes.of({ "aria-label": area.getAttribute("aria-label") ?? "Document", id: `${area.id}-editor` }),
+        EditorView.updateListener.of((update) => {
+          if (!update.docChanged) return;
+          area.value = update.state.doc.toString();
+          area.dispatchEvent(new Event("input", { bubbles: true }));
+        }),
+      ],
+    }),
+  });
+  view.scrollDOM.tabIndex = 0; // who has no mouse can scroll it
+  area.after(view.dom);
+  area.hidden = true;
+  choice?.addEventListener("change", () => view.dispatch({ effects: language.reconfigure(chosen()) }));
+  area.addEventListener("paste-text", () =>
+    view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: area.value } }),
+  );
+  const flaws = JSON.parse(area.dataset.flaws || "[]").filter((flaw) => flaw.line);
+  if (flaws.length) {
+    const marks = flaws.map((flaw) => {
+      const line = view.state.doc.line(Math.min(flaw.line, view.state.doc.lines));
+      const from = Math.min(line.from + Math.max(0, (flaw.column ?? 1) - 1), line.to);
+      return { from, to: line.to, severity: "error", message: flaw.message };
+    });
+    view.dispatch(setDiagnostics(view.state, marks));
+    view.dispatch({ selection: { anchor: marks[0].from }, scrollIntoView: true });
+  }
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-line]");
+    if (!link) return;
+    event.preventDefault();
+    const line = view.state.doc.line(Math.min(Number(link.dataset.line), view.state.doc.lines));
+    view.dispatch({ selection: { anchor: line.from }, scrollIntoView: true });
+    view.focus();
+  });
+}
+
+// A file that is chosen is shown before it is sent.
+const file = document.querySelector("input[data-into]");
+file?.addEventListener("change", async () => {
+  if (file.files.length !== 1 || file.files[0].size > 2 ** 20) return;
+  const area = document.getElementById(file.dataset.into);
+  area.value = await file.files[0].text();
+  area.dispatchEvent(new Event("paste-text"));
+  file.value = ""; // the text is what is sent
+});

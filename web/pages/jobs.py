@@ -1,0 +1,45 @@
+"""Jobs: what waits, what was refused and why, and another try for what failed by no fault of its own."""
+
+from __future__ import annotations
+
+from flask import Response, request, url_for
+
+from mdv.db.jobs import NEWEST, list_jobs
+from web.api.jobs import find_job, retry_dead
+from web.numbers import after_number
+from web.pages.frame import go, page, pages, visitor, whole_editor
+from web.services import services
+
+STATES = (
+    ("", "All"),
+    ("queued", "Waiting"),
+    ("done", "Done"),
+    ("failed", "Refused or failed"),
+    ("dead", "Dead letters"),
+)
+ON_A_PAGE = 50
+
+
+@pages.get("/jobs")
+def jobs() -> Response:
+    visitor()
+    state = request.args.get("state", "")
+    state = state if state in dict(STATES) else ""
+    before = after_number(request.args.get("after")) or NEWEST
+    with services().single.connect() as connection:
+        found = list_jobs(connection, state or None, before, ON_A_PAGE + 1)
+    more = url_for("pages.jobs", state=state, after=found[ON_A_PAGE - 1].number) if len(found) > ON_A_PAGE else None
+    return page("jobs.html", jobs=found[:ON_A_PAGE], states=STATES, state=state, more=more)
+
+
+@pages.get("/jobs/<job>")
+def job(job: str) -> Response:
+    visitor()
+    return page("job.html", job=find_job(job))
+
+
+@pages.post("/jobs/<job>/retry")
+def retry_job(job: str) -> Response:
+    whole_editor()
+    retry_dead(job)
+    return go("job", job=job)
