@@ -9,7 +9,7 @@ TESTS ?=
 SOAK_MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check lint format faults bench soak settings clean
+.PHONY: help install up test check lint format faults bench soak screenshots settings clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -68,6 +68,9 @@ bench: .venv/installed ## measure registration on this machine
 
 soak: .venv/installed ## load a system for SOAK_MINUTES and see whether anything grows
 	@$(BIN)/mdv bench soak --minutes $(SOAK_MINUTES)
+
+screenshots: .venv/tested ## make pictures of every page, light and dark, wide and narrow, in build/screenshots
+	@$(BIN)/python tests/browser/screenshots.py
 
 settings: .venv/installed ## write the tables of settings in the README anew, after mdv/config.py
 	@$(BIN)/mdv settings --into README.md

@@ -180,11 +180,12 @@ def measure(target: Target, catalogue: Catalogue, plan: Plan, folder: Path, say:
         stack.callback(engine.dispose)
         mdp = stack.enter_context(Client(target.mdp))
         lmrs = [stack.enter_context(Client(lmr)) for lmr in target.lmrs]
-        _lay_ground(mdp, lmrs, catalogue, say)
+        lay_ground(mdp, lmrs, catalogue, say)
         return Bench(target, catalogue, plan, folder, engine, mdp, lmrs, say).run()
 
 
-def _lay_ground(mdp: Client, lmrs: list[Client], catalogue: Catalogue, say: Say) -> None:
+def lay_ground(mdp: Client, lmrs: list[Client], catalogue: Catalogue, say: Say) -> None:
+    """The schema, and the rules that a catalogue is followed by."""
     mdp.put_schema(catalogue.schema, "text/turtle")
     say(f"Subscribing {len(catalogue.rules):,} rules for an LMR that nobody runs.")
     mdp.change("POST", "/lmrs", {"name": IDLE})

@@ -72,17 +72,17 @@ def quick(stored: int, rounds: int, json_file: Path | None) -> None:
         migrate(engine)
         subject = Bench(engine)
         for name, fill in (("empty store", 0), (f"{stored:,} documents", stored)):
-            subject.fill(fill, _say)
+            subject.fill(fill, say)
             for result in measure(subject, name, (1, 10, 100, 1000), rounds):
                 _say_result(result)
                 results.append(result)
         engine.dispose()
-    _table(
+    table(
         ("what", "documents a batch", "µs a document", "floor, µs a document", "ratio"),
         ((r.name, r.batch, f"{r.ours_us:,.0f}", f"{r.floor_us:,.0f}", f"{r.ratio:.1f}") for r in results),
     )
     if json_file is not None:
-        write_json(json_file, _command(), results)
+        write_json(json_file, command(), results)
 
 
 def _list_of(convert: Callable[[str], Part]) -> Callable[..., tuple[Part, ...]]:
@@ -158,25 +158,25 @@ def paper(
         )
     results = []
     with _postgres() as server:
-        for result in run_paper(Databases(server.url), Paper(rules, batches, kinds, rounds, matched, bulk), _say):
+        for result in run_paper(Databases(server.url), Paper(rules, batches, kinds, rounds, matched, bulk), say):
             _say_result(result)
             results.append(result)
     reached, grown = goals(results), growth(results)
-    _table(
+    table(
         ("what", "rules", "batch", "µs each", "floor, µs each", "ratio", "beside it, µs each"),
         ((r.name, f"{r.rules:,}", f"{r.batch:,}", f"{r.ours_us:,.1f}", f"{r.floor_us:,.1f}", f"{r.ratio:.2f}",
           ", ".join(f"{peer} {us:,.0f}" for peer, us in r.peers.items())) for r in results),
     )  # fmt: skip
     click.echo()
-    _table(
+    table(
         ("growth of", "batch", "from rules", "to rules", "ratio"),
         ((g.name, f"{g.batch:,}", f"{g.from_rules:,}", f"{g.to_rules:,}", f"{g.ratio:.2f}") for g in grown),
     )
     click.echo()
-    _table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
+    table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
     if json_file is not None:
         more = {"growth": [asdict(g) for g in grown], "goals": [goal.as_dict() for goal in reached]}
-        write_json(json_file, _command(), results, **more)
+        write_json(json_file, command(), results, **more)
 
 
 @bench.command(example="mdv bench load --clients 1,8,64 --seconds 20 --rules 10000 --json figures.json")
@@ -231,14 +231,14 @@ def load(
     ]
     workload = _workload(rules, PAIRS[shape])
     runs, documents = [], Documents(workload)
-    with _target(lmrs, data) as (target, is_own), lay_ground(target, workload, is_own, _say) as ground:
+    with _target(lmrs, data) as (target, is_own), lay_ground(target, workload, is_own, say) as ground:
         for pattern in patterns:
             before = ground.position
-            run = run_load(target, documents, pattern, _say)
+            run = run_load(target, documents, pattern, say)
             runs.append(replace(run, batch=ground.mean_batch(before)) if queued else run)
-        _say("Checking what is there.")
+        say("Checking what is there.")
         problems = ground.problems(documents)
-    _say("The same documents without web, queue and worker.")
+    say("The same documents without web, queue and worker.")
     with _postgres() as server, Databases(server.url).new() as engine:
         alone = Alone(engine, workload, len(target.lmrs), updates)
         beside = {size: alone.measure(size, ALONE_ROUNDS) for size in sorted({_batch_of(run) for run in runs})}
@@ -247,7 +247,7 @@ def load(
         click.echo(problem, err=True)
     if json_file is not None:
         shown = [run.as_dict() | {"in_process": beside[_batch_of(run)].as_dict()} for run in runs]
-        write_json(json_file, _command(), list(beside.values()), runs=shown, problems=problems, documents=shape,
+        write_json(json_file, command(), list(beside.values()), runs=shown, problems=problems, documents=shape,
                    rules=rules, lmrs=len(target.lmrs), updates=updates)  # fmt: skip
     if problems or any(run.errors for run in runs):
         raise click.exceptions.Exit(1)
@@ -271,14 +271,14 @@ def _show_runs(runs: Sequence[Run], beside: Mapping[int, Result]) -> None:
         yield ", ".join(f"{count:,} {outcome}" for outcome, count in run.outcomes.items())
 
     times = ("p50", "p90", "p99", "most")
-    _table(
+    table(
         ("run", "documents/s", *(f"answer {t}, ms" for t in times), *(f"at the LMR {t}, ms" for t in times),
          "documents a batch", "most jobs waiting", "in one process, documents/s", "floor, documents/s", "ratio",
          "answers"),
         map(row, runs),
     )  # fmt: skip
     click.echo()
-    _table(
+    table(
         ("run", "part", "cores", "MiB at first", "MiB at last", "MiB at most"),
         ((run.name, part.part, f"{part.cores:.2f}", *(f"{mib:,.0f}" for mib in (part.first_mib, part.last_mib,
           part.most_mib))) for run in runs for part in run.parts),
@@ -349,22 +349,20 @@ def batch(
             if uri is not None and schema is not None and paths:
                 catalogue = given(paths, uri, schema.read_bytes(), followed)
             else:
-                catalogue = generate(size, rules, folder, _say)
-            _say("Starting a system.")
+                catalogue = generate(size, rules, folder, say)
+            say("Starting a system.")
             with own_system(lmrs) as target:
-                found.append(measure(target, catalogue, Plan(http, interactive), folder, _say))
+                found.append(measure(target, catalogue, Plan(http, interactive), folder, say))
         _show_batches(found[-1])
     if len(found) > 1:
-        _table(
+        table(
             ("documents", "seconds", "seconds for 1,000", "against the first"),
             ((f"{f.documents:,}", f"{f.seconds:,.1f}", f"{f.for_a_thousand:.2f}",
               f"{f.for_a_thousand / found[0].for_a_thousand:.2f}") for f in found),
         )  # fmt: skip
     if json_file is not None:
         results = [result for f in found for result in f.results()]
-        write_json(
-            json_file, _command(), results, runs=[f.as_dict() for f in found], lmrs=lmrs, interactive=interactive
-        )
+        write_json(json_file, command(), results, runs=[f.as_dict() for f in found], lmrs=lmrs, interactive=interactive)
     problems = [problem for f in found for problem in f.problems]
     for problem in problems:
         click.echo(problem, err=True)
@@ -376,7 +374,7 @@ def _show_batches(found: Found) -> None:
     from mdv.bench.used import USED_BY
 
     one_by_one, copied = found.one_by_one, found.copied
-    _table(
+    table(
         ("way", "documents/s", "statements/s", "documents", "seconds", "HTTP one by one = 1", "time, COPY = 1"),
         ((way.name, f"{way.documents_per_second:,.1f}", f"{way.statements_per_second:,.0f}", f"{way.documents:,}",
           f"{way.seconds:,.2f}", f"{way.documents_per_second / one_by_one.documents_per_second:.2f}",
@@ -388,16 +386,16 @@ def _show_batches(found: Found) -> None:
         {name: f"{spent:,.2f} s, {100 * spent / batch.seconds_itself:.0f} %" for name, spent in batch.stages.items()}
         for batch in found.batches
     ]
-    _table(("stage", *headings), ((name, *(share[name] for share in shares)) for name in shares[0]))
+    table(("stage", *headings), ((name, *(share[name] for share in shares)) for name in shares[0]))
     click.echo()
     for title, uses in (
         ("MiB at most", [batch.memory for batch in found.batches]),
         ("s of processor", [batch.processor for batch in found.batches]),
     ):
-        _table((title, *headings), ((part, *(f"{use.get(part, 0.0):,.0f}" for use in uses)) for part in USED_BY))
+        table((title, *headings), ((part, *(f"{use.get(part, 0.0):,.0f}" for use in uses)) for part in USED_BY))
         click.echo()
     waited = (("without a batch", found.quiet), *zip(headings, (batch.beside for batch in found.batches), strict=True))
-    _table(
+    table(
         ("registered beside", "number", "p50, ms", "p90, ms", "p99, ms", "most, ms"),
         ((name, spread.count, *_times(spread)) for name, spread in waited if spread is not None),
     )
@@ -449,20 +447,20 @@ def soak(
 
     plan = Plan(minutes * 60, rate, kept, every, growth)
     workload = _workload(rules, 1)
-    with _target(lmrs, data) as (target, is_own), lay_ground(target, workload, is_own, _say) as ground:
+    with _target(lmrs, data) as (target, is_own), lay_ground(target, workload, is_own, say) as ground:
         with _lines(samples) as write:
             found = run_soak(ground, Documents(workload), plan, click.echo, write)
         problems = [*found.problems, *ground.problems(found.documents)]
     answers = ", ".join(f"{count:,} {outcome}" for outcome, count in found.outcomes.items())
     click.echo(f"Changes of documents: {answers or 'none'}. Queries: {found.queries:,}. Samples: {found.samples:,}.\n")
-    _table(
+    table(
         ("process", "MiB after the first third", "MiB at last", "MiB an hour", "±, MiB an hour", "flat"),
         ((g.process, f"{g.first:,.0f}", f"{g.last:,.0f}", *_slope(g)) for g in found.growth),
     )
     for problem in problems:
         click.echo(problem, err=True)
     if json_file is not None:
-        write_json(json_file, _command(), [], soak=found.as_dict() | {"problems": problems})
+        write_json(json_file, command(), [], soak=found.as_dict() | {"problems": problems})
     if problems:
         raise click.exceptions.Exit(1)
     if found.is_too_short:
@@ -508,7 +506,7 @@ def _target(lmrs: int, data: Path | None) -> Iterator[tuple[Target, bool]]:
     from mdv.system import find_lmr, find_system
 
     if data is None and not os.environ.get("MDV_URL", "").strip():
-        _say("Starting a system.")
+        say("Starting a system.")
         with own_system(lmrs) as target:
             yield target, True
         return
@@ -531,22 +529,22 @@ def _postgres() -> Iterator[Postgres]:
         yield server
 
 
-def _table(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
+def table(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     """A table of figures, which mean nothing without their units: it has its headings in a file, too."""
     if not on_terminal():
         click.echo("\t".join(headings))
     write_table(headings, rows)
 
 
-def _say(words: str) -> None:
+def say(words: str) -> None:
     """Progress, for whoever watches."""
     if sys.stderr.isatty():
         click.echo(words, err=True)
 
 
 def _say_result(result: Result) -> None:
-    _say(f"  {result.name}, batches of {result.batch}: {result.ours_us:,.0f} µs each")
+    say(f"  {result.name}, batches of {result.batch}: {result.ours_us:,.0f} µs each")
 
 
-def _command() -> str:
+def command() -> str:
     return " ".join(["mdv", *sys.argv[1:]])

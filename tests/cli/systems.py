@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mdv.system import System, read_system
+from mdv.system import LocalSystem, System, read_system
 
 MDV = Path(sys.executable).with_name("mdv")
 START_SECONDS = 120.0
@@ -97,6 +97,10 @@ class Up:
         found = read_system(self.folder)
         assert found is not None, self.output
         return found
+
+    @property
+    def lmr_system(self) -> LocalSystem:
+        return LocalSystem(self.system.lmr_url, self.system.token)
 
     def start(self) -> Up:
         began = time.monotonic()
