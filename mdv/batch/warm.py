@@ -16,16 +16,17 @@ from pathlib import Path
 
 from mdv.batch.java import Java, find_java
 
-WRITING = "MDV_JAVA_CLASSES_INTO"
-"""The variable by which a session is told to write the file when it ends."""
 _SILENT = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 _ROOM = 400 * 2**20
+
+_into: Path | None = None
+"""Where the Java that is about to start is to write the file, if it is."""
 
 
 def options(java: Java) -> str:
     """Options for a Java that is about to start: to use the file, or to write it."""
-    if into := os.environ.get(WRITING):
-        return f"-XX:ArchiveClassesAtExit={into} -Xlog:disable"
+    if _into is not None:
+        return f"-XX:ArchiveClassesAtExit={_into} -Xlog:disable"
     file = kept(java)
     return f"-XX:SharedArchiveFile={file} {_SILENT}" if file.is_file() else ""
 
@@ -65,13 +66,14 @@ def start_in_background() -> None:
 
 def make() -> None:
     """Run what every batch runs, and keep the classes that this took."""
+    global _into
     java = find_java()
     if not is_wanted(java):
         return
     file = kept(java)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=file.parent) as folder:
         new = Path(folder) / "classes.jsa"
-        os.environ[WRITING] = str(new)
+        _into = new
         _work(Path(folder))
         if new.is_file():
             new.replace(file)
@@ -94,4 +96,7 @@ def _work(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    make()
+    # Not under the name of a script: sessions ask the module of the other name.
+    from mdv.batch import warm
+
+    warm.make()

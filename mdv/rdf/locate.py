@@ -56,7 +56,33 @@ def _line_of(flaw: Flaw, gated: Gated) -> int | None:
     if gated.syntax is N_TRIPLES and flaw.property:
         lines = re.split(r"\r\n|\r|\n", gated.text.decode())
         return _best((_likeness_of_line(line, flaw), number) for number, line in enumerate(lines, 1))
+    if flaw.property:
+        return _line_of_words(re.split(r"\r\n|\r|\n", gated.text.decode()), flaw)
     return None
+
+
+def _line_of_words(lines: list[str], flaw: Flaw) -> int | None:
+    """The first line of a text in Turtle or JSON-LD that holds both the property's name and the value; else the only one
+    that holds the one or the other. Where it may be any of several, none is told.
+
+    >>> text = ["<#a> a v:T ;", "  v:p 'x' ;", "  v:q 'x', 'y' ."]
+    >>> _line_of_words(text, Flaw("", property="http://v/q", value="x"))
+    3
+    >>> _line_of_words(text, Flaw("", property="http://v/p")), _line_of_words(text, Flaw("", property="http://v/other"))
+    (2, None)
+    """
+    property_, value = flaw.property or "", (flaw.value or "").removesuffix("…")
+    name = _word(property_) if property_ != RDF_TYPE else None
+    said = _word(value) if property_ == RDF_TYPE or "://" in value else re.compile(re.escape(value))
+    named = [number for number, line in enumerate(lines, 1) if name is not None and name.search(line)]
+    told = [number for number, line in enumerate(lines, 1) if value and said.search(line)]
+    both = sorted(set(named) & set(told))
+    return next((some[0] for some in (both, told, named) if len(some) == 1 or (some and some is both)), None)
+
+
+def _word(iri: str) -> re.Pattern[str]:
+    """The last part of an IRI, as a word of its own."""
+    return re.compile(rf"(?<![\w-]){re.escape(re.split(r'[#/:]', iri)[-1])}(?![\w-])")
 
 
 def _best(scores: Iterable[tuple[int, int]]) -> int | None:

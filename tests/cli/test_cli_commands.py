@@ -295,6 +295,7 @@ def test_a_limit_that_means_nothing_makes_no_token(on: Callable, options: list[s
 
 
 def test_a_flaw_without_a_line_names_its_resource(on: Callable, tmp_path: Path) -> None:
-    (tmp_path / "bad.ttl").write_text("@prefix : <http://mdv.example/schema#> . <#a> :cpu 'x' . <#b> :cpu 'y' .")
+    text = "@prefix : <http://mdv.example/schema#> .\n<#a> :cpu\n 'x' .\n<#b> :cpu\n 'x' ."
+    (tmp_path / "bad.ttl").write_text(text)
     ran = on("register", tmp_path / "bad.ttl", "--uri", "http://mdv.example/bad.ttl")
     assert "http://mdv.example/bad.ttl#b: cpu" in ran.err

@@ -106,9 +106,17 @@ def test_lines_that_are_known_stay_and_flaws_come_in_the_order_of_lines() -> Non
     ]
 
 
-def test_flaws_of_turtle_stay_without_a_line() -> None:
-    gated = gate(b"<#a> <#p> 1 .", TURTLE)
-    assert locate((Flaw("x", property="p"),), gated) == [Flaw("x", property="p")]
+def test_flaws_of_turtle_have_a_line_where_it_can_be_told() -> None:
+    gated = gate(b"@prefix v: <http://v/> .\n<#a> a v:T ;\n v:p 'x' .\n<#b>\n v:p 'y' .", TURTLE)
+
+    def line(**about: str) -> int | None:
+        return locate((Flaw("x", **about),), gated)[0].line
+
+    assert line(property="http://v/p", value="y") == 5
+    assert line(property=RDF + "type", value="http://v/T") == 2
+    assert line(property="http://v/p") is None, "it may be either"
+    assert line(property="http://v/p", value="z") is None
+    assert line(property="http://v/q") is None
 
 
 def test_the_same_words_are_found_in_one_element_after_another() -> None:
