@@ -11,6 +11,7 @@ from web.api import documents, feed, filter, jobs, lmrs, query, resources, rules
 from web.assemble import assemble
 from web.health import health
 from web.pages import room
+from web.pages.frame import answer_lost_people
 from web.pages.words import FILTERS
 from web.services import Services, make_redis
 
@@ -23,6 +24,7 @@ def create_app(config: Config) -> Flask:
     """The web server of one MDP."""
     engine = make_engine(config.database_url, pool_size=32, max_overflow=16, pool_timeout=20, hide_parameters=True)
     app = assemble(config, Services(config, engine, make_redis(config.redis_url)), NOUNS, health, room.pages)
-    app.jinja_env.globals.update(version=mdv.__version__, public=config.public_read)
+    app.jinja_env.globals.update(mdv_version=mdv.__version__, public=config.public_read)
     app.jinja_env.filters.update(FILTERS)
+    answer_lost_people(app)
     return app

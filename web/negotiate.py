@@ -106,10 +106,15 @@ def read_body(seconds: int) -> bytes:
     coding = request.headers.get("Content-Encoding", "identity")
     if coding.strip().lower() not in ("", "identity"):
         raise UnsupportedMediaType(f"Content-Encoding: {coding} is not read; send the body as it is.")
+    return in_time(seconds, _whole_body)
+
+
+def in_time(seconds: int, read: Callable[[], Result]) -> Result:
+    """What is read of a body, if it arrives in time."""
     if not is_module_patched("socket"):  # the server sees to it (web/lmr/bodies.py)
-        return _whole_body()
+        return read()
     with Timeout(seconds, TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.")):
-        return _whole_body()
+        return read()
 
 
 def _whole_body() -> bytes:

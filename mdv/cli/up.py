@@ -335,6 +335,7 @@ def _show_panel(folder: Path, system: System, token: _Token) -> None:
     own = shlex.quote(sys.argv[0]) if Path(sys.argv[0]).name == "mdv" and not shutil.which("mdv") else "mdv"
     data = "" if folder == Path.cwd() / DEFAULT_FOLDER else f" --data {shlex.quote(str(folder))}"
     facts = {
+        "Pages": f"{system.url}/ in a browser; sign in with the token",
         "API": f"{system.url}/api/v1",
         "Docs": f"{system.url}/docs",
         "Token": f"{token.secret} (kept in {token.place})" if token.is_new else f"in {token.place}",

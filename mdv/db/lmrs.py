@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -90,6 +90,12 @@ def find_lmr(connection: Connection, name: str) -> Lmr | None:
     is_it = lmrs.c.id == int(name) if name.isascii() and name.isdecimal() and len(name) < 19 else lmrs.c.name == name
     row = connection.execute(select(*_COLUMNS).where(is_it)).one_or_none()
     return Lmr(*row) if row else None
+
+
+def names_of(connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
+    """The names of LMRs by their numbers."""
+    found = connection.execute(select(lmrs.c.id, lmrs.c.name).where(lmrs.c.id.in_(list(numbers))))
+    return {row[0]: row[1] for row in found}
 
 
 def list_lmrs(connection: Connection, after: int, limit: int) -> list[Lmr]:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +17,7 @@ from mdv.db.tables import sign_in_failures, tokens, users, web_sessions
 from mdv.db.tokens import ROLES, hash_token
 from mdv.errors import BadRequest, Conflict
 
+LONGEST_NAME = 100
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 1000
 IDLE_SECONDS = 12 * 3600.0
@@ -75,7 +77,7 @@ def _bytes(password: str) -> bytes:
 
 
 def create_user(connection: Connection, name: str, role: str, password: str) -> None:
-    if not 0 < len(name) <= 100 or not name.isprintable() or name != name.strip():
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name != name.strip():
         raise BadRequest("A name has 1 to 100 printable characters.")
     if role not in ROLES:
         raise BadRequest(f"A role is one of {', '.join(ROLES)}.")
@@ -169,6 +171,11 @@ def end_session(connection: Connection, secret: str) -> None:
 # Attempts
 
 
+def one_at_a_time(connection: Connection, who: str) -> None:
+    """Attempts of one origin wait for each other until this transaction ends, so that none goes uncounted."""
+    connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(who))))
+
+
 def count_failures(connection: Connection, who: str, seconds: float) -> int:
     """How often somebody has failed to sign in, of late."""
     since = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
@@ -177,8 +184,10 @@ def count_failures(connection: Connection, who: str, seconds: float) -> int:
     return connection.execute(counted).scalar_one()
 
 
-def note_failure(connection: Connection, *who: str) -> None:
-    connection.execute(insert(sign_in_failures), [{"who": name} for name in who])
+def note_attempt(connection: Connection, *who: str) -> list[int]:
+    """Count an attempt as failed, until it is forgiven; its numbers."""
+    new = insert(sign_in_failures).values([{"who": name} for name in who]).returning(sign_in_failures.c.id)
+    return list(connection.scalars(new))
 
 
 def forget_failures(connection: Connection, seconds: float) -> None:
@@ -187,6 +196,7 @@ def forget_failures(connection: Connection, seconds: float) -> None:
     connection.execute(delete(sign_in_failures).where(sign_in_failures.c.at < before))
 
 
-def forgive(connection: Connection, who: str) -> None:
+def forgive(connection: Connection, who: str, attempts: Sequence[int]) -> None:
     """Somebody has signed in after all."""
-    connection.execute(delete(sign_in_failures).where(sign_in_failures.c.who == who))
+    f = sign_in_failures.c
+    connection.execute(delete(sign_in_failures).where((f.who == who) | f.id.in_(attempts)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, literal, select, text, union_all
+from sqlalchemy import Connection, RowMapping, Select, Subquery, func, literal, select, text, union_all
 from sqlalchemy.sql.expression import ColumnElement
 
 from mdv.db.tables import (
@@ -63,14 +63,27 @@ def read_document(connection: Connection, uri: str, version: int | None = LATEST
     return DocumentInfo(*row) if row else None
 
 
-def document_statements(connection: Connection, document: DocumentInfo) -> list[Statement]:
-    """What the document says in that version."""
+def document_statements(connection: Connection, document: DocumentInfo, most: int | None = None) -> list[Statement]:
+    """What the document says in that version; the statements of its first resources, up to `most`."""
+    rows = _rows_of(document)
+    some = (
+        select(rows).order_by(rows.c.resource_id, rows.c.property_id).limit(most) if most is not None else select(rows)
+    )
+    return decode(connection, some.subquery())
+
+
+def count_statements(connection: Connection, document: DocumentInfo) -> int:
+    """How many statements the document has in that version."""
+    return connection.execute(select(func.count()).select_from(_rows_of(document))).scalar_one()
+
+
+def _rows_of(document: DocumentInfo) -> Subquery:
     now, then = filter_data.c, filter_data_history.c
     current = select(*encoded(now)).where(now.document_id == document.id, now.position <= document.position)
     past = select(*encoded(then)).where(
         then.document_id == document.id, then.position <= document.position, then.until_position > document.position
     )
-    return decode(connection, union_all(current, past).subquery())
+    return union_all(current, past).subquery()
 
 
 def resource_statements(connection: Connection, uri: str) -> list[Statement]:
@@ -88,10 +101,13 @@ def resource_documents(connection: Connection, uri: str) -> list[str]:
     return list(connection.scalars(select(documents.c.uri).where(documents.c.id.in_(described)).order_by("uri")))
 
 
-def list_documents(connection: Connection, after: str, limit: int, prefix: str = "") -> Sequence[RowMapping]:
-    """A page of the documents that are there, by URI; of those that begin with `prefix`."""
+def list_documents(
+    connection: Connection, after: str, limit: int, prefix: str = "", present: bool = True
+) -> Sequence[RowMapping]:
+    """A page of the documents that are there, or were once, by URI; of those that begin with `prefix`."""
     d = documents.c
-    query = select(d.uri, d.version, d.position).where(d.present, d.uri > after).order_by(d.uri).limit(limit)
+    query = select(d.uri, d.version, d.position).where(d.present.is_(present), d.uri > after)
+    query = query.order_by(d.uri).limit(limit)
     if prefix:
         # By code point, whatever is behind the prefix comes before the prefix with this behind it.
         query = query.where(d.uri >= prefix, d.uri < prefix + chr(0x10FFFF))

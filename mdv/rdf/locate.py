@@ -62,8 +62,8 @@ def _line_of(flaw: Flaw, gated: Gated) -> int | None:
 
 
 def _line_of_words(lines: list[str], flaw: Flaw) -> int | None:
-    """The first line of a text in Turtle or JSON-LD that holds both the property's name and the value; else the only one
-    that holds the one or the other. Where it may be any of several, none is told.
+    """The first line of a text in Turtle or JSON-LD that holds both the property's name and the value; else the only
+    one that holds the one or the other. Where it may be any of several, none is told.
 
     >>> text = ["<#a> a v:T ;", "  v:p 'x' ;", "  v:q 'x', 'y' ."]
     >>> _line_of_words(text, Flaw("", property="http://v/q", value="x"))

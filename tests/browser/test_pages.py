@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from visiting import Visit
 
 from mdv.client import Client
+from mdv.errors import NotFound
 
 DOC = "http://mdv.example/doc.rdf"
 SCHEMA = "http://mdv.example/schema#"
@@ -106,7 +107,7 @@ def test_errors_stand_at_their_lines(desk: Visit) -> None:
     desk.check()
 
 
-def test_many_files_are_registered_each_with_how_it_went(desk: Visit, tmp_path: Path) -> None:
+def test_many_files_are_registered_each_with_how_it_went(desk: Visit, mdp: Client, tmp_path: Path) -> None:
     files = []
     for number in range(4):
         file = tmp_path / f"{number}.ttl"
@@ -115,10 +116,14 @@ def test_many_files_are_registered_each_with_how_it_went(desk: Visit, tmp_path: 
     page = desk.to("/register")
     page.get_by_label("URI of the document").fill("http://mdv.example/many/")
     page.get_by_label("Files, dropped here or chosen").set_input_files(files)
-    page.get_by_role("button", name="Register").click()
+    page.get_by_role("button", name="Try it out").click()
     rows = page.locator("#files tbody tr")
     expect(rows).to_have_count(4)
-    expect(rows.nth(3)).to_contain_text("2 resources new")
+    expect(rows.nth(3)).to_contain_text("would be: 2 resources new")
+    with pytest.raises(NotFound):
+        mdp.get("/documents/history", uri="http://mdv.example/many/3.ttl")
+    page.get_by_role("button", name="Register").click()
+    expect(rows.nth(3)).to_contain_text("http://mdv.example/many/3.ttl: 2 resources new")
     expect(rows.nth(2)).to_contain_text("line 1")
     expect(page.locator("#files tr.bad")).to_have_count(1)
     desk.check()
@@ -141,6 +146,59 @@ def test_without_scripts_a_document_is_registered_read_and_deleted(plain: Visit)
     page.get_by_role("link", name="Restore …").click()
     page.get_by_role("button", name="Restore it").click()
     expect(page.get_by_role("cell", name="p.example")).to_be_visible()
+
+
+def test_without_scripts_several_files_are_sent_too(plain: Visit, tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.ttl" for number in range(3)]
+    for number, file in enumerate(files):
+        file.write_text(provider("x", f"{number}.example") if number else "nonsense", "utf-8")
+    page = plain.to("/register")
+    page.get_by_label("URI of the document").fill("http://mdv.example/few/")
+    page.get_by_label("Files, dropped here or chosen").set_input_files(files)
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("3 files sent")
+    expect(page.locator("tr.good")).to_have_count(2)
+    expect(page.locator("tr.bad")).to_have_count(1)
+
+
+def test_nobodys_newer_change_is_replaced_unseen(desk: Visit, mdp: Client) -> None:
+    uri = "http://mdv.example/raced.ttl"
+    mdp.register(uri, provider("r", "r.example", 1).encode(), "text/turtle")
+    page = desk.to(f"/register?uri={uri}")
+    mdp.register(uri, provider("r", "r.example", 2).encode(), "text/turtle")
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("alert")).to_contain_text("Somebody was faster")
+    page.get_by_role("button", name="Try it out").click()
+    expect(page.locator("tr.minus")).to_contain_text("2")
+    desk.check()
+    mdp.register(uri, provider("r", "r.example", 3).encode(), "text/turtle")
+    page.get_by_role("button", name="Try it out").click()
+    expect(page.get_by_role("alert")).to_contain_text("Somebody changed the document since you opened it")
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Changed")
+
+    page = desk.to("/register")
+    page.get_by_label("URI of the document").fill(uri)
+    page.get_by_role("textbox", name="The text of the document").fill(provider("r", "r.example", 4))
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("alert")).to_contain_text("There is such a document already")
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Changed")
+
+
+def test_a_text_of_a_megabyte_can_be_edited(desk: Visit) -> None:
+    page = desk.to("/register")
+    page.get_by_label("URI of the document").fill("http://mdv.example/long.ttl")
+    page.get_by_role("textbox", name="The text of the document").fill(provider("l", "x" * 1_000_000))
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Registered")
+    desk.check()
+
+
+def test_a_page_that_is_not_there_is_a_page(desk: Visit) -> None:
+    page = desk.to("/nonsense")
+    expect(page.get_by_role("alert")).to_contain_text("There is no page /nonsense")
+    desk.check()
 
 
 def test_versions_are_compared(desk: Visit, mdp: Client) -> None:
@@ -206,4 +264,4 @@ def test_an_lmr_is_made_paused_and_ended(desk: Visit) -> None:
     page.get_by_role("link", name=re.compile("End")).last.click()
     desk.check()
     page.get_by_role("button", name=re.compile("End")).click()
-    expect(page).to_have_url(f"{desk.home}/lmrs")
+    expect(page.get_by_role("status")).to_have_text("The LMR is ended.")

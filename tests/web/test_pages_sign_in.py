@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -15,6 +17,7 @@ from mdv.db.people import change_password, create_user, delete_user, fits, hash_
 from mdv.errors import BadRequest, Conflict
 
 PASSWORD = "correct horse battery"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture
@@ -130,7 +133,8 @@ def test_a_form_that_is_not_ours_is_refused(browser: httpx.Client) -> None:
     assert browser.post("/register", data=form).status_code == 403
     assert browser.post("/register", data=form | {"csrf": "guess"}).status_code == 403
     token = csrf_of(browser)
-    for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
+    foreign = ("http://evil.example", "null", "http://[x")
+    for headers in (*({"Origin": origin} for origin in foreign), {"Sec-Fetch-Site": "cross-site"}):
         assert browser.post("/register", data=form | {"csrf": token}, headers=headers).status_code == 403, headers
     assert (
         browser.post("/sign-in", data={"secret": ADMIN}, headers={"Origin": "http://evil.example"}).status_code == 403
@@ -163,6 +167,40 @@ def test_guessing_is_stopped(browser: httpx.Client, engine: sqlalchemy.Engine) -
     assert enter(browser, PASSWORD, "eve").status_code == 303
 
 
+def test_guesses_at_the_same_time_are_all_counted(server: Server, engine: sqlalchemy.Engine) -> None:
+    with engine.begin() as connection:
+        create_user(connection, "mallory", "admin", PASSWORD)
+
+    def guess(number: int) -> int:
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            return enter(client, f"guess {number}", "mallory").status_code
+
+    with ThreadPoolExecutor(12) as guessers:
+        statuses = list(guessers.map(guess, range(24)))
+    assert statuses.count(401) == 10 and statuses.count(429) == 14
+
+
+def test_a_name_that_nobody_can_have_is_nobodys(browser: httpx.Client) -> None:
+    assert enter(browser, "x", "n" * 9000).status_code == 401
+
+
+def test_of_a_form_little_is_read_and_of_a_strangers_nothing(browser: httpx.Client) -> None:
+    assert browser.post("/sign-in", content="a=b&" * 100_000, headers=FORM).status_code == 413
+    assert browser.post("/register", content="a=b&" * 100_000, headers=FORM).status_code == 401
+    enter(browser)
+    assert browser.post("/register", content="a=b&" * 100_000, headers=FORM).status_code == 413
+    parts = [("x", (None, "y"))] * 300
+    token = {"X-CSRF-Token": csrf_of(browser)}
+    assert browser.post("/register", files=parts, headers=token).status_code == 413
+
+
+def test_a_form_that_does_not_arrive_is_not_waited_for(small: Server) -> None:
+    with socket.create_connection(("127.0.0.1", small.port), timeout=30) as slow:
+        head = "POST /sign-in HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        slow.sendall(f"{head}Content-Length: 1000\r\n\r\ns".encode())
+        assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
 def test_what_a_browser_may_do(browser: httpx.Client) -> None:
     enter(browser)
     page = browser.get("/")
@@ -175,7 +213,8 @@ def test_what_a_browser_may_do(browser: httpx.Client) -> None:
 def test_where_reading_is_public_pages_are_and_changing_is_not(small: Server) -> None:
     with httpx.Client(base_url=small.url) as anyone:
         assert anyone.get("/documents").status_code == 200
-        assert anyone.get("/register").headers["Location"].startswith("/sign-in")
+        for path in ("/register", "/lmrs/anyone", "/lmrs/anyone/checksum"):
+            assert anyone.get(path).headers["Location"].startswith("/sign-in"), path
 
 
 def test_a_password_is_kept_as_a_hash(engine: sqlalchemy.Engine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +31,8 @@ class Page:
 
     @property
     def path(self) -> str:
-        """Where a visitor was led to, with what was asked there."""
-        return self.answer.url.raw_path.decode()
+        """Where a visitor was led to, with what was asked there but for the words that greet them."""
+        return re.sub(r"[?&]said=\w+", "", self.answer.url.raw_path.decode())
 
     @property
     def tree(self) -> lxml.html.HtmlElement:

@@ -28,7 +28,7 @@ const colours = HighlightStyle.define(
 
 export function guess(text) {
   const start = text.trimStart();
-  if (start.startsWith("<?xml") || /^<[\w:]+[\s>]/.test(start) || start.startsWith("<!--")) return "rdfxml";
+  if (/^(<\?xml|<!--|<rdf:RDF)/.test(start) || /^<[\w.:-]+\s[^>]*xmlns/.test(start)) return "rdfxml";
   if (/^[[{]/.test(start) && /"@(id|context|graph|type)"/.test(start)) return "jsonld";
   return "turtle";
 }
@@ -63,6 +63,8 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
     }),
   });
   view.scrollDOM.tabIndex = 0; // who has no mouse can scroll it
+  view.scrollDOM.setAttribute("role", "group");
+  view.scrollDOM.setAttribute("aria-label", "The text, to be scrolled");
   area.after(view.dom);
   area.hidden = true;
   choice?.addEventListener("change", () => view.dispatch({ effects: language.reconfigure(chosen()) }));
@@ -89,12 +91,20 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
   });
 }
 
+const SUFFIXES = { rdf: "rdfxml", xml: "rdfxml", owl: "rdfxml", ttl: "turtle", nt: "ntriples", jsonld: "jsonld", json: "jsonld" };
+
 // A file that is chosen is shown before it is sent.
 const file = document.querySelector("input[data-into]");
 file?.addEventListener("change", async () => {
   if (file.files.length !== 1 || file.files[0].size > 2 ** 20) return;
   const area = document.getElementById(file.dataset.into);
+  const name = file.files[0].name;
   area.value = await file.files[0].text();
+  const choice = document.getElementById(area.dataset.editor);
+  choice.value = SUFFIXES[name.split(".").at(-1).toLowerCase()] ?? "";
+  choice.dispatchEvent(new Event("change"));
   area.dispatchEvent(new Event("paste-text"));
+  const uri = file.form.elements.uri;
+  if (uri.value.endsWith("/")) uri.value += encodeURIComponent(name);
   file.value = ""; // the text is what is sent
 });

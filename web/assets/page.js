@@ -98,9 +98,10 @@ if (many) {
     event.preventDefault();
     const files = [...input.files];
     const rows = list.querySelector("tbody");
-    const submit = many.querySelector('button[type="submit"]');
+    const buttons = [...many.querySelectorAll("button")];
+    const act = event.submitter?.value ?? "check";
     list.hidden = false;
-    submit.disabled = true;
+    for (const button of buttons) button.disabled = true;
     rows.replaceChildren();
     bar.max = files.length;
     bar.value = 0;
@@ -111,9 +112,12 @@ if (many) {
       cell.textContent = "…";
       const form = new FormData(many);
       form.set("file", file);
+      form.set("act", act);
       try {
         const answer = await fetch(many.dataset.each, { method: "POST", body: form, headers: { "X-CSRF-Token": csrf } });
-        cell.innerHTML = await answer.text(); // the server's own part
+        const text = await answer.text();
+        if (answer.headers.get("X-Part") === "yes") cell.innerHTML = text; // made for this place by the server
+        else cell.textContent = `It was not taken (${answer.status}).`;
         row.className = answer.ok ? "good" : "bad";
       } catch {
         cell.textContent = "The server did not answer.";
@@ -122,6 +126,6 @@ if (many) {
       localise(cell);
       bar.value += 1;
     }
-    submit.disabled = false;
+    for (const button of buttons) button.disabled = false;
   });
 }

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from flask import Response, request, url_for
-from sqlalchemy import Connection
 
 from mdv.db.outcome import holders
-from mdv.db.read import DocumentInfo, document_statements, list_documents, list_versions, read_document
-from mdv.errors import BadRequest, NotFound
+from mdv.db.read import (
+    DocumentInfo,
+    count_statements,
+    document_statements,
+    list_documents,
+    list_versions,
+    read_document,
+)
+from mdv.errors import BadRequest, Conflict, NotFound
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.syntax import N_TRIPLES, SYNTAXES, Syntax, syntax_of_name
 from web.auth import may_write
 from web.negotiate import written
-from web.pages.changes import change_document, difference
+from web.pages.changes import ABSENT, change_document, compared
 from web.pages.frame import editor, go, page, pages, visitor
 from web.services import services
 
@@ -27,15 +32,16 @@ NO_LIMIT = 2**31 - 1
 
 @pages.get("/documents")
 def documents() -> Response:
-    """A page of them by URI; with `prefix`, of those that begin so."""
+    """A page of them by URI; with `prefix`, of those that begin so; with `deleted`, of those that were there once."""
     visitor()
     prefix, after = request.args.get("prefix", "").strip(), request.args.get("after", "")
+    deleted = request.args.get("deleted") or None
     with services().engine.connect() as connection:
-        found = list_documents(connection, after, ON_A_PAGE + 1, prefix)
+        found = list_documents(connection, after, ON_A_PAGE + 1, prefix, present=deleted is None)
     more = None
     if len(found) > ON_A_PAGE:
-        more = url_for("pages.documents", prefix=prefix or None, after=found[ON_A_PAGE - 1]["uri"])
-    return page("documents.html", documents=found[:ON_A_PAGE], prefix=prefix, more=more)
+        more = url_for("pages.documents", prefix=prefix or None, deleted=deleted, after=found[ON_A_PAGE - 1]["uri"])
+    return page("documents.html", documents=found[:ON_A_PAGE], prefix=prefix, deleted=deleted, more=more)
 
 
 @pages.get("/document")
@@ -45,7 +51,8 @@ def document() -> Response:
     found = _find(request.args.get("uri"), request.args.get("version"))
     before = _number(request.args.get("after")) or NO_LIMIT
     with services().engine.connect() as connection:
-        statements = _statements(connection, found)
+        statements = document_statements(connection, found, MOST_SHOWN) if found.present else []
+        count = count_statements(connection, found) if found.present else 0
         versions = list_versions(connection, found.uri, before, ON_A_PAGE + 1)
         newest = read_document(connection, found.uri)
     more = None
@@ -53,7 +60,7 @@ def document() -> Response:
         more = url_for("pages.document", uri=found.uri, after=versions[ON_A_PAGE - 1].version)
     statements.sort()
     return page(
-        "document.html", document=found, statements=statements[:MOST_SHOWN], count=len(statements), newest=newest,
+        "document.html", document=found, statements=statements, count=count, newest=newest,
         versions=versions[:ON_A_PAGE], more=more, syntaxes=SYNTAXES,
     )  # fmt: skip
 
@@ -67,7 +74,7 @@ def document_text() -> Response:
         raise NotFound(f"The document {found.uri} was deleted in version {found.version}.")
     syntax = syntax_of_name(request.args.get("syntax", "rdfxml"))
     response = Response(_text(found, syntax), content_type=f"{syntax.media_type}; charset=utf-8")
-    name = f"{_file_name(found.uri)}{syntax.suffixes[0]}"
+    name = f"{_file_name(found.uri)}-{found.version}{syntax.suffixes[0]}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
@@ -79,7 +86,7 @@ def document_difference() -> Response:
     uri = request.args.get("uri")
     old, new = (_find(uri, request.args.get(name)) for name in ("from", "to"))
     with services().engine.connect() as connection:
-        changes = difference(_statements(connection, old), _statements(connection, new))
+        changes = compared(connection, old, new)
     return page("difference.html", old=old, new=new, changes=changes)
 
 
@@ -111,8 +118,8 @@ def delete_document() -> Response:
     caller = editor()
     found = _find(request.form.get("uri"), None)
     may_write(caller, found.uri)
-    change_document("delete", found.uri, caller, if_match=request.form.get("version"))
-    return go("document", uri=found.uri)
+    change_document("delete", found.uri, caller, version=str(_looked_at(found).version))
+    return go("document", uri=found.uri, said="deleted")
 
 
 @pages.get("/document/restore")
@@ -122,7 +129,7 @@ def restore_form() -> Response:
     may_write(caller, found.uri)
     result = change_document("register", found.uri, caller, *_again(found), dry_run=True)
     with services().engine.connect() as connection:
-        changes = difference(_statements(connection, newest), _statements(connection, found))
+        changes = compared(connection, newest, found)
     words = f"It becomes what it was in version {found.version}, as a new version."
     act = Act(f"Restore version {found.version}?", words, "Restore it")
     to = url_for("pages.restore_document")
@@ -134,10 +141,17 @@ def restore_document() -> Response:
     caller = editor()
     found = _find(request.form.get("uri"), request.form.get("restored"))
     may_write(caller, found.uri)
-    newest = _find(found.uri, None)
-    expected = request.form.get("version") if newest.present else None
-    change_document("register", found.uri, caller, *_again(found), if_match=expected)
-    return go("document", uri=found.uri)
+    newest = _looked_at(_find(found.uri, None))
+    expected = str(newest.version) if newest.present else ABSENT
+    change_document("register", found.uri, caller, *_again(found), version=expected)
+    return go("document", uri=found.uri, said="restored")
+
+
+def _looked_at(newest: DocumentInfo) -> DocumentInfo:
+    """The newest version, if it is the one that the form was made from."""
+    if _number(request.form.get("version")) != newest.version:
+        raise Conflict("The document was changed since you looked at it. Go back, and load the page again.")
+    return newest
 
 
 def _again(document: DocumentInfo) -> tuple[bytes, str]:
@@ -161,10 +175,6 @@ def _find(uri: str | None, version: str | None) -> DocumentInfo:
     if found is None:
         raise NotFound(f"The document {name} {f'has no version {version}' if version else 'was never registered'}.")
     return found
-
-
-def _statements(connection: Connection, document: DocumentInfo) -> list[Any]:
-    return document_statements(connection, document) if document.present else []
 
 
 def _number(text: str | None) -> int | None:

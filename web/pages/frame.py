@@ -13,16 +13,22 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, g, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, Flask, Response, g, make_response, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 
 from mdv.db.people import Session, find_session
 from mdv.errors import BadRequest, Forbidden, MdvError, NotFound, Unauthenticated
 from web.auth import Caller
+from web.negotiate import in_time
 from web.services import services
 
 COOKIE = "mdv_session"
 SAFE = ("GET", "HEAD", "OPTIONS")
+FORM_BYTES = 128 * 1024
+"""The most that a form holds, but for the text of a document:"""
+TEXT_BYTES = 4 * 2**20
+MOST_PARTS = 200
+"""The most fields and files of one form."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; font-src 'self'; "
@@ -57,6 +63,13 @@ def visitor() -> Caller:
     raise Unauthenticated("Sign in to see this page.")
 
 
+def member() -> Caller:
+    """Whoever has signed in, also where reading is public."""
+    if session() is None:
+        raise Unauthenticated("Sign in to see this page.")
+    return visitor()
+
+
 def editor() -> Caller:
     """Whoever may change things."""
     caller = visitor()
@@ -77,25 +90,42 @@ def whole_editor() -> Caller:
 
 @pages.before_request
 def _check_form() -> None:
-    """A change comes from one of our own pages: the browser says so, and the form shows what only they know."""
+    """A change comes from one of our own pages: the browser says so, and the form shows what only they know.
+
+    Nothing of a form is read before it is known that somebody has signed in, and of most forms only a little.
+    """
     if request.method in SAFE:
         return
-    origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != request.host:
+    if not _is_from_here():
         raise Forbidden("This form was sent from another site.")
-    if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-        raise Forbidden("This form was sent from another site.")
-    # NUL is in no name and no value. A document's own text is looked at by the gate, which tells the place.
-    if any("\0" in value for name, value in request.form.items(multi=True) if name != "text"):
-        raise BadRequest("The form contains a NUL character.")
-    found = session()
-    if request.endpoint == "pages.sign_in":
-        return
-    if found is None:
+    found, signs_in = session(), request.endpoint == "pages.sign_in"
+    if found is None and not signs_in:
         raise Unauthenticated("Your session has ended. Sign in, and send the form again.")
-    shown = request.headers.get("X-CSRF-Token") or request.form.get("csrf", "")
+    brings_text = request.endpoint in ("pages.register", "pages.register_each")
+    is_multipart = request.mimetype == "multipart/form-data"
+    request.max_form_parts = MOST_PARTS
+    request.max_form_memory_size = TEXT_BYTES if brings_text and is_multipart else FORM_BYTES
+    if not (brings_text and is_multipart):
+        request.max_content_length = FORM_BYTES
+    form = in_time(services().config.body_seconds, lambda: request.form)
+    # NUL is in no name and no value. A document's own text is looked at by the gate, which tells the place.
+    if any("\0" in value for name, value in form.items(multi=True) if name != "text"):
+        raise BadRequest("The form contains a NUL character.")
+    if found is None or signs_in:
+        return
+    shown = request.headers.get("X-CSRF-Token") or form.get("csrf", "")
     if not hmac.compare_digest(shown.encode("utf-8", "replace"), found.csrf.encode()):
         raise Forbidden("This form is not one of your session's. Load the page again, and send it from there.")
+
+
+def _is_from_here() -> bool:
+    """Whether the browser says that a form is from one of our pages, or says nothing."""
+    origin = request.headers.get("Origin")
+    try:
+        is_ours = origin is None or urlsplit(origin).netloc == request.host
+    except ValueError:
+        return False
+    return is_ours and request.headers.get("Sec-Fetch-Site", "same-origin") in ("same-origin", "none")
 
 
 # How it looks
@@ -111,15 +141,12 @@ def page(template: str, code: int = 200, /, **values: Any) -> Response:
     """A page, whole."""
     g.nonce = secrets.token_urlsafe(16)
     text = render_template(f"pages/{template}", session=session(), nonce=g.nonce, **values)
-    response = make_response(text, code)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return make_response(text, code)
 
 
 def part(template: str, code: int = 200, /, **values: Any) -> Response:
     """A part of a page, for a browser that puts it into its place."""
     response = make_response(render_template(f"pages/{template}", session=session(), **values), code)
-    response.headers["Cache-Control"] = "no-store"
     response.headers["X-Part"] = "yes"
     return response
 
@@ -132,6 +159,7 @@ def go(endpoint: str, **values: Any) -> Response:
 @pages.after_request
 def _protect(response: Response) -> Response:
     response.headers["Content-Security-Policy"] = POLICY.format(nonce=g.get("nonce", secrets.token_urlsafe(16)))
+    response.headers.setdefault("Cache-Control", "no-store")
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
     response.headers["Referrer-Policy"] = "same-origin"  # with none at all, browsers do not say where a form is from
     return response
@@ -156,8 +184,16 @@ def failure(problem: Mapping[str, Any]) -> Response:
         return part("problem_part.html", status, problem=problem)
     if status == Unauthenticated.status and request.method in SAFE:
         return make_response(redirect(url_for("pages.sign_in", to=request.full_path.rstrip("?")), 303))
-    return page("problem.html", status, problem=problem)
+    title = "Not allowed" if status == Forbidden.status else problem["title"]
+    return page("problem.html", status, problem={**problem, "title": title})
 
 
-def not_there(what: str) -> NotFound:
-    return NotFound(f"There is no {what}.")
+def answer_lost_people(app: Flask) -> None:
+    """Who looks with a browser for a page that is not there gets a page that says so."""
+
+    @app.before_request
+    def _lost() -> Response | None:
+        wants_page = request.accept_mimetypes.best_match(["application/json", "text/html"]) == "text/html"
+        if request.url_rule is not None or not wants_page or request.path.startswith("/api/"):
+            return None
+        return failure(NotFound(f"There is no page {request.path[:200]}.").problem())

@@ -21,7 +21,7 @@ from mdv.mdp.subscribe import Subscription, create_lmr, get_lmr, get_subscriptio
 from web.api.lmrs import another_token, change_rules
 from web.api.why import told_why
 from web.numbers import after_number, subscription_number
-from web.pages.frame import go, is_part, page, pages, part, session, visitor, whole_editor
+from web.pages.frame import go, is_part, member, page, pages, part, session, visitor, whole_editor
 from web.services import services
 
 ON_A_PAGE = 50
@@ -81,7 +81,7 @@ def _list(problem: Mapping[str, Any] | None = None, name: str = "") -> Response:
 
 @pages.get("/lmrs/<name>")
 def lmr(name: str) -> Response:
-    visitor()
+    member()
     return _one(_found(name))
 
 
@@ -118,13 +118,13 @@ def _hold(name: str, paused: bool) -> Response:
     found = _found(name)
     with services().engine.begin() as connection:
         db.hold(connection, found, paused)
-    return go("lmr", name=found.name)
+    return go("lmr", name=found.name, said="paused" if paused else "resumed")
 
 
 @pages.get("/lmrs/<name>/checksum")
 def lmr_checksum(name: str) -> Response:
     """What the LMR's cache should add up to: it is worked out now, from all that it holds."""
-    visitor()
+    member()
     found = _found(name)
     position, sums = services().feeds.checksum(found)
     all_of_them = hashlib.sha256(b"".join(number.to_bytes(8, "big") for number in sums)).hexdigest()[:16]
@@ -149,7 +149,7 @@ def refetch_lmr(name: str) -> Response:
     whole_editor()
     found = _found(name)
     services().feeds.let_refetch(found)
-    return go("lmr", name=found.name)
+    return go("lmr", name=found.name, said="refetch")
 
 
 @pages.get("/lmrs/<name>/token")
@@ -179,7 +179,7 @@ def ask_to_end_lmr(name: str) -> Response:
 def end_lmr(name: str) -> Response:
     whole_editor()
     done = change_rules("forget", _found(name), {})
-    return _see_job(done) if isinstance(done, Response) else go("lmrs")
+    return _see_job(done) if isinstance(done, Response) else go("lmrs", said="ended")
 
 
 # Subscriptions
@@ -205,7 +205,7 @@ def add_subscription(name: str) -> Response:
 @pages.get("/lmrs/<name>/subscriptions/<number>")
 def subscription(name: str, number: str) -> Response:
     """A rule, to be changed or ended."""
-    visitor()
+    member()
     found = _found(name)
     return _subscription(found, subscription_number(number))
 
@@ -246,7 +246,7 @@ def end_subscription(name: str, number: str) -> Response:
     whole_editor()
     found = _found(name)
     done = change_rules("unsubscribe", found, {"ids": [subscription_number(number)]})
-    return _see_job(done) if isinstance(done, Response) else go("lmr", name=found.name, _anchor="subscriptions")
+    return _see_job(done) if isinstance(done, Response) else go("lmr", name=found.name, said="unsubscribed")
 
 
 # Why

@@ -15,8 +15,10 @@ from mdv.db.batch import running
 from mdv.db.figures import Minute, read_figures
 from mdv.db.jobs import NEWEST, last_news, list_jobs
 from mdv.db.status import Status, read_status
+from mdv.errors import Unavailable
 from mdv.mdp.status import workers_heard
 from web.pages.frame import page, pages, part, visitor
+from web.pages.jobs import lmr_names
 from web.services import services
 
 HOUR = 3600.0
@@ -26,6 +28,8 @@ LATE_SECONDS = 30.0
 STREAM_SECONDS = 300.0
 LOOK_SECONDS = 1.0
 SIGN_SECONDS = 15.0
+MOST_STREAMS = 200
+"""Pages that wait for news in one process; others are loaded again by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +57,43 @@ def overview_now() -> Response:
 def overview_events() -> Response:
     """Rings when something was published: the page then looks by itself."""
     visitor()
+    if _open.count >= MOST_STREAMS:
+        raise Unavailable("Too many pages wait for news; this one can be loaded again by hand.")
 
     def ring() -> Iterator[str]:
-        yield "retry: 3000\n\n"
-        ends, heard, seen = time.monotonic() + STREAM_SECONDS, time.monotonic(), _last_job()
-        while time.monotonic() < ends and not services().watch.closed:
-            time.sleep(LOOK_SECONDS)
-            if (now := _last_job()) != seen:
-                seen, heard = now, time.monotonic()
-                yield "event: news\ndata: 1\n\n"
-            elif time.monotonic() - heard > SIGN_SECONDS:
-                heard = time.monotonic()
-                yield ": nothing new\n\n"
+        with _open:
+            yield from _rings()
 
     return Response(stream_with_context(ring()), content_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+class _Open:
+    """The streams that are open in this process."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+
+
+_open = _Open()
+
+
+def _rings() -> Iterator[str]:
+    yield "retry: 3000\n\n"
+    ends, heard, seen = time.monotonic() + STREAM_SECONDS, time.monotonic(), _last_news()
+    while time.monotonic() < ends and not services().watch.closed:
+        time.sleep(LOOK_SECONDS)
+        if (now := _last_news()) != seen:
+            seen, heard = now, time.monotonic()
+            yield "event: news\ndata: 1\n\n"
+        elif time.monotonic() - heard > SIGN_SECONDS:
+            heard = time.monotonic()
+            yield ": nothing new\n\n"
 
 
 def _now() -> dict[str, Any]:
@@ -74,13 +101,27 @@ def _now() -> dict[str, Any]:
         status = read_status(connection)
         recent = list_jobs(connection, None, NEWEST, RECENT)
         batches = running(connection)
-    return {"status": status, "recent": recent, "batches": batches, "attention": list(_attention(status))}
+        names = lmr_names(connection, recent)
+    return {
+        "status": status,
+        "recent": recent,
+        "lmr_names": names,
+        "batches": batches,
+        "attention": list(_attention(status)),
+    }
 
 
-def _last_job() -> tuple[int, int]:
+_seen: tuple[float, tuple[int, int]] = (0.0, (0, 0))
+"""When this process looked for news, and what it saw: one look serves all streams."""
+
+
+def _last_news() -> tuple[int, int]:
     """Something that changes whenever something happens."""
-    with services().single.connect() as connection:
-        return last_news(connection)
+    global _seen
+    if time.monotonic() - _seen[0] > LOOK_SECONDS / 2:
+        with services().single.connect() as connection:
+            _seen = time.monotonic(), last_news(connection)
+    return _seen[1]
 
 
 def _attention(status: Status) -> Iterator[Attention]:
@@ -128,9 +169,9 @@ def _charts() -> list[Chart]:
     times = [last - timedelta(minutes=before) for before in range(59, -1, -1)]
     minutes = [found.get(at, Minute(at)) for at in times]
     figures = (
-        ("Documents registered", "a minute", "documents"),
-        ("Time to store, filter and publish one", "ms", "each_ms"),
-        ("The LMR furthest behind", "s", "lag"),
+        ("Documents a minute", "documents", "documents"),
+        ("Milliseconds a document takes", "ms", "each_ms"),
+        ("Seconds behind, the furthest LMR", "s", "lag"),
     )
     return [
         Chart(title, unit, [(minute.at, round(getattr(minute, name), 2)) for minute in minutes])

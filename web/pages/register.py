@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from flask import Response, request
+from werkzeug.datastructures import FileStorage
 
 from mdv.db.outcome import OwnedRule, rules_ending_in, told_at
-from mdv.db.read import document_statements, read_document
-from mdv.errors import BadRequest, MdvError
+from mdv.db.read import DocumentInfo, count_statements, document_statements, read_document
+from mdv.errors import BadRequest, MdvError, PreconditionFailed, TooLarge
 from mdv.mdp.register import prepare
 from mdv.mdp.trace import trace
 from mdv.rdf.parse import check_document_uri
@@ -18,10 +20,12 @@ from mdv.rdf.syntax import JSON_LD, RDF_XML, SYNTAXES, TURTLE, Syntax, syntax_of
 from mdv.uris import below
 from web.auth import Caller, may_write
 from web.negotiate import in_thread, written
-from web.pages.changes import Difference, change_document, difference
+from web.pages.changes import ABSENT, MOST_COMPARED, Difference, change_document, compared
 from web.pages.frame import editor, page, pages, part
 from web.services import services
 
+MOST_FILES = 100
+"""Files that one form brings, without a script."""
 MOST_SHOWN = 2 * 2**20
 """Bytes of a text that comes back with its errors; a larger one was a file, and is chosen again."""
 
@@ -54,15 +58,22 @@ def register_form() -> Response:
 
 @pages.post("/register")
 def register() -> Response:
-    """Try a document out, or register it."""
+    """Try a document out, or register it; several files, where no script sends them one by one."""
     caller = editor()
+    files = [file for file in request.files.getlist("file") if file.filename]
+    if len(files) > 1:
+        went = [(file.filename or "", _each(file, caller)) for file in files[:MOST_FILES]]
+        return page("register_many.html", went=went, left=len(files) - len(went), tried=not _is_meant())
     draft = _draft()
     try:
-        if request.form.get("act") == "register":
-            return _registered(draft, caller)
-        return _tried(draft, caller)
+        return _registered(draft, caller) if _is_meant() and _is_known(draft) else _tried(draft, caller)
     except MdvError as error:
         problem = error.problem()
+        if isinstance(error, PreconditionFailed):
+            problem |= {"title": "Somebody was faster", "document": draft.uri,
+                        "detail": "The document was changed since you looked at it. Try it out again to see what your "
+                                  "text changes now."}  # fmt: skip
+            draft = replace(draft, version=None)
         flaws = json.dumps(problem.get("errors", [])[:200])
         return page("register.html", problem["status"], draft=draft, syntaxes=SYNTAXES, problem=problem, flaws=flaws)
 
@@ -71,7 +82,21 @@ def register() -> Response:
 def register_each() -> Response:
     """One of many files: how it went, in a line."""
     caller = editor()
-    file = request.files.get("file")
+    went = _each(request.files.get("file"), caller)
+    return part("register_each.html", went.problem["status"] if went.problem else 200, went=went)
+
+
+@dataclass(frozen=True, slots=True)
+class Went:
+    """How it went with one of many files."""
+
+    uri: str | None = None
+    result: dict[str, Any] | None = None
+    problem: dict[str, Any] | None = None
+
+
+def _each(file: FileStorage | None, caller: Caller) -> Went:
+    """Register one of many files, or try it out."""
     base = request.form.get("uri", "").strip()
     try:
         if file is None or not file.filename:
@@ -82,15 +107,22 @@ def register_each() -> Response:
         uri = check_document_uri(below(base, file.filename))
         may_write(caller, uri)
         syntax = _syntax(request.form.get("syntax", ""), file.filename, body)
-        result = change_document("register", uri, caller, body, syntax.media_type)
+        result = change_document("register", uri, caller, body, syntax.media_type, dry_run=not _is_meant())
     except MdvError as error:
-        return part("register_each.html", error.status, problem=error.problem())
-    return part("register_each.html", result=result, uri=uri)
+        return Went(problem=error.problem())
+    return Went(uri, result)
+
+
+def _is_meant() -> bool:
+    """Whether it is to be registered, and not only tried out."""
+    return request.form.get("act") == "register"
 
 
 def _draft() -> Draft:
     file = request.files.get("file")
     uri, version = request.form.get("uri", "").strip(), request.form.get("version") or None
+    if version is not None and version != ABSENT and not (version.isascii() and version.isdecimal()):
+        raise BadRequest(f"{version[:20]!r} is not the number of a version.")
     syntax = request.form.get("syntax", "")
     if file is not None and file.filename:
         body = file.read()
@@ -107,39 +139,55 @@ def _stored(uri: str) -> Draft:
         document = read_document(connection, check_document_uri(uri))
         if document is None or not document.present:
             return Draft(uri, b"", "")
+        if count_statements(connection, document) > MOST_COMPARED:
+            raise TooLarge("This document is too large to be edited on a page: register it again as a file.")
         statements = document_statements(connection, document)
         prefixes = dict(services().schemas.now(connection).schema.prefixes) | document.prefixes
     return Draft(uri, written(statements, TURTLE, prefixes, uri), TURTLE.name, str(document.version))
+
+
+def _is_known(draft: Draft) -> bool:
+    """Whether who sends it knows of the document that it would replace."""
+    return draft.version is not None or _newest(check_document_uri(draft.uri)) is None
+
+
+def _newest(uri: str) -> DocumentInfo | None:
+    with services().engine.connect() as connection:
+        found = read_document(connection, uri)
+    return found if found is not None and found.present else None
 
 
 def _tried(draft: Draft, caller: Caller) -> Response:
     """What registering would do, and whom it would concern."""
     uri = check_document_uri(draft.uri)
     may_write(caller, uri)
-    changes = _difference(draft, uri)
-    version = None
-    with services().engine.connect() as connection:
-        document = read_document(connection, uri)
-        version = str(document.version) if document is not None and document.present else None
+    newest = _newest(uri)
+    changes = _difference(draft, uri, newest)
+    version = str(newest.version) if newest is not None else ABSENT
+    warning = None
+    if _is_meant():
+        warning = "There is such a document already. This is what would change; Register replaces it."
+    elif draft.version is not None and draft.version != version:
+        now = f"is at version {version} now" if newest is not None else "was deleted"
+        warning = f"Somebody changed the document since you opened it: it {now}. Register replaces what they did."
     result = change_document("register", uri, caller, draft.text, draft.media_type, dry_run=True)
-    return page("register.html", draft=draft, syntaxes=SYNTAXES, result=result, changes=changes, version=version)
+    return page("register.html", draft=draft, syntaxes=SYNTAXES, result=result, changes=changes, version=version,
+                warning=warning)  # fmt: skip
 
 
-def _difference(draft: Draft, uri: str) -> Difference:
+def _difference(draft: Draft, uri: str, newest: DocumentInfo | None) -> Difference | None:
     with services().engine.connect() as connection:
         schema = services().schemas.now(connection)
-        document = read_document(connection, uri)
-        old = document_statements(connection, document) if document is not None and document.present else []
-    most = services().config.max_document_bytes
-    item = in_thread(prepare, uri, draft.text, draft.media_type, schema, None, most)
-    assert item.document is not None
-    return difference(old, item.document.statements)
+        most = services().config.max_document_bytes
+        item = in_thread(prepare, uri, draft.text, draft.media_type, schema, None, most)
+        assert item.document is not None
+        return compared(connection, newest, item.document.statements)
 
 
 def _registered(draft: Draft, caller: Caller) -> Response:
     uri = check_document_uri(draft.uri)
     may_write(caller, uri)
-    result = change_document("register", uri, caller, draft.text, draft.media_type, if_match=draft.version)
+    result = change_document("register", uri, caller, draft.text, draft.media_type, version=draft.version or ABSENT)
     with services().engine.connect() as connection:
         told = told_at(connection, result["position"]) if result["lmrs"] else []
     return page("registered.html", uri=uri, result=result, told=told, matches=_matches(uri))
@@ -188,6 +236,6 @@ def guess(text: bytes) -> Syntax:
     ['RDF/XML', 'RDF/XML', 'JSON-LD', 'Turtle']
     """
     start = text[:2000].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith((b"<?xml", b"<!--", b"<!DOCTYPE")) or re.match(rb"<[\w.-]+(:[\w.-]+)?[\s>]", start):
+    if start.startswith((b"<?xml", b"<!--", b"<!DOCTYPE", b"<rdf:RDF")) or re.match(rb"<[\w.:-]+\s[^>]*xmlns", start):
         return RDF_XML
     return JSON_LD if start.startswith((b"{", b"[")) and b'"@' in start else TURTLE

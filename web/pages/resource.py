@@ -9,6 +9,7 @@ from flask import Response, request, url_for
 from sqlalchemy import Connection
 
 from mdv.db import browse as db
+from mdv.db.lmrs import list_lmrs
 from mdv.db.read import direct_classes, resource_statements
 from mdv.db.why import Evidence
 from mdv.errors import BadRequest, NotFound
@@ -23,6 +24,8 @@ from web.pages.words import short
 from web.services import services
 
 ON_A_PAGE = 50
+MOST_OTHERS = 10
+"""LMRs that can be asked right here why they do not hold it."""
 LISTS = ("values", "references", "referrers", "holders", "documents")
 """The lists of the page, each of which goes on after what the address says."""
 FORMS = {
@@ -50,6 +53,9 @@ def resource() -> Response:
             found["classes"] = direct_classes(connection, [number]).get(number, [])
             found["changed_at"] = db.changed_at(connection, number)
             found["described"] = db.is_described(connection, number)
+            held = {holder.id for holder in found["holders"]}
+            some = list_lmrs(connection, 0, MOST_OTHERS)
+            found["others"] = [lmr.name for lmr in some if lmr.id not in held] if found["described"] else []
             if not any(request.args.get(name) for name in LISTS):
                 found["drawing"] = _drawing(connection, number, uri, found, in_force)
     values = {"uri": uri, "schema": in_force.schema, "is_class": is_class, "forms": FORMS, "is_blank": is_blank}

@@ -8,13 +8,15 @@ from flask import Response, make_response, redirect, request, url_for
 from sqlalchemy import Connection
 
 from mdv.db.people import (
+    LONGEST_NAME,
     LONGEST_SECONDS,
     begin_session,
     count_failures,
     end_session,
     fits,
     forgive,
-    note_failure,
+    note_attempt,
+    one_at_a_time,
     password_of,
 )
 from mdv.db.tokens import find_token
@@ -68,18 +70,20 @@ def _let_in(name: str, secret: str) -> str:
     """Begin a session; what its cookie holds."""
     address = request.remote_addr or "somewhere"
     both = f"{address} {name}"
+    refused = Unauthenticated("This name and password do not fit." if name else "This token is unknown or was revoked.")
+    if len(name) > LONGEST_NAME:
+        raise refused
     with services().engine.begin() as connection:
+        one_at_a_time(connection, address)
         tried = count_failures(connection, both, WINDOW_SECONDS), count_failures(connection, address, WINDOW_SECONDS)
-    if tried[0] >= MOST_OF_A_NAME or tried[1] >= MOST_OF_AN_ADDRESS:
-        raise TooMany(f"Too many attempts failed. Try again in {round(WINDOW_SECONDS / 60)} minutes.")
+        if tried[0] >= MOST_OF_A_NAME or tried[1] >= MOST_OF_AN_ADDRESS:
+            raise TooMany(f"Too many attempts failed. Try again in {round(WINDOW_SECONDS / 60)} minutes.")
+        attempts = note_attempt(connection, both, address)
     with services().engine.begin() as connection:
         cookie = _by_password(connection, name, secret) if name else _by_token(connection, secret)
         if cookie is None:
-            note_failure(connection, both, address)
-        else:
-            forgive(connection, both)
-    if cookie is None:
-        raise Unauthenticated("This name and password do not fit." if name else "This token is unknown or was revoked.")
+            raise refused
+        forgive(connection, both, attempts)
     return cookie
 
 

@@ -74,14 +74,43 @@ def count(found: Any) -> Markup:
     return escape(about) + number(found.count)
 
 
+SAID = {
+    "deleted": "It is deleted. Each of its versions can be restored.",
+    "restored": "It is what it was in that version, as a new version.",
+    "paused": "It is paused: it is told nothing until it is resumed.",
+    "resumed": "It is resumed, and hears now what it missed.",
+    "refetch": "At its next call it fetches everything anew.",
+    "ended": "The LMR is ended.",
+    "unsubscribed": "The subscription is ended.",
+}
+"""What a page says after a form was sent; an address can ask for no other words."""
+
+
+def counted(number_: int, word: str) -> Markup:
+    """How many of something.
+
+    >>> str(counted(1, "resource").striptags()), str(counted(1200, "LMR").striptags())
+    ('1 resource', '1,200 LMRs')
+    """
+    return number(number_) + escape(f" {word}" if number_ == 1 else f" {word}s")
+
+
 def result_words(result: Mapping[str, Any]) -> Markup:
     """What a registration did.
 
-    >>> str(result_words({"inserted": 2, "updated": 0, "deleted": 0, "unchanged": 1}).striptags())
-    '2 resources new, 0 changed, 0 gone, 1 unchanged'
+    >>> str(result_words({"inserted": 2, "updated": 0, "deleted": 1, "unchanged": 1}).striptags())
+    '2 resources new, 1 gone'
+    >>> str(result_words({"inserted": 0, "updated": 0, "deleted": 0, "unchanged": 3}).striptags())
+    'nothing changed'
     """
-    counts = (number(result[name]) for name in ("inserted", "updated", "deleted", "unchanged"))
-    return Markup("{} resources new, {} changed, {} gone, {} unchanged").format(*counts)
+    words = (("inserted", "new"), ("updated", "changed"), ("deleted", "gone"))
+    told = [(result[name], word) for name, word in words if result.get(name)]
+    if not told:
+        return Markup("nothing changed")
+    (first, word), *others = told
+    return Markup(", ").join(
+        [counted(first, "resource") + f" {word}", *(number(many) + f" {word}" for many, word in others)]
+    )
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -93,4 +122,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "size": size,
     "about": count,
     "result_words": result_words,
+    "counted": counted,
+    "said_words": lambda key: SAID.get(key or ""),
 }
