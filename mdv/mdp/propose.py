@@ -55,9 +55,9 @@ MOST_CHARACTERS = 200
 """A longer text is no value to select by."""
 MOST_CHOICES = 32
 SECONDS = 10
-COUNT_SECONDS = 5.0
+COUNT_SECONDS = 1.5
 """For all that is counted."""
-ONE_COUNT_SECONDS = 1.0
+ONE_COUNT_SECONDS = 0.5
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "contains")
 
