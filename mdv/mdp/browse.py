@@ -20,7 +20,7 @@ from mdv.db.graph import Graph
 from mdv.db.read import list_resources
 from mdv.errors import BadRequest, TooCostly
 from mdv.mdp.groups import read_names, states
-from mdv.mdp.propose import OPERATORS, _all, _chosen, _Writer
+from mdv.mdp.propose import OPERATORS, Writer, chosen_predicate, matching
 from mdv.mdp.query import run_query
 from mdv.mdp.schemas import Schemas
 from mdv.mdp.teller import access_text
@@ -167,8 +167,8 @@ def filter_rule(schema: Schema, class_iri: str, property_iri: str, operator: str
     """The rule that selects the instances of a class whose property compares so."""
     if schema.property_of(property_iri) is None:
         raise BadRequest(f"The schema has no property {property_iri}: nothing can be filtered by it.")
-    writer = _Writer(schema, class_iri)
-    return writer.rule((_chosen(writer, schema.shorten(property_iri), {"op": operator, "value": value}),))
+    writer = Writer(schema, class_iri)
+    return writer.rule((chosen_predicate(writer, schema.shorten(property_iri), {"op": operator, "value": value}),))
 
 
 def find_instances(connection: Connection, schemas: Schemas, wish: Wish) -> Found:
@@ -215,7 +215,7 @@ def _selected(
     patterns = [pattern(part) for part in normal.conjunctions]
     names = read_names(Graph(connection), [one for one, _ in patterns], schema, KnownNames(connection), None)
     now, _, _ = states(names)
-    parts = [_all(now, *each) for each in patterns]
+    parts = [matching(now, *each) for each in patterns]
     found = (union(*parts) if len(parts) > 1 else parts[0]).subquery("found")
     number = found.c.resource_id
     wanted = select(number).where(number > after).order_by(number).limit(most)
@@ -248,7 +248,7 @@ def _sorted(connection: Connection, schemas: Schemas, wish: Wish) -> Found:
     """A page in some order, of what is few enough to be sorted; `after` counts what was told before."""
     skipped = _number(wish.after or "0")
     schema = schemas.now(connection).schema
-    rule = wish.rule or _Writer(schema, wish.class_iri).rule(())
+    rule = wish.rule or Writer(schema, wish.class_iri).rule(())
     _refuse_many(connection, schema, rule)
     variable = parse(rule).register.text
     by = variable

@@ -112,7 +112,7 @@ def _from_resource(connection: Connection, schema: Schema, uri: str) -> list[Pro
     if number is None or not said:
         raise NotFound(f"Nothing is said of <{uri}>: register a document that describes it, or propose by `class`.")
     declared = _declared(direct_classes(connection, [number]).get(number, []), schema)
-    writer = _Writer(schema, declared[0])
+    writer = Writer(schema, declared[0])
     trial = _Trial(connection, schema, number)
     singles = trial.fewest(islice(_by_values(writer, said), MOST_TRIED), MOST_TRIED)
     exact = _exact(writer, uri)
@@ -123,7 +123,7 @@ def _from_resource(connection: Connection, schema: Schema, uri: str) -> list[Pro
         found += trial.counted([_both(*shared)])
     over = islice(_over_references(connection, writer, said, schema), MOST_TRIED)
     found += trial.fewest(over, MOST_OVER)
-    wholes = [_Draft(each, (), each.every) for each in (_Writer(schema, class_iri) for class_iri in declared)]
+    wholes = [_Draft(each, (), each.every) for each in (Writer(schema, class_iri) for class_iri in declared)]
     found = found[: MOST_PROPOSALS - 1] + trial.counted(wholes[:1])
     found += trial.counted(wholes[1 : 1 + MOST_PROPOSALS - len(found)])
     return [draft.proposal() for draft in found]
@@ -147,7 +147,7 @@ def _declared(classes: Iterable[str], schema: Schema) -> list[str]:
 class _Draft:
     """A proposal on its way: predicates as text, joined by `and`."""
 
-    writer: _Writer
+    writer: Writer
     where: tuple[str, ...]
     why: str
     selects: int | None = None
@@ -161,7 +161,7 @@ class _Draft:
         return Proposal(self.text, self.selects, more, f"{self.why[0].upper()}{self.why[1:]}.")
 
 
-class _Writer:
+class Writer:
     """Writes the parts of a rule that registers instances of one class."""
 
     def __init__(self, schema: Schema, class_iri: str) -> None:
@@ -197,7 +197,7 @@ def _initial(name: str) -> str:
     return letter if letter.isascii() and letter.isalpha() else "x"
 
 
-def _exact(writer: _Writer, uri: str) -> _Draft | None:
+def _exact(writer: Writer, uri: str) -> _Draft | None:
     written = _reference(uri)
     if written is None:
         return None
@@ -208,7 +208,7 @@ def _exact(writer: _Writer, uri: str) -> _Draft | None:
     return _Draft(writer, (f"{writer.variable} = {written}",), "exactly this resource")
 
 
-def _by_values(writer: _Writer, said: Sequence[Statement], above: tuple[SchemaProperty, ...] = ()) -> Iterator[_Draft]:
+def _by_values(writer: Writer, said: Sequence[Statement], above: tuple[SchemaProperty, ...] = ()) -> Iterator[_Draft]:
     """For each value that a rule can name, all that share it. References to blank nodes have no lasting name."""
     schema = writer.schema
     for _, iri, term in sorted(said):
@@ -228,7 +228,7 @@ def _both(one: _Draft, other: _Draft) -> _Draft:
 
 
 def _over_references(
-    connection: Connection, writer: _Writer, said: Sequence[Statement], schema: Schema
+    connection: Connection, writer: Writer, said: Sequence[Statement], schema: Schema
 ) -> Iterator[_Draft]:
     """The values of what the resource refers to, one step further."""
     for _, iri, term in sorted(said):
@@ -291,8 +291,8 @@ def _from_class(connection: Connection, schema: Schema, name: str, values: Mappi
         raise NotFound(_told(unknown)) from None
     if len(values) > MOST_CHOICES:
         raise BadRequest(f"A rule has at most {MOST_CHOICES} predicates: choose fewer values.")
-    writer = _Writer(schema, class_iri)
-    chosen = [(key, _chosen(writer, key, value)) for key, value in values.items()]
+    writer = Writer(schema, class_iri)
+    chosen = [(key, chosen_predicate(writer, key, value)) for key, value in values.items()]
     trial = _Trial(connection, schema)
     drafts = [_Draft(writer, tuple(where for _, where in chosen), f"{writer.every} with all that was chosen")]
     # What cannot be read is told with its place in the rule that was meant.
@@ -313,7 +313,7 @@ def _told(unknown: UnknownName) -> str:
     return message[0].upper() + message[1:] + ("" if message.endswith("?") else ".")
 
 
-def _chosen(writer: _Writer, name: str, value: Any) -> str:
+def chosen_predicate(writer: Writer, name: str, value: Any) -> str:
     """One choice as a predicate, or as several of which any will do."""
     properties = list(_properties(writer, name))
     path = writer.path(properties)
@@ -324,7 +324,7 @@ def _chosen(writer: _Writer, name: str, value: Any) -> str:
     return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
 
 
-def _properties(writer: _Writer, name: str) -> Iterator[SchemaProperty]:
+def _properties(writer: Writer, name: str) -> Iterator[SchemaProperty]:
     """The properties of a name: one, or a path of them, written with dots."""
     schema, at = writer.schema, writer.class_iri
     try:
@@ -348,7 +348,7 @@ def _property(schema: Schema, name: str, class_iri: str) -> SchemaProperty:
     return found
 
 
-def _predicate(writer: _Writer, name: str, path: str, property_: SchemaProperty, option: Any) -> str:
+def _predicate(writer: Writer, name: str, path: str, property_: SchemaProperty, option: Any) -> str:
     operator = "="
     if isinstance(option, Mapping):
         if set(option) - {"op", "value"} or "value" not in option:
@@ -407,8 +407,8 @@ class _Trial:
         names = read_names(Graph(self._connection), patterns, self._schema, KnownNames(self._connection), None)
         now, _, _ = states(names)
         return [
-            (replace(draft, selects=self._count([_all(now, *pattern(part)) for part in normal.conjunctions])), normal,
-             names)
+            (replace(draft, selects=self._count([matching(now, *pattern(part)) for part in normal.conjunctions])),
+             normal, names)
             for draft, normal in read.values()
         ]  # fmt: skip
 
@@ -441,7 +441,8 @@ def _rank(draft: _Draft) -> int:
     return MOST_COUNTED + 1 if draft.selects is None else draft.selects
 
 
-def _all(now: State, its_pattern: Pattern, constants: Sequence[Constant]) -> Select[Any]:
+def matching(now: State, its_pattern: Pattern, constants: Sequence[Constant]) -> Select[Any]:
+    """Select the resources that match a pattern with these constants."""
     given = [
         literal(constant.value, Text())
         if isinstance(constant.value, str)

@@ -13,7 +13,6 @@ from mdv.mdp.schemas import classes_named
 from mdv.model import RDFS_RESOURCE
 from mdv.rdf.schema import Schema
 from web.numbers import after_number
-from web.pages import like, resource  # noqa: F401
 from web.pages.frame import go, is_part, page, pages, part, visitor
 from web.services import services
 
@@ -74,7 +73,7 @@ def instances() -> Response:
     values: dict[str, Any] = {"schema": schema, "class_iri": class_iri, "asked": asked, "found": found, "rule": rule,
                               "problem": problem, "words": WORDS, "by_uri": BY_URI, "link": link}  # fmt: skip
     status = problem["status"] if problem else 200
-    if is_part() and "HX-History-Restore-Request" not in request.headers:
+    if is_part():
         return part("browse_table.html", status, **values)
     return page("browse_instances.html", status, **values)
 

@@ -134,7 +134,8 @@ def _is_from_here() -> bool:
 def is_part() -> bool:
     """Whether only a part of a page was asked for."""
     asked = request.headers
-    return asked.get("HX-Request") == "true" and not {"HX-Boosted", "HX-History-Restore-Request"} & set(asked.keys())
+    is_whole = "HX-Boosted" in asked or "HX-History-Restore-Request" in asked
+    return asked.get("HX-Request") == "true" and not is_whole
 
 
 def page(template: str, code: int = 200, /, **values: Any) -> Response:
