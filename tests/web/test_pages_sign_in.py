@@ -213,7 +213,7 @@ def test_what_a_browser_may_do(browser: httpx.Client) -> None:
 def test_where_reading_is_public_pages_are_and_changing_is_not(small: Server) -> None:
     with httpx.Client(base_url=small.url) as anyone:
         assert anyone.get("/documents").status_code == 200
-        for path in ("/register", "/lmrs/anyone", "/lmrs/anyone/checksum"):
+        for path in ("/register", "/lmrs/anyone", "/lmrs/anyone/checksum", "/like/subscribed"):
             assert anyone.get(path).headers["Location"].startswith("/sign-in"), path
 
 

@@ -12,7 +12,7 @@ from mdv.mdp.propose import Proposal, propose
 from mdv.mdp.subscribe import get_lmr, get_subscription
 from web.api.lmrs import change_rules
 from web.numbers import subscription_number
-from web.pages.frame import go, page, pages, visitor, whole_editor
+from web.pages.frame import go, member, page, pages, visitor, whole_editor
 from web.services import services
 
 MOST_LMRS = 200
@@ -36,7 +36,7 @@ def subscribe_like() -> Response:
 
 @pages.get("/like/subscribed")
 def subscribed() -> Response:
-    visitor()
+    member()
     with services().engine.connect() as connection:
         lmr = get_lmr(connection, request.args.get("lmr", ""))
         subscription = get_subscription(connection, lmr, subscription_number(request.args.get("id", "")))
