@@ -10,7 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,13 +158,14 @@ def close_session(spark: SparkSession) -> int | None:
     gateway: Any = SparkContext._gateway
     try:
         spark.stop()
-    except Py4JError:  # Java has ended by itself
+    except (Py4JError, OSError):  # Java has ended by itself, and may answer no more
         SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
     java: subprocess.Popen[bytes] | None = gateway.proc
     if java is None:  # it belongs to spark-submit, which ends it
         return None
-    gateway.shutdown()
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
     assert java.stdin is not None
     java.stdin.close()  # the sign to go
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,15 +13,14 @@ from playwright.sync_api import Browser, sync_playwright
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("cli",)]
 
 from systems import Up
-from visiting import Visit
+from visiting import CHROMIUM, Visit
 
 from mdv.client import Client
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one module of tests: as long as it is there, a loop of its own runs in this process."""
     if CHROMIUM is None:
         pytest.fail("There is no Chromium: install Debian's package chromium, or say in $CHROMIUM where one is.")
     with sync_playwright() as playwright:
@@ -32,14 +29,14 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     system = Up(tmp_path_factory.mktemp("browser") / "data", demo=True).start()
     yield system
     assert system.end(signal.SIGTERM) == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def mdp(up: Up) -> Iterator[Client]:
     with Client(up.system) as client:
         yield client

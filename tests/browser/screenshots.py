@@ -13,10 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "tests" / "cli"), str(ROOT / "tests" / "browser")]
 
-from conftest import CHROMIUM  # noqa: E402
 from playwright.sync_api import Browser, sync_playwright  # noqa: E402
 from systems import Up  # noqa: E402
-from visiting import Visit  # noqa: E402
+from visiting import CHROMIUM, Visit  # noqa: E402
 
 from mdv.bench.catalogue import BASE, NAMES, SCHEMA, Generated  # noqa: E402
 from mdv.client import Client  # noqa: E402

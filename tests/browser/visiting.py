@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from playwright.sync_api import BrowserContext, Page
 from systems import Up
 
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 AXE = Path(__file__).parents[2] / "web" / "assets" / "node_modules" / "axe-core" / "axe.min.js"
 
 
