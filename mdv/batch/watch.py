@@ -62,25 +62,15 @@ def watch_folder(
 
     def hand_over(arrived: DataFrame, number: int) -> None:
         try:
-            take(arrived)
+            for some in _kinds([row["path"] for row in arrived.select("path").collect()]):
+                try:
+                    report(register(some, folder))
+                except BadCommand as error:
+                    complain(error)
         except Exception as error:
             failures.append(error)
             # Spark must not take these files for registered; and what it is told must be short, or it breaks on that.
             raise NotTaken from None
-
-    def take(arrived: DataFrame) -> None:
-        paths = [row["path"] for row in arrived.select("path").collect()]
-        # Dumps and documents do not go together, and what is neither is left alone.
-        dumps = [path for path in paths if re.search(DUMP, path)]
-        others = [path for path in paths if re.search(DOCUMENT, path) or re.search(ARCHIVE, path)]
-        documents = [path for path in others if not re.search(DUMP, path)]
-        for some in (documents, dumps):
-            if not some:
-                continue
-            try:
-                report(register(some, folder))
-            except BadCommand as error:
-                complain(error)
 
     writer: Any = files.load(folder).writeStream.foreachBatch(hand_over).option("checkpointLocation", checkpoint)
     query = writer.trigger(processingTime="1 second").start()
@@ -93,3 +83,15 @@ def watch_folder(
         query.awaitTermination()  # says why, if it was an error
     finally:
         query.stop()
+
+
+def _kinds(paths: list[str]) -> list[list[str]]:
+    """Documents and dumps, which do not go together, each where there are some; what is neither is left alone.
+
+    >>> _kinds(["a.rdf", "b.nq", "c.txt", "d.tar"])
+    [['a.rdf', 'd.tar'], ['b.nq']]
+    """
+    dumps = [path for path in paths if re.search(DUMP, path)]
+    others = [path for path in paths if re.search(DOCUMENT, path) or re.search(ARCHIVE, path)]
+    documents = [path for path in others if not re.search(DUMP, path)]
+    return [some for some in (documents, dumps) if some]

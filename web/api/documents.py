@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from flask import Response, jsonify, make_response, request
 
-from mdv.db.read import document_statements, list_atoms, list_documents, list_versions, read_document
+from mdv.db.read import DocumentInfo, document_statements, list_atoms, list_documents, list_versions, read_document
 from mdv.errors import BadRequest, MdvError, NotFound
 from mdv.rdf.parse import check_document_uri
-from mdv.rdf.syntax import syntax_of_media_type
+from mdv.rdf.syntax import Syntax, syntax_of_media_type
 from web.auth import Caller, admin, may_write, reader
 from web.calls import Calls
 from web.models import Accepted, AtomsQuery, DocumentQuery, DocumentUri, HistoryQuery, Registration
@@ -164,9 +164,15 @@ def _rdf(uri: str, version: int | None) -> Response:
             raise NotFound(f"The document {uri} {what}.")
         if not document.present:
             raise NotFound(f"The document {uri} was deleted in version {document.version}.")
+    return rdf_response(text_of(document, syntax), syntax, document.version)
+
+
+def text_of(document: DocumentInfo, syntax: Syntax) -> bytes:
+    """A version of a document in some syntax, with its own prefixes and those of the schema."""
+    with services().engine.connect() as connection:
         statements = document_statements(connection, document)
         prefixes = dict(services().schemas.now(connection).schema.prefixes) | document.prefixes
-    return rdf_response(written(statements, syntax, prefixes, uri), syntax, document.version)
+    return written(statements, syntax, prefixes, document.uri)
 
 
 def _change(

@@ -17,9 +17,9 @@ from mdv.db.read import (
 )
 from mdv.errors import BadRequest, Conflict, NotFound
 from mdv.rdf.parse import check_document_uri
-from mdv.rdf.syntax import N_TRIPLES, SYNTAXES, Syntax, syntax_of_name
+from mdv.rdf.syntax import N_TRIPLES, SYNTAXES, syntax_of_name
+from web.api.documents import text_of
 from web.auth import may_write
-from web.negotiate import written
 from web.pages.changes import ABSENT, change_document, compared
 from web.pages.frame import editor, go, page, pages, visitor
 from web.services import services
@@ -73,7 +73,7 @@ def document_text() -> Response:
     if not found.present:
         raise NotFound(f"The document {found.uri} was deleted in version {found.version}.")
     syntax = syntax_of_name(request.args.get("syntax", "rdfxml"))
-    response = Response(_text(found, syntax), content_type=f"{syntax.media_type}; charset=utf-8")
+    response = Response(text_of(found, syntax), content_type=f"{syntax.media_type}; charset=utf-8")
     name = f"{_file_name(found.uri)}-{found.version}{syntax.suffixes[0]}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
@@ -158,14 +158,7 @@ def _again(document: DocumentInfo) -> tuple[bytes, str]:
     """The text of a version, to be registered again."""
     if not document.present:
         raise BadRequest(f"Version {document.version} is a deletion: there is nothing to restore.")
-    return _text(document, N_TRIPLES), N_TRIPLES.media_type
-
-
-def _text(document: DocumentInfo, syntax: Syntax) -> bytes:
-    with services().engine.connect() as connection:
-        statements = document_statements(connection, document)
-        prefixes = dict(services().schemas.now(connection).schema.prefixes) | document.prefixes
-    return written(statements, syntax, prefixes, document.uri)
+    return text_of(document, N_TRIPLES), N_TRIPLES.media_type
 
 
 def _find(uri: str | None, version: str | None) -> DocumentInfo:

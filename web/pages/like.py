@@ -46,7 +46,7 @@ def subscribed() -> Response:
 def _subscribe(name: str, rule: str) -> Response:
     if not rule:
         raise BadRequest("Choose one of the rules.")
-    if not name or "\0" in name:
+    if not name:
         raise BadRequest("Choose the LMR that should get them.")
     with services().single.connect() as connection:
         lmr = get_lmr(connection, name)

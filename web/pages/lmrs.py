@@ -58,7 +58,7 @@ def create_an_lmr() -> Response:
     name = request.form.get("name", "").strip()
     try:
         with services().engine.begin() as connection:
-            made, token = create_lmr(connection, _storable(name))
+            made, token = create_lmr(connection, name)
     except MdvError as error:
         return _list(error.problem(), name)
     return page("lmr_token.html", 201, lmr=made, token=token, new=True)
@@ -191,7 +191,7 @@ def add_subscription(name: str) -> Response:
     found = _found(name)
     draft = {"rule": _lines(request.form.get("rule", "")), "name": request.form.get("name", "").strip()}
     try:
-        wanted = (_storable(draft["name"]) or None, _storable(draft["rule"]))
+        wanted = (draft["name"] or None, draft["rule"])
         if not draft["rule"].strip():
             raise BadRequest("Write a rule: search …, register …, where ….")
         done = change_rules("subscribe", found, {"drafts": [wanted]})
@@ -223,7 +223,7 @@ def change_subscription(name: str, number: str) -> Response:
     whole_editor()
     found, rule = _found(name), _lines(request.form.get("rule", ""))
     try:
-        done = change_rules("change", found, {"id": subscription_number(number), "rule": _storable(rule)})
+        done = change_rules("change", found, {"id": subscription_number(number), "rule": rule})
     except MdvError as error:
         return _subscription(found, subscription_number(number), error.problem(), rule)
     return _see_job(done) if isinstance(done, Response) else go("subscription", name=found.name, number=number)
@@ -260,7 +260,7 @@ def explain(name: str) -> Response:
     why, problem = None, None
     if uri:
         try:
-            why = told_why(found, _storable(uri))
+            why = told_why(found, uri)
         except MdvError as error:
             problem = error.problem()
     return page("explain.html", problem["status"] if problem else 200, lmr=found, uri=uri, why=why, problem=problem)
@@ -291,9 +291,3 @@ def _see_job(accepted: Response) -> Response:
 def _lines(text: str) -> str:
     """A text as it was written: browsers end lines otherwise."""
     return text.replace("\r\n", "\n")
-
-
-def _storable(text: str) -> str:
-    if "\0" in text:
-        raise BadRequest("This contains a NUL character, which is in no name and no rule.")
-    return text

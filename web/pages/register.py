@@ -11,15 +11,16 @@ from flask import Response, request
 from werkzeug.datastructures import FileStorage
 
 from mdv.db.outcome import OwnedRule, rules_ending_in, told_at
-from mdv.db.read import DocumentInfo, count_statements, document_statements, read_document
+from mdv.db.read import DocumentInfo, count_statements, read_document
 from mdv.errors import BadRequest, MdvError, PreconditionFailed, TooLarge
 from mdv.mdp.register import prepare
 from mdv.mdp.trace import trace
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.syntax import JSON_LD, RDF_XML, SYNTAXES, TURTLE, Syntax, syntax_of_name
 from mdv.uris import below
+from web.api.documents import text_of
 from web.auth import Caller, may_write
-from web.negotiate import in_thread, written
+from web.negotiate import in_thread
 from web.pages.changes import ABSENT, MOST_COMPARED, Difference, change_document, compared
 from web.pages.frame import editor, page, pages, part
 from web.services import services
@@ -141,9 +142,7 @@ def _stored(uri: str) -> Draft:
             return Draft(uri, b"", "")
         if count_statements(connection, document) > MOST_COMPARED:
             raise TooLarge("This document is too large to be edited on a page: register it again as a file.")
-        statements = document_statements(connection, document)
-        prefixes = dict(services().schemas.now(connection).schema.prefixes) | document.prefixes
-    return Draft(uri, written(statements, TURTLE, prefixes, uri), TURTLE.name, str(document.version))
+    return Draft(uri, text_of(document, TURTLE), TURTLE.name, str(document.version))
 
 
 def _is_known(draft: Draft) -> bool:
