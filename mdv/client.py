@@ -115,9 +115,14 @@ class Client:
         """Delete a document, and answer when that is done."""
         return self._change("DELETE", uri, None, {}, dry_run=dry_run, if_match=if_match)
 
-    def put_schema(self, body: bytes, media_type: str) -> Item:
-        """Replace the schema."""
-        return self._json(self.request("PUT", "/schema", content=body, headers={"Content-Type": media_type}))
+    def put_schema(self, body: bytes, media_type: str, *, dry_run: bool = False) -> Item:
+        """Replace the schema, and answer when that is done."""
+        params = {"dry_run": "true"} if dry_run else {}
+        headers = {"Content-Type": media_type}
+        response = self.request("PUT", "/schema", params=params, content=body, headers=headers)
+        if response.status_code == httpx.codes.ACCEPTED:
+            return self.wait_for_job(self._json(response)["job"])
+        return self._json(response)
 
     def get(self, path: str, **params: Any) -> Item:
         """A JSON answer."""

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from flask import Flask
 
-import mdv
 from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import documents, feed, filter, jobs, lmrs, query, resources, rules, schema, status, webhooks, why
 from web.assemble import assemble
+from web.frame import furnish
 from web.health import health
 from web.pages import room
-from web.pages.frame import answer_lost_people
-from web.pages.words import FILTERS
 from web.services import Services, make_redis
 
 NOUNS = [
     noun.calls for noun in (documents, resources, query, schema, rules, lmrs, feed, webhooks, why, filter, jobs, status)
 ]
 
+NAV = [("overview", "Overview"), ("register_form", "Register"), ("documents", "Documents"), ("browse", "Browse"),
+       ("query", "Query"), ("rules", "Rules"), ("schema", "Schema"), ("lmrs", "LMRs"), ("jobs", "Jobs")]  # fmt: skip
+"""The rooms that every page leads to, by their endpoints."""
+
 
 def create_app(config: Config) -> Flask:
     """The web server of one MDP."""
     engine = make_engine(config.database_url, pool_size=32, max_overflow=16, pool_timeout=20, hide_parameters=True)
     app = assemble(config, Services(config, engine, make_redis(config.redis_url)), NOUNS, health, room.pages)
-    app.jinja_env.globals.update(mdv_version=mdv.__version__, public=config.public_read)
-    app.jinja_env.filters.update(FILTERS)
-    answer_lost_people(app)
+    furnish(app, config, place="MDV", nav=NAV)
     return app

@@ -105,14 +105,55 @@ class JobState(BaseModel):
     problem: dict[str, Any] | None
 
 
+class SchemaPut(Strict):
+    dry_run: bool = Field(False, description="tell what would happen, change nothing")
+
+
+class ChangedAspect(BaseModel):
+    """Something of a class or property that changed."""
+
+    aspect: Literal["superclasses", "domain", "range", "superproperties", "reference", "values", "namespace", "world"]
+    before: list[str] = Field(description="as rules name it; of `reference` strong or weak, of `values` one or several")
+    after: list[str]
+
+
+class ChangedTerm(BaseModel):
+    """What became of a part of the schema."""
+
+    what: Literal["world", "class", "property", "datatype", "prefix"]
+    name: str = Field(description="as rules name it")
+    iri: str | None = Field(description="what the name stands for; of a prefix, its namespace")
+    change: Literal["added", "removed", "changed"]
+    aspects: list[ChangedAspect]
+
+
+class ConcernedLmr(BaseModel):
+    """An LMR that hears of resources, not of the schema alone."""
+
+    lmr: str
+    matched: int
+    unmatched: int
+    sent: int
+
+
 class SchemaChange(BaseModel):
-    """The schema that holds now."""
+    """The schema that holds now or, of a dry run, would hold; and what that changes."""
 
     version: int
     position: int
     changed: bool
     classes: int
     properties: int
+    changes: list[ChangedTerm] = Field(description="what MDV takes differently; 500 at most")
+    changes_left_out: int
+    counts: dict[str, dict[str, int]] = Field(description="how many changes there are, by `what` and `change`")
+    rules_anew: int = Field(description="rules that are taken apart otherwise")
+    matched: int = Field(description="resources that some LMR's rules come to match by this")
+    unmatched: int = Field(description="resources that some LMR's rules cease to match")
+    sent: int = Field(description="resources that some LMR is sent")
+    lmrs: int = Field(description="LMRs that are told, if only the schema")
+    concerned: list[ConcernedLmr] = Field(description="the LMRs that hear of resources, 100 at most")
+    dry_run: bool | None = None
 
 
 class FoundByRule(BaseModel):
@@ -138,6 +179,15 @@ class RuleQuestion(Strict):
     sql: StrictBool = Field(False, description="show the SQL, too")
 
 
+class FilterRule(BaseModel):
+    """Where a triggering rule stands among those of its operator."""
+
+    table: str
+    class_: str = Field(alias="class")
+    property: str | None
+    value: str | None
+
+
 class AtomicRule(BaseModel):
     """A triggering or join rule that a rule is made of."""
 
@@ -148,6 +198,7 @@ class AtomicRule(BaseModel):
     exists: bool
     uses: int = Field(description="join rules and subscription rules that use it now")
     inputs: list[int | str] = Field(description="of a join rule: the atomic rules that it joins")
+    filter_rule: FilterRule | None = Field(description="of a triggering rule")
 
 
 class RuleGroup(BaseModel):

@@ -19,6 +19,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from mdv.config import Config
 from mdv.db.jobs import RULE_KINDS, read_job
+from mdv.db.people import Session, find_session
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.feed import Feeds
 from mdv.mdp.rules import Rules
@@ -32,6 +33,8 @@ from workers.signals import RULES, WORK, News, done_key, read_news
 from workers.wake import wake
 
 log = structlog.get_logger()
+
+COOKIE = "mdv_session"
 
 LOOK_AGAIN = 1.0
 """Seconds after which a waiting caller looks into the database itself, in case Redis has lost the news."""
@@ -62,6 +65,14 @@ class Services:
         self.turns = Turns()
         self.line = Line(self.redis)
         self._celery = make_celery(self.config, patience=PATIENCE)
+
+    def cookie_name(self) -> str:
+        return COOKIE
+
+    def find_person(self, secret: str) -> Session | None:
+        """Who has signed in to the pages, by what their cookie holds."""
+        with self.single.connect() as connection:
+            return find_session(connection, secret, self.config.admin_token)
 
     def wake_for(self, kind: str) -> None:
         """Tell a worker that a job of some kind waits."""

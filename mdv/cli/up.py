@@ -341,7 +341,8 @@ def _show_panel(folder: Path, system: System, token: _Token) -> None:
         "Token": f"{token.secret} (kept in {token.place})" if token.is_new else f"in {token.place}",
         "Register": f"{own} register FILE --uri http://mdv.example/NAME{data}",
         "See": f"{own} documents{data}",
-        "LMR": f"{system.lmr_url}/api/v1, the repository `{LOCAL}`; the same token opens it",
+        "LMR": f"{system.lmr_url}/ in a browser, {system.lmr_url}/api/v1 for programs: the repository `{LOCAL}`;"
+        " the same token opens it",
         "Subscribe": f"{own} subscribe FILE{data}",
         "Logs": str(folder / "logs"),
     }

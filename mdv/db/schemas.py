@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Text, cast, insert, literal_column, select, update
+from sqlalchemy import Connection, Text, cast, func, insert, literal_column, select, update
 
 from mdv.db.engine import driver
-from mdv.db.tables import documents, filter_data, mdp_state, resources, schema_versions, transactions, vocabulary
+from mdv.db.tables import (
+    documents,
+    filter_data,
+    lmrs,
+    mdp_state,
+    news,
+    resources,
+    schema_versions,
+    transactions,
+    vocabulary,
+)
 from mdv.model import Statement, Term
 
 StoredSchema = tuple[list[Statement], dict[str, str]]
@@ -24,6 +36,23 @@ def read_schema_version(connection: Connection, version: int) -> StoredSchema:
     return [Statement(s, p, Term(**o)) for s, p, o in row.statements], dict(row.prefixes)
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """A version of the schema: where in the history it stands, since when, and how many statements it has."""
+
+    version: int
+    position: int
+    at: datetime
+    statements: int
+
+
+def list_schema_versions(connection: Connection, before: int, limit: int) -> list[SchemaVersion]:
+    """A page of the schema's versions, newest first, those below `before`."""
+    v = schema_versions.c
+    query = select(v.version, v.position, v.at, func.jsonb_array_length(v.statements)).where(v.version < before)
+    return [SchemaVersion(*row) for row in connection.execute(query.order_by(v.version.desc()).limit(limit))]
+
+
 def keep_schema_version(
     connection: Connection, version: int, position: int, statements: Sequence[Statement], prefixes: Mapping[str, str]
 ) -> None:
@@ -33,6 +62,50 @@ def keep_schema_version(
     connection.execute(insert(schema_versions).values(values))
     connection.execute(insert(transactions).values(position=position, cause="schema"))
     connection.execute(update(mdp_state).values(position=position, schema_version=version))
+
+
+@dataclass(frozen=True, slots=True)
+class Concerned:
+    """An LMR that hears more than the schema: of how many resources that its rules come to match, or cease to, and how
+    many resources it is sent."""
+
+    lmr: str
+    matched: int
+    unmatched: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the last publication told: of how many resources, to how many LMRs, and the first of these."""
+
+    matched: int = 0
+    unmatched: int = 0
+    sent: int = 0
+    lmrs: int = 0
+    concerned: tuple[Concerned, ...] = ()
+
+
+_PUT, _UNMATCH, _MATCH = 2, 3, 4
+"""Kinds of news, as in the feed."""
+
+
+def count_news(connection: Connection, most: int) -> Told:
+    """What the last publication told, with the `most` first LMRs by name that heard of resources."""
+    n = news.c
+    counts = [func.count(n.resource_id.distinct()).filter(n.kind == kind) for kind in (_MATCH, _UNMATCH, _PUT)]
+    told_of = connection.execute(select(*counts)).one()
+    told = (
+        select(lmrs.c.name, *counts)
+        .join_from(news, lmrs, lmrs.c.id == n.lmr_id)
+        .where(n.kind.in_((_PUT, _UNMATCH, _MATCH)))
+        .group_by(lmrs.c.name)
+        .order_by(lmrs.c.name)
+        .limit(most)
+    )
+    all_lmrs = connection.scalar(select(func.count()).select_from(lmrs)) or 0
+    concerned = tuple(Concerned(*row) for row in connection.execute(told))
+    return Told(told_of[0], told_of[1], told_of[2], all_lmrs, concerned)
 
 
 class StoredValue(NamedTuple):

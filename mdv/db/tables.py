@@ -524,6 +524,17 @@ sign_in_failures = Table(
     comment="Attempts to sign in that failed, of the last while.",
 )
 
+saved_queries = Table(
+    "saved_queries",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("name", CodePoints, nullable=False, unique=True),
+    Column("text", Text, nullable=False, comment="as it was written"),
+    Column("saved_by", Text, nullable=False, comment="who wrote it last"),
+    _now("saved_at"),
+    comment="Queries that people keep under a name.",
+)
+
 figures = Table(
     "figures",
     metadata,

@@ -62,6 +62,13 @@ def get_local(cache: Cache, uri: str) -> Document:
         return Document(uri, tuple(sorted(db.local_statements(connection, known.id), key=_order)), known.prefixes)
 
 
+def local_edition(cache: Cache, uri: str) -> str | None:
+    """What changes when a local document does; None where there is none."""
+    with cache.reading() as connection:
+        known = db.find_local_document(connection, uri)
+        return known.content.hex() if known is not None else None
+
+
 def delete_local(cache: Cache, uri: str) -> None:
     """A local document and all that it said go."""
     with cache.writing() as connection:

@@ -86,6 +86,10 @@ class Mdp:
             self._page = min(PAGE, max(self._page, size + size // 4))
         return page
 
+    def about(self, seconds: float = PATIENCE) -> Json:
+        """What the MDP says of this LMR."""
+        return self._call("GET", "", timeout=seconds)
+
     def checksum(self) -> Json:
         """The checksum of what this LMR should hold."""
         return self._call("GET", "/checksum")
@@ -95,11 +99,14 @@ class Mdp:
         body = {"rule": rule} | ({} if name is None else {"name": name})
         return self._call("POST", "/subscriptions", body=body, timeout=CHANGE_SECONDS)
 
-    def subscriptions(self, after: str | None = None, limit: int = 100) -> Json:
+    def subscriptions(self, after: str | None = None, limit: int = 100, seconds: float = PATIENCE) -> Json:
         """A page of this LMR's subscriptions."""
-        return self._call(
-            "GET", "/subscriptions", params={"limit": limit} | ({} if after is None else {"after": after})
-        )
+        asked = {"limit": limit} | ({} if after is None else {"after": after})
+        return self._call("GET", "/subscriptions", params=asked, timeout=seconds)
+
+    def subscription(self, subscription: str, seconds: float = PATIENCE) -> Json:
+        """One of this LMR's subscriptions."""
+        return self._call("GET", f"/subscriptions/{subscription}", timeout=seconds)
 
     def change(self, subscription: str, rule: str) -> Json:
         """Let a subscription say something else."""
@@ -123,7 +130,7 @@ class Mdp:
         # Who asks the LMR, and so the MDP, finds both in the logs under one name.
         if name := structlog.contextvars.get_contextvars().get("request"):
             headers["X-Request-ID"] = str(name)
-        patience = httpx.Timeout(timeout, connect=5, pool=None)
+        patience = httpx.Timeout(timeout, connect=min(5, timeout), pool=None)
         try:
             response = self._http.request(method, self._path + path, params=params, content=content, headers=headers,
                                           timeout=patience)  # fmt: skip

@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +44,8 @@ class SyncStatus:
     last_verified: datetime | None = None
     mended: int = 0
     """How many buckets were fetched again so far."""
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When it became up to date, or ceased to be; at most since it was started."""
 
 
 class Sync:
@@ -115,7 +117,9 @@ class Sync:
     def _note(self, **values: Any) -> None:
         with self._changed:
             state = self._cache.state()
-            self._status = replace(self._status, position=state.position, cursor=state.cursor,
+            was = self._status.up_to_date
+            since = self._status.since if values.get("up_to_date", was) == was else datetime.now(UTC)
+            self._status = replace(self._status, position=state.position, cursor=state.cursor, since=since,
                                    taking_snapshot=state.cursor is None, **values)  # fmt: skip
             self._changed.notify_all()
 

@@ -25,6 +25,7 @@ from mdv.mdp.explanation import (
     Cost,
     Driver,
     Explanation,
+    FilterRow,
     GroupPart,
     RuleId,
     Scan,
@@ -39,7 +40,7 @@ from mdv.mdp.rules import Library, Rules, best_leaf
 from mdv.mdp.schemas import Schemas
 from mdv.query.compile import Group, matches
 from mdv.rdf.schema import Schema
-from mdv.rules.atomic import text_of
+from mdv.rules.atomic import Triggering, text_of
 from mdv.rules.normal import Constant, Sort
 from mdv.rules.normalise import no_rules, normalise
 from mdv.rules.parse import parse
@@ -119,7 +120,8 @@ class _Finder:
         for place, triggering in enumerate(plan.triggering):
             constant = constant_of(triggering, self._constants)
             text = triggering.text if constant is None else triggering.text + constant.shown
-            rules.append(self._atomic(part, place, text, triggering.rule.class_iri, "triggering", part.digests[place]))
+            found = self._atomic(part, place, text, triggering.rule.class_iri, "triggering", part.digests[place])
+            rules.append(replace(found, row=_row(triggering.rule, constant)))
         groups: dict[str, GroupPart] = {}
         for place, join in enumerate(plan.joins, len(rules)):
             inputs = tuple(rules[source].id for source in join.rule.inputs)
@@ -172,6 +174,13 @@ def _driver(pattern: Pattern, stored: db.FoundGroup | None) -> int:
     if stored is not None and stored.driver is not None:
         return stored.driver
     return choose_driver(pattern.leaves, [1] * len(pattern.leaves), 1)
+
+
+def _row(rule: Triggering, constant: Constant | None) -> FilterRow:
+    if rule.operator is None or constant is None:
+        return FilterRow("filter_rules", rule.class_iri)
+    value = constant.value if isinstance(constant.value, str) else constant.shown
+    return FilterRow(FILTER_RULES[rule.operator].name, rule.class_iri, rule.property, value)
 
 
 def _letters() -> Iterator[str]:

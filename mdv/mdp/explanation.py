@@ -11,6 +11,19 @@ RuleId: TypeAlias = int | str
 
 
 @dataclass(frozen=True, slots=True)
+class FilterRow:
+    """Where a triggering rule stands among those of its operator (Figure 8); it may have a class alone."""
+
+    table: str
+    class_iri: str
+    property: str | None = None
+    value: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"table": self.table, "class": self.class_iri, "property": self.property, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
 class AtomicPart:
     """An atomic rule: whether it exists already, and how many use it."""
 
@@ -21,10 +34,13 @@ class AtomicPart:
     exists: bool
     uses: int
     inputs: tuple[RuleId, ...] = ()
+    row: FilterRow | None = None
+    """Of a triggering rule."""
 
     def as_dict(self) -> dict[str, Any]:
         return {"id": self.id, "text": self.text, "class": self.class_iri, "kind": self.kind, "exists": self.exists,
-                "uses": self.uses, "inputs": list(self.inputs)}  # fmt: skip
+                "uses": self.uses, "inputs": list(self.inputs),
+                "filter_rule": self.row.as_dict() if self.row is not None else None}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

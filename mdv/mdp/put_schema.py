@@ -7,8 +7,8 @@ meaning the new schema touches are evaluated before and after.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from secrets import randbits
@@ -17,19 +17,29 @@ from sqlalchemy import Connection
 
 from mdv.db import filter as db
 from mdv.db.graph import Graph, StoredRule
+from mdv.db.lmrs import names_of
 from mdv.db.publish import Publication
-from mdv.db.schemas import StoredValue, keep_schema_version, retype_values, stored_values
+from mdv.db.schemas import (
+    Concerned,
+    StoredValue,
+    Told,
+    count_news,
+    keep_schema_version,
+    retype_values,
+    stored_values,
+)
 from mdv.db.state import State, lock_state
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import BreakingSchema, Flaw, InvalidDocument, InvalidRule, PreconditionFailed
 from mdv.mdp.evaluate import full_results
 from mdv.mdp.groups import CompiledGroup
 from mdv.mdp.merge import Merge, Planned
-from mdv.mdp.publish import strong_numbers
+from mdv.mdp.publish import MOST_NAMED, strong_numbers
 from mdv.mdp.reasons import recount
 from mdv.mdp.rules import Library, Rules, find_first_results
 from mdv.mdp.schemas import SchemaInForce, Schemas, in_force
 from mdv.model import RDF, RDF_TYPE, RDFS, Document
+from mdv.rdf.compare import Change, compare
 from mdv.rdf.schema import PropertyChange, Schema, differences
 from mdv.rdf.validate import Typing, validate
 from mdv.rdf.values import Kind
@@ -40,13 +50,27 @@ MAX_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class SchemaOutcome:
-    """The version that holds now, where in the history it stands, and whether this call changed anything."""
+    """The version that holds now, where in the history it stands, whether this call changed anything, and what.
+
+    `rules_anew`: the rules that are taken apart otherwise. `matched`, `unmatched`: the resources that some LMR's rules
+    come to match, or cease to. `sent`: those that some LMR is sent. `lmrs`: the LMRs that are told, if only the schema;
+    `concerned`: the first of those that hear of resources.
+    """
 
     version: int
     position: int
     changed: bool
     classes: int
     properties: int
+    changes: tuple[Change, ...] = ()
+    changes_left_out: int = 0
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rules_anew: int = 0
+    matched: int = 0
+    unmatched: int = 0
+    sent: int = 0
+    lmrs: int = 0
+    concerned: tuple[Concerned, ...] = ()
 
 
 def put_schema(
@@ -69,7 +93,7 @@ def put_schema(
     _refuse_breaking(connection, old.schema, new.schema)
     retyped = _retyped_properties(old.schema, new.schema)
     graph = Graph(connection)
-    read_anew = _read_rules_anew(graph, rules, old, new)
+    read_anew = _read_rules_anew(connection, graph, rules, old, new)
     before = rules.groups(connection, state, old, vocabulary)
     touched = [group for group in before.groups if _touches(group, old.schema, new.schema, retyped)]
     matched = full_results(connection, before, touched)
@@ -85,50 +109,64 @@ def put_schema(
         db.keep_difference(connection, matched, full_results(connection, after, still), new_ends, last)
         if state.lmrs and (touched or read_anew):
             recount(connection, after, state)
-    if state.lmrs:
-        _publish(connection, state, old, new, vocabulary)
-    return SchemaOutcome(new.version, state.position, True, *declared)
+    told = _publish(connection, state, old, new, vocabulary) if state.lmrs else Told()
+    found = compare(old.schema, new.schema)
+    return SchemaOutcome(
+        new.version, state.position, True, *declared, found.changes, found.left_out, found.counts, len(read_anew),
+        told.matched, told.unmatched, told.sent, told.lmrs, told.concerned,
+    )  # fmt: skip
 
 
 def _publish(
     connection: Connection, state: State, old: SchemaInForce, new: SchemaInForce, vocabulary: Vocabulary
-) -> None:
+) -> Told:
     """Tell every LMR the schema, and what enters its closure, or leaves it, as references became strong or weak."""
     ids = vocabulary.ids(old.strong | new.strong)
     publication = Publication(connection, state.position, state.last_offset, strong_numbers(new, vocabulary))
     publication.of_schema([ids[p] for p in new.strong - old.strong], [ids[p] for p in old.strong - new.strong])
+    return count_news(connection, MOST_NAMED)
 
 
 def _read_rules_anew(
-    graph: Graph, rules: Rules, old: SchemaInForce, new: SchemaInForce
+    connection: Connection, graph: Graph, rules: Rules, old: SchemaInForce, new: SchemaInForce
 ) -> list[tuple[StoredRule, Planned]]:
     """The rules that are taken apart otherwise under the new schema; one that has no meaning there refuses it."""
     changed: list[tuple[StoredRule, Planned]] = []
-    broken: list[Flaw] = []
+    broken: list[tuple[StoredRule, str, str | None]] = []
     anew = Rules()
     for stored in graph.all_rules():
         library = Library(graph, stored.owner, {})
         try:
             normal, plan, constants = anew.read(stored.text, new, library)
         except InvalidRule as error:
-            broken.append(Flaw(f"rule {stored.name or stored.id}: {error.flaws[0].message}", value=stored.text,
-                               hint=error.flaws[0].hint))  # fmt: skip
+            broken.append((stored, error.flaws[0].message, error.flaws[0].hint))
             continue
         before, was, _ = rules.read(stored.text, old, library)
         if before.searches != normal.searches:
             (name, *_) = sorted(before.searches ^ normal.searches)
-            message = f"rule {stored.name or stored.id}: it searches the rule {name}, which would become a class"
-            broken.append(Flaw(message, value=stored.text, hint="a class wins over a rule of the same name"))
+            message = f"it searches the rule {name}, which would become a class"
+            broken.append((stored, message, "a class wins over a rule of the same name"))
             continue
         if [part.digest for part in was] != [part.digest for part in plan]:
             changed.append((stored, Planned(stored.id, stored.owner, plan, constants)))
     if broken:
+        named = broken[:MAX_NAMED]
+        owners = names_of(connection, {stored.owner for stored, _, _ in named})
+        flaws = [
+            Flaw(f"{_rule_name(stored, owners)}: {message}", value=stored.text, hint=hint)
+            for stored, message, hint in named
+        ]
         raise BreakingSchema(
             f"{len(broken):,} registered rule{'s' if len(broken) > 1 else ''} would have no meaning any more: "
-            f"{broken[0].message}. Change or end them first, or let the schema keep what they speak of.",
-            broken[:MAX_NAMED],
+            f"{flaws[0].message}. Change or end them first, or let the schema keep what they speak of.",
+            flaws,
         )
     return changed
+
+
+def _rule_name(rule: StoredRule, owners: Mapping[int, str]) -> str:
+    of = f" of {owners[rule.owner]}" if rule.owner in owners else ""
+    return f"rule {rule.name or rule.id}{of}"
 
 
 def _touches(group: CompiledGroup, old: Schema, new: Schema, retyped: Collection[str]) -> bool:

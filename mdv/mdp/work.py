@@ -206,14 +206,20 @@ class Worker:
         try:
             with stage("rules"):
                 result = self._rules_changed(connection, job)
-            savepoint.commit()
+            if job.options.get("dry_run"):
+                savepoint.rollback()
+                result["dry_run"] = True
+            else:
+                savepoint.commit()
         except MdvError as error:
             savepoint.rollback()
             return [Ending(job, None, error.problem())]
         return [Ending(job, result, None)]
 
     def _rules_changed(self, connection: Connection, job: Job) -> dict[str, Any]:
-        known = (self._schemas, self._vocabulary, self._rules)
+        # What a dry run finds of groups never was, and is to be remembered by nobody.
+        rules = Rules() if job.options.get("dry_run") else self._rules
+        known = (self._schemas, self._vocabulary, rules)
         if job.kind != "schema":
             return change_rules(connection, job, *known)
         document = read_schema_document(job.body or b"", job.media_type)

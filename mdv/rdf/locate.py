@@ -70,14 +70,19 @@ def _line_of_words(lines: list[str], flaw: Flaw) -> int | None:
     3
     >>> _line_of_words(text, Flaw("", property="http://v/p")), _line_of_words(text, Flaw("", property="http://v/other"))
     (2, None)
+    >>> _line_of_words(["v:p mdv:reference mdv:maybe ."], Flaw("", property="http://v/p", value="urn:mdv:schema#maybe"))
+    1
     """
     property_, value = flaw.property or "", (flaw.value or "").removesuffix("…")
     name = _word(property_) if property_ != RDF_TYPE else None
-    said = _word(value) if property_ == RDF_TYPE or "://" in value else re.compile(re.escape(value))
+    said = _word(value) if property_ == RDF_TYPE or _IRI.fullmatch(value) else re.compile(re.escape(value))
     named = [number for number, line in enumerate(lines, 1) if name is not None and name.search(line)]
     told = [number for number, line in enumerate(lines, 1) if value and said.search(line)]
     both = sorted(set(named) & set(told))
     return next((some[0] for some in (both, told, named) if len(some) == 1 or (some and some is both)), None)
+
+
+_IRI = re.compile(r"[A-Za-z][\w+.-]*:[^\s:]\S*")
 
 
 def _word(iri: str) -> re.Pattern[str]:

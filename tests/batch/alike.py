@@ -75,6 +75,7 @@ _OF_THE_WAY = [
     "users",
     "web_sessions",
     "sign_in_failures",
+    "saved_queries",
     "figures",
 ]
 """What tells which way documents came."""

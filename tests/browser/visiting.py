@@ -16,9 +16,9 @@ AXE = Path(__file__).parents[2] / "web" / "assets" / "node_modules" / "axe-core"
 class Visit:
     """Somebody who looks at pages, in a browser that tells of everything that goes wrong in it."""
 
-    def __init__(self, context: BrowserContext, up: Up) -> None:
+    def __init__(self, context: BrowserContext, up: Up, home: str | None = None) -> None:
         self.page: Page = context.new_page()
-        self.home = up.system.url
+        self.home = home or up.system.url
         self.token = up.system.token
         self.troubles: list[str] = []
         self.page.on("pageerror", lambda error: self.troubles.append(f"script failed: {error}"))
@@ -36,7 +36,7 @@ class Visit:
 
     def sign_in(self) -> Visit:
         self.page.goto(f"{self.home}/sign-in")
-        self.page.get_by_label("Password or token").fill(self.token)
+        self.page.locator("[name=secret]").fill(self.token)
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url(f"{self.home}/")
         return self

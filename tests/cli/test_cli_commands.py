@@ -178,6 +178,22 @@ def test_schema(on: Callable, tmp_path: Path) -> None:
     assert ran.code == 1 and "line 1" in ran.err
 
 
+def test_a_schema_is_tried_out(on: Callable, tmp_path: Path) -> None:
+    before = on("schema", "show").out
+    grown = tmp_path / "grown.ttl"
+    grown.write_text(SCHEMA.read_text() + ":Moon rdfs:subClassOf :CycleProvider . :memory mdv:setValued true .")
+    ran = on("schema", "put", grown, "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "+ class Moon: superclasses CycleProvider" in ran.out.splitlines()
+    assert "~ property memory: values one -> several" in ran.out.splitlines()
+    assert "Nothing was changed; this would be: Schema version" in ran.out and "LMRs told:" in ran.out
+    told = json.loads(on("schema", "put", grown, "--dry-run", "--json").out)
+    assert told["dry_run"] is True and told["counts"]["class"] == {"added": 1}
+    same = on("schema", "put", SCHEMA, "--dry-run").out
+    assert ", as before: " in same and "LMRs told:" not in same
+    assert on("schema", "show").out == before
+
+
 def test_a_job_is_shown(on: Callable) -> None:
     ran = on("job", "../documents")
     assert ran.code == 1 and "Not found" in ran.err

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from mdv.db.read import list_resources
 from mdv.db.state import lock_state
 from mdv.errors import BreakingSchema, InvalidDocument, InvalidSchema, MdvError, NotFound
-from mdv.mdp.put_schema import put_schema
+from mdv.mdp.put_schema import SchemaOutcome, put_schema
 from mdv.mdp.register import register
 from mdv.mdp.schemas import Schemas, classes_named, read_schema_document
 
@@ -287,3 +287,61 @@ def test_pages_of_a_class_join_to_the_whole(mdp: Mdp) -> None:
                 after = page[-1][0]
             assert paged == whole
             assert len(whole) == 10
+
+
+# What a schema changes, in words
+
+
+def told(outcome: SchemaOutcome) -> list[tuple[str, str, str]]:
+    return [(change.what, change.name, change.change) for change in outcome.changes]
+
+
+def test_the_answer_tells_what_changed(mdp: Mdp) -> None:
+    mdp.put_schema(":A a rdfs:Class . :B a rdfs:Class . :gone a rdf:Property . :p rdfs:range xsd:string .")
+    after = "<> mdv:world mdv:open . :A a rdfs:Class . :B rdfs:subClassOf :A ." \
+            " :p rdfs:domain :A ; rdfs:range :A ; mdv:reference mdv:strong ; mdv:setValued true ." \
+            " :q rdfs:subPropertyOf :p . @prefix o: <http://o/> ."  # fmt: skip
+    outcome = mdp.put_schema(after)
+    assert told(outcome) == [
+        ("world", "world", "changed"), ("class", "B", "changed"), ("property", "gone", "removed"),
+        ("property", "p", "changed"), ("property", "q", "added"), ("prefix", "o:", "added"),
+    ]  # fmt: skip
+    aspects = {(c.name, a.aspect): (a.before, a.after) for c in outcome.changes for a in c.aspects}
+    assert aspects["world", "world"] == (("closed",), ("open",))
+    assert aspects["B", "superclasses"] == ((), ("A",))
+    assert aspects["p", "range"] == (("xsd:string",), ("A",)) and aspects["p", "domain"] == ((), ("A",))
+    assert aspects["p", "reference"] == (("weak",), ("strong",)) and aspects["p", "values"] == (("one",), ("several",))
+    assert aspects["q", "superproperties"] == ((), ("p",)) and aspects["q", "range"] == ((), ("A",))
+    assert outcome.counts["property"] == {"removed": 1, "changed": 1, "added": 1} and outcome.changes_left_out == 0
+
+
+def test_the_answer_tells_who_hears_of_which_resources(mdp: Mdp) -> None:
+    schema = ":A a rdfs:Class . :B a rdfs:Class . :to rdfs:range :A . :n rdfs:range xsd:string ."
+    mdp.put_schema(schema)
+    near, far = mdp.create_lmr("near"), mdp.create_lmr("far")
+    mdp.add_rules(["search A a register a", "search A a register a where a.n = '7'"], near.id)
+    mdp.put_one(D, "<#a> a :A ; :to <#c> . <#b1> a :B . <#b2> a :B . <#c> :n 'x' .")
+    quiet = mdp.put_schema(schema + " :C a rdfs:Class .")
+    assert (quiet.lmrs, quiet.matched, quiet.sent, quiet.concerned) == (2, 0, 0, ())
+    grown = mdp.put_schema(schema + " :B rdfs:subClassOf :A . :to mdv:reference mdv:strong .")
+    assert (grown.matched, grown.unmatched, grown.sent, grown.lmrs) == (2, 0, 3, 2)
+    assert [(one.lmr, one.matched, one.sent) for one in grown.concerned] == [("near", 2, 3)]
+    shrunk = mdp.put_schema(schema)
+    assert (shrunk.matched, shrunk.unmatched) == (0, 2) and shrunk.rules_anew == 0
+    assert far.id not in {row[0] for row in mdp.rows("select distinct lmr_id from feed where kind > 0")}
+
+
+def test_the_answer_tells_how_many_rules_are_taken_apart_otherwise(mdp: Mdp) -> None:
+    schema = ":A a rdfs:Class . :B a rdfs:Class . :n rdfs:range xsd:string . :to "
+    mdp.put_schema(schema + "a rdf:Property .")
+    lmr = mdp.create_lmr("near")
+    mdp.add_rules(["search A a register a where a.to.n = 'x'", "search A a register a where a.n = 'y'"], lmr.id)
+    mdp.put_one(D, "<#a> a :A ; :to <#b> . <#b> a :B ; :n 'x' .")
+    outcome = mdp.put_schema(schema + "rdfs:range :A .")  # which <#b> is not
+    assert (outcome.rules_anew, outcome.matched, outcome.unmatched) == (1, 0, 1)
+
+
+def test_many_changes_are_counted_and_the_first_are_told(mdp: Mdp) -> None:
+    outcome = mdp.put_schema(" ".join(f":c{number:03} a rdfs:Class ." for number in range(600)))
+    assert len(outcome.changes) == 500 and outcome.counts["class"] == {"added": 600}
+    assert outcome.changes_left_out == 600 + outcome.counts["prefix"]["added"] - 500

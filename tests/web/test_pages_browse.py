@@ -233,7 +233,7 @@ def test_a_subscription_that_is_refused_is_told_where_it_was_asked_for(visitor: 
     assert (
         "There is no LMR" in visitor.post("/like", uri=host, lmr="no one", rule="search Provider p register p").alert()
     )
-    assert "Choose" in visitor.post("/like", uri=host, lmr=lmr).alert()
+    assert "choose one" in visitor.post("/like", uri=host, lmr=lmr).alert()
 
 
 def test_who_may_only_look_sees_the_rules_and_cannot_subscribe(viewer: Visitor, api: Api, host: str, lmr: str) -> None:

@@ -1,4 +1,5 @@
 // A text area becomes an editor with highlighting, line numbers, and errors at their lines.
+import { autocompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { json } from "@codemirror/lang-json";
 import { xml } from "@codemirror/lang-xml";
@@ -8,12 +9,14 @@ import { lintGutter, setDiagnostics } from "@codemirror/lint";
 import { Compartment, EditorState } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+import { completing, rules } from "./rule_language.js";
 
 const LANGUAGES = {
   rdfxml: () => xml(),
   turtle: () => StreamLanguage.define(turtle),
   ntriples: () => StreamLanguage.define(turtle),
   jsonld: () => json(),
+  rule: () => rules,
 };
 
 const colours = HighlightStyle.define(
@@ -33,11 +36,14 @@ export function guess(text) {
   return "turtle";
 }
 
+const views = new Map();
+
 for (const area of document.querySelectorAll("textarea[data-editor]")) {
   const nonce = document.querySelector('meta[name="nonce"]')?.content;
   const choice = document.getElementById(area.dataset.editor);
   const language = new Compartment();
-  const chosen = () => LANGUAGES[choice?.value || guess(area.value)]();
+  const chosen = () => LANGUAGES[area.dataset.language || choice?.value || guess(area.value)]();
+  const complete = area.dataset.words ? [autocompletion({ override: [completing(area.dataset.words)], icons: false })] : [];
   const view = new EditorView({
     state: EditorState.create({
       doc: area.value,
@@ -51,8 +57,10 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
         bracketMatching(),
         lintGutter(),
         syntaxHighlighting(colours),
-        keymap.of([...defaultKeymap, ...historyKeymap]), // Tab goes on to the next field
+        ...complete,
+        keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap]), // Tab goes on to the next field
         language.of(chosen()),
+        EditorView.editorAttributes.of({ class: area.classList.contains("short") ? "short" : "" }),
         EditorView.contentAttributes.of({ "aria-label": area.getAttribute("aria-label") ?? "Document", id: `${area.id}-editor` }),
         EditorView.updateListener.of((update) => {
           if (!update.docChanged) return;
@@ -67,20 +75,14 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
   view.scrollDOM.setAttribute("aria-label", "The text, to be scrolled");
   area.after(view.dom);
   area.hidden = true;
+  views.set(area.id, view);
   choice?.addEventListener("change", () => view.dispatch({ effects: language.reconfigure(chosen()) }));
   area.addEventListener("paste-text", () =>
     view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: area.value } }),
   );
-  const flaws = JSON.parse(area.dataset.flaws || "[]").filter((flaw) => flaw.line);
-  if (flaws.length) {
-    const marks = flaws.map((flaw) => {
-      const line = view.state.doc.line(Math.min(flaw.line, view.state.doc.lines));
-      const from = Math.min(line.from + Math.max(0, (flaw.column ?? 1) - 1), line.to);
-      return { from, to: line.to, severity: "error", message: flaw.message };
-    });
-    view.dispatch(setDiagnostics(view.state, marks));
-    view.dispatch({ selection: { anchor: marks[0].from }, scrollIntoView: true });
-  }
+  const flaws = JSON.parse(area.dataset.flaws || "[]");
+  const marks = mark(view, flaws);
+  if (marks.length) view.dispatch({ selection: { anchor: marks[0].from }, scrollIntoView: true });
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-line]");
     if (!link) return;
@@ -90,6 +92,33 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
     view.focus();
   });
 }
+
+function mark(view, flaws) {
+  const marks = flaws.filter((flaw) => flaw.line).map((flaw) => {
+    const line = view.state.doc.line(Math.min(flaw.line, view.state.doc.lines));
+    const from = Math.min(line.from + Math.max(0, (flaw.column ?? 1) - 1), line.to);
+    return { from, to: line.to, severity: "error", message: flaw.message };
+  });
+  view.dispatch(setDiagnostics(view.state, marks));
+  return marks;
+}
+
+// What is wrong with a text that is being written, as the server says.
+document.addEventListener("htmx:load", (event) => {
+  const told = event.detail.elt.parentElement?.querySelector("[data-flaws-for]");
+  const view = views.get(told?.dataset.flawsFor);
+  if (view) mark(view, JSON.parse(told.dataset.flaws));
+});
+
+// An example, or a text from elsewhere on the page, put into the editor.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-text]");
+  const view = views.get(button?.dataset.into);
+  if (!view) return;
+  event.preventDefault();
+  view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: button.dataset.text } });
+  view.focus();
+});
 
 const SUFFIXES = { rdf: "rdfxml", xml: "rdfxml", owl: "rdfxml", ttl: "turtle", nt: "ntriples", jsonld: "jsonld", json: "jsonld" };
 

@@ -22,6 +22,7 @@ from web.api.query import ANSWER, EXAMPLE
 from web.api.resources import ONE_OR_PAGE
 from web.bodies import JSON, json_body, json_request
 from web.calls import Calls
+from web.lmr.acts import add_subscription, change_subscription, compare_with_mdp, end_subscription
 from web.lmr.services import asking_mdp, begun, lmr, reader, user
 from web.models import (
     DocumentQuery,
@@ -39,7 +40,7 @@ from web.models import (
     Verification,
 )
 from web.negotiate import rdf_response, read_body, wanted_syntax, wanted_type, written
-from web.numbers import after_number, subscription_number
+from web.numbers import after_number
 from web.openapi import json_answer, page, problems, rdf, rdf_body, record
 
 RULE = {"rule": "search CycleProvider c register c where c.serverInformation.memory > 64"}
@@ -84,10 +85,7 @@ def status(query: StatusQuery) -> dict[str, Any]:
 def verify() -> dict[str, Any]:
     """The buckets that differ are fetched again, and only they."""
     user()
-    with asking_mdp():
-        found = lmr().sync.verify()
-    if found is None:
-        raise NotFound("Nothing could be compared: a snapshot has to be taken first. Try again when it is there.")
+    found = compare_with_mdp()
     return {"position": found.position, "mended": list(found.mended)}
 
 
@@ -110,11 +108,7 @@ def subscribe() -> tuple[dict[str, Any], int]:
     """Subscribes at the MDP, and answers when the first matches are here."""
     user()
     draft = json_body(SubscriptionDraft)
-    s = lmr()
-    with asking_mdp():
-        made = s.mdp.subscribe(draft.rule, draft.name)
-    s.wait_for(int(made["position"]), s.config.max_wait_seconds)
-    return made, 201
+    return add_subscription(draft.rule, draft.name), 201
 
 
 @subscription_calls.call("GET", "/subscriptions", "A page of subscriptions", {200: _PAGE} | problems(503), query=Page)
@@ -130,12 +124,7 @@ def subscriptions(query: Page) -> dict[str, Any]:
 def change(number: str) -> dict[str, Any]:
     """Only the difference is sent. Answers when it is here."""
     user()
-    text = json_body(NewRule).rule
-    s = lmr()
-    with asking_mdp():
-        changed = s.mdp.change(str(subscription_number(number)), text)
-    s.wait_for(int(changed["position"]), s.config.max_wait_seconds)
-    return changed
+    return change_subscription(number, json_body(NewRule).rule)
 
 
 @subscription_calls.call("DELETE", "/subscriptions/<number>", "End a subscription",
@@ -143,11 +132,7 @@ def change(number: str) -> dict[str, Any]:
 def unsubscribe(number: str) -> dict[str, Any]:
     """Answers when what only it held is gone."""
     user()
-    s = lmr()
-    with asking_mdp():
-        ended = s.mdp.unsubscribe(str(subscription_number(number)))
-    s.wait_for(int(ended["position"]), s.config.max_wait_seconds)
-    return ended
+    return end_subscription(number)
 
 
 # What is in the cache

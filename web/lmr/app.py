@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flask import Blueprint, Flask, Response, redirect
+from flask import Blueprint, Flask, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -17,12 +17,13 @@ from mdv.lmr.mdp import Mdp
 from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
 from web.assemble import assemble
+from web.frame import furnish
 from web.lmr.api import NOUNS
 from web.lmr.bodies import BodiesInTime
+from web.lmr.pages import room
 from web.lmr.services import LmrServices, lmr
 
 health = Blueprint("health", __name__)
-home = Blueprint("home", __name__)
 
 
 def create_lmr_app(config: Config) -> Flask:
@@ -30,15 +31,19 @@ def create_lmr_app(config: Config) -> Flask:
     cache = Cache.open(config.lmr_store)
     mdp = Mdp(config.mdp_url, config.lmr_token)
     services = LmrServices(config, cache, mdp, Sync(cache, mdp))
-    app = assemble(config, services, NOUNS, health, home)
+    app = assemble(config, services, NOUNS, health, room.pages)
+    nav = [(endpoint, name) for endpoint, name in room.NAV if f"pages.{endpoint}" in app.view_functions]
+    furnish(app, config, nav=nav)
+    app.context_processor(_place)
     app.wsgi_app = BodiesInTime(app.wsgi_app, config.body_seconds)  # type: ignore[method-assign]
     services.start()
     return app
 
 
-@home.get("/")
-def to_calls() -> Any:
-    return redirect("/docs")
+def _place() -> dict[str, str]:
+    """What the head of a page says: which LMR this is, once the MDP has said so."""
+    told = lmr().told_last()
+    return {"place": f"LMR {told.name}" if told is not None else "LMR"}
 
 
 @health.get("/healthz")

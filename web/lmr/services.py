@@ -16,6 +16,9 @@ from mdv.errors import NotAllowed, Unauthenticated, Unavailable
 from mdv.lmr.mdp import Mdp
 from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
+from mdv.lmr.told import Teller, Told
+from web.lmr.counts import Counter
+from web.lmr.sessions import Attempts, SignedIn, find_session
 
 ASKING = 8
 """So many callers may wait for the MDP's answer at a time."""
@@ -34,7 +37,12 @@ class LmrServices:
     sync: Sync
     _stop: threading.Event = field(default_factory=threading.Event)
     asking: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ASKING))
+    attempts: Attempts = field(default_factory=Attempts)
     _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(WAITERS))
+
+    def __post_init__(self) -> None:
+        self._teller = Teller(self.mdp)
+        self.counter = Counter(self.cache)
 
     def start(self) -> None:
         """Begin to keep the cache current."""
@@ -48,6 +56,37 @@ class LmrServices:
         """Whether the MDP has ever told its state."""
         status = self.sync.status
         return status.cursor is not None or status.position > 0
+
+    def told(self) -> Told | None:
+        """What the MDP says of this LMR, or said last: it is not asked while it is known not to answer."""
+        return self._teller.told(self.sync.status.last_error is None)
+
+    def told_last(self) -> Told | None:
+        """What it said last; nobody is asked."""
+        return self._teller.known
+
+    def ask_again(self) -> None:
+        """What the MDP says has changed."""
+        self._teller.forget()
+
+    @property
+    def tokens(self) -> list[tuple[str, str]]:
+        """What opens this LMR, each with words for it."""
+        own = (("with the LMR’s token", self.config.lmr_token), ("with the admin token", self.config.admin_token))
+        return [(words, token) for words, token in own if token]
+
+    def opens(self, secret: str) -> bool:
+        """Whether this is one of the tokens; how long that takes does not tell how much of it is right."""
+        given = secret.encode("utf-8", "replace")
+        return any(hmac.compare_digest(given, token.encode()) for _, token in self.tokens)
+
+    def cookie_name(self) -> str:
+        """Cookies know no ports: of the LMRs of one host each has a name of its own."""
+        port = request.host.rpartition(":")[2]
+        return f"mdv_lmr_{port}" if port.isascii() and port.isdecimal() else "mdv_lmr"
+
+    def find_person(self, secret: str) -> SignedIn | None:
+        return find_session(secret, self.tokens)
 
     def wait_for(self, position: int, seconds: float) -> None:
         """Wait until a position is applied, unless too many do so already."""
@@ -92,12 +131,9 @@ def asking_mdp() -> Iterator[None]:
 def user() -> None:
     """Whoever has the LMR's token, or the admin's."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
-    given = secret.strip().encode("utf-8", "replace")
-    config = lmr().config
-    opens = [token for token in (config.lmr_token, config.admin_token) if token]
-    if scheme.lower() != "bearer" or not given:
+    if scheme.lower() != "bearer" or not secret.strip():
         raise Unauthenticated()
-    if not any(hmac.compare_digest(given, token.encode()) for token in opens):
+    if not lmr().opens(secret.strip()):
         raise Unauthenticated("This token does not open this LMR.")
 
 

@@ -29,7 +29,7 @@ def subscribe_like() -> Response:
     whole_editor()
     asked = request.form.to_dict()
     try:
-        return _subscribe(asked.get("lmr", "").strip(), asked.get("rule", "").replace("\r\n", "\n"))
+        return subscribe_to(asked.get("lmr", "").strip(), asked.get("rule", "").replace("\r\n", "\n"))
     except MdvError as error:
         return _page(asked, error)
 
@@ -43,14 +43,15 @@ def subscribed() -> Response:
     return page("like_subscribed.html", lmr=lmr, subscription=subscription, uri=request.args.get("uri", ""))
 
 
-def _subscribe(name: str, rule: str) -> Response:
+def subscribe_to(name: str, rule: str, called: str | None = None) -> Response:
+    """Subscribe an LMR to a rule, which may be called something; then look at what came of it."""
     if not rule:
-        raise BadRequest("Choose one of the rules.")
+        raise BadRequest("There is no rule yet: choose one, or write one.")
     if not name:
         raise BadRequest("Choose the LMR that should get them.")
     with services().single.connect() as connection:
         lmr = get_lmr(connection, name)
-    status = change_rules("subscribe", lmr, {"drafts": [(None, rule)]})
+    status = change_rules("subscribe", lmr, {"drafts": [(called, rule)]})
     if isinstance(status, Response):
         return go("job", job=status.get_json()["job"])
     return go("subscribed", lmr=lmr.name, id=status["ids"][0], uri=request.form.get("uri", ""))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mdv.db.browse import Bounded, Neighbour
-from web.pages.words import cut, short
+from web.words import cut, short
 
 MOST_LEFT, MOST_RIGHT = 6, 8
 WIDTH, BOX, MIDDLE = 960, 230, 220

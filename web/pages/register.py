@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +15,11 @@ from mdv.errors import BadRequest, MdvError, PreconditionFailed, TooLarge
 from mdv.mdp.register import prepare
 from mdv.mdp.trace import trace
 from mdv.rdf.parse import check_document_uri
-from mdv.rdf.syntax import JSON_LD, RDF_XML, SYNTAXES, TURTLE, Syntax, syntax_of_name
+from mdv.rdf.syntax import SYNTAXES, TURTLE
 from mdv.uris import below
 from web.api.documents import text_of
 from web.auth import Caller, may_write
+from web.drafts import chosen_syntax, shown, written
 from web.negotiate import in_thread
 from web.pages.changes import ABSENT, MOST_COMPARED, Difference, change_document, compared
 from web.pages.frame import editor, page, pages, part
@@ -27,8 +27,6 @@ from web.services import services
 
 MOST_FILES = 100
 """Files that one form brings, without a script."""
-MOST_SHOWN = 2 * 2**20
-"""Bytes of a text that comes back with its errors; a larger one was a file, and is chosen again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +40,11 @@ class Draft:
 
     @property
     def media_type(self) -> str:
-        return _syntax(self.syntax, None, self.text).media_type
+        return chosen_syntax(self.syntax, None, self.text).media_type
 
     @property
     def shown(self) -> str:
-        return self.text.decode("utf-8", "replace").replace("\0", "\ufffd") if len(self.text) <= MOST_SHOWN else ""
+        return shown(self.text)
 
 
 @pages.get("/register")
@@ -107,7 +105,7 @@ def _each(file: FileStorage | None, caller: Caller) -> Went:
         body = file.read()
         uri = check_document_uri(below(base, file.filename))
         may_write(caller, uri)
-        syntax = _syntax(request.form.get("syntax", ""), file.filename, body)
+        syntax = chosen_syntax(request.form.get("syntax", ""), file.filename, body)
         result = change_document("register", uri, caller, body, syntax.media_type, dry_run=not _is_meant())
     except MdvError as error:
         return Went(problem=error.problem())
@@ -127,10 +125,10 @@ def _draft() -> Draft:
     syntax = request.form.get("syntax", "")
     if file is not None and file.filename:
         body = file.read()
-        name = _syntax(syntax, file.filename, body).name
+        name = chosen_syntax(syntax, file.filename, body).name
         uri = below(uri, file.filename) if uri.endswith("/") else uri
         return Draft(uri, body, name, version)
-    text = request.form.get("text", "").replace("\r\n", "\n").encode("utf-8", "replace")
+    text = written(request.form.get("text", ""))
     return Draft(uri, text, syntax, version)
 
 
@@ -214,27 +212,3 @@ def _matches(uri: str) -> Matches:
 
 
 MOST_ROWS = 100
-
-
-def _syntax(name: str, file: str | None, text: bytes) -> Syntax:
-    """The syntax that was chosen, that a file's name tells, or that a text looks like."""
-    if name in {syntax.name for syntax in SYNTAXES}:
-        return syntax_of_name(name)
-    if file is not None:
-        try:
-            return syntax_of_name(file)
-        except MdvError:
-            pass
-    return guess(text)
-
-
-def guess(text: bytes) -> Syntax:
-    """What a text looks like.
-
-    >>> [guess(text).label for text in (b"<?xml version='1.0'?>", b" <rdf:RDF", b'[{"@id": 1}]', b"<a> <b> 'c' .")]
-    ['RDF/XML', 'RDF/XML', 'JSON-LD', 'Turtle']
-    """
-    start = text[:2000].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith((b"<?xml", b"<!--", b"<!DOCTYPE", b"<rdf:RDF")) or re.match(rb"<[\w.:-]+\s[^>]*xmlns", start):
-        return RDF_XML
-    return JSON_LD if start.startswith((b"{", b"[")) and b'"@' in start else TURTLE

@@ -15,27 +15,19 @@ from mdv.db.why import Evidence
 from mdv.errors import BadRequest, NotFound
 from mdv.mdp.schemas import SchemaInForce
 from mdv.model import is_blank
-from mdv.rdf.syntax import SYNTAXES
 from web.answers import resource_response
+from web.drafts import FORMS
 from web.numbers import after_number
 from web.pages.frame import page, pages, visitor
 from web.pages.neighbourhood import draw
-from web.pages.words import short
 from web.services import services
+from web.words import short
 
 ON_A_PAGE = 50
 MOST_OTHERS = 10
 """LMRs that can be asked right here why they do not hold it."""
 LISTS = ("values", "references", "referrers", "holders", "documents")
 """The lists of the page, each of which goes on after what the address says."""
-FORMS = {
-    "rdf": ("application/rdf+xml", "RDF/XML"),
-    "ttl": ("text/turtle", "Turtle"),
-    "jsonld": ("application/ld+json", "JSON-LD"),
-    "nt": ("application/n-triples", "N-Triples"),
-}
-"""By the suffix of a file."""
-assert {media_type for media_type, _ in FORMS.values()} <= {syntax.media_type for syntax in SYNTAXES}
 
 Item = TypeVar("Item")
 

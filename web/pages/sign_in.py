@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 
-from flask import Response, make_response, redirect, request, url_for
+from flask import Response, make_response, redirect, request
 from sqlalchemy import Connection
 
 from mdv.db.people import (
@@ -22,8 +22,8 @@ from mdv.db.people import (
 from mdv.db.tokens import find_token
 from mdv.errors import MdvError, TooMany, Unauthenticated
 from web.negotiate import in_thread
-from web.pages.frame import COOKIE, go, page, pages, session
-from web.services import services
+from web.pages.frame import go, page, pages, session, target
+from web.services import COOKIE, services
 
 WINDOW_SECONDS = 900.0
 MOST_OF_A_NAME = 10
@@ -35,7 +35,7 @@ MOST_OF_AN_ADDRESS = 50
 @pages.get("/sign-in")
 def sign_in_form() -> Response:
     if session() is not None:
-        return make_response(redirect(_target(request.args.get("to")), 303))
+        return make_response(redirect(target(request.args.get("to")), 303))
     return page("sign_in.html", to=request.args.get("to", ""), problem=None)
 
 
@@ -50,7 +50,7 @@ def sign_in() -> Response:
         if isinstance(error, TooMany):
             response.headers["Retry-After"] = str(round(WINDOW_SECONDS))
         return response
-    response = make_response(redirect(_target(request.form.get("to")), 303))
+    response = make_response(redirect(target(request.form.get("to")), 303))
     response.set_cookie(
         COOKIE, cookie, max_age=round(LONGEST_SECONDS), httponly=True, samesite="Lax", secure=request.is_secure
     )
@@ -100,10 +100,3 @@ def _by_token(connection: Connection, secret: str) -> str | None:
     if token is None or token.lmr_id is not None:
         return None
     return begin_session(connection, token_id=token.id)
-
-
-def _target(to: str | None) -> str:
-    """Where to go on: a page of ours, and nothing that a browser takes for another place."""
-    if to and to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable():
-        return to
-    return url_for("pages.overview")

@@ -113,6 +113,16 @@ def result_words(result: Mapping[str, Any]) -> Markup:
     )
 
 
+def table_name(name: str) -> str:
+    """A table of triggering rules as the paper calls it.
+
+    >>> table_name("filter_rules"), table_name("filter_rules_gt")
+    ('FilterRules', 'FilterRulesGT')
+    """
+    operator = name.removeprefix("filter_rules").strip("_")
+    return "FilterRules" + operator.upper()
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "number": number,
     "moment": moment,
@@ -123,5 +133,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "about": count,
     "result_words": result_words,
     "counted": counted,
+    "table_name": table_name,
+    "capitalize_first": lambda text: text[:1].upper() + text[1:],
     "said_words": lambda key: SAID.get(key or ""),
 }

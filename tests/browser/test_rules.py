@@ -1,0 +1,302 @@
+"""Rules, queries, the schema and the LMR's own pages in a real browser: written, drawn, replayed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+from systems import Up
+from visiting import Visit
+
+from mdv.client import Client
+
+DOC = "http://mdv.example/doc.rdf"
+SCHEMA = "http://mdv.example/schema#"
+EITHER = "search CycleProvider c register c where c.serverInformation.memory > 64 or c.serverInformation.cpu > 500"
+SCRIPT = '<script>document.title = "broken"</script><img src=x onerror="document.title=0+\'broken\'">'
+
+PAGES = [
+    "/rules",
+    f"/rules?rule={EITHER}",
+    "/rules?rule=search Nonsense n register n",
+    "/rules?id={rule}",
+    "/rules/registered",
+    "/rules/graph",
+    "/rules/atomic/1",
+    "/rules/replay",
+    f"/rules/replay?document={DOC}&step=1",
+    f"/rules/replay?document={DOC}&rule={{rule}}&step=3",
+    "/query",
+    "/query?q=search CycleProvider c return c, c.serverHost, c.serverPort order by c.serverHost",
+    "/query?q=search CycleProvider c register c",
+    "/query?q=search CycleProvider c return c.nonsense",
+    "/query/saved",
+    "/schema",
+    "/schema/versions",
+    "/schema/change",
+]
+OWN = [
+    "/",
+    "/cache",
+    f"/cache/instances?class={SCHEMA}CycleProvider".replace("#", "%23"),
+    f"/resource?uri={DOC}%23host",
+    f"/resource?uri={DOC}%23info",
+    "/resource?uri=http://mdv.example/not-here",
+    "/query",
+    "/query?q=search CycleProvider c return c, c.serverHost",
+    "/subscriptions",
+    "/local",
+    "/local/put",
+]
+
+
+@pytest.fixture(scope="module")
+def rule(mdp: Client) -> int:
+    """The number of the demo's rule, the paper's."""
+    return int(mdp.get("/lmrs/local/subscriptions")["items"][0]["id"])
+
+
+@pytest.fixture(params=[("light", 1280), ("dark", 360)], ids=["wide and light", "narrow and dark"])
+def own(request: pytest.FixtureRequest, browser: Browser, up: Up) -> Iterator[Visit]:
+    """Signed in at the LMR itself."""
+    scheme, width = request.param
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+    yield Visit(context, up, up.system.lmr_url).sign_in()
+    context.close()
+
+
+@pytest.fixture
+def own_desk(browser: Browser, up: Up) -> Iterator[Visit]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    yield Visit(context, up, up.system.lmr_url).sign_in()
+    context.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_sound(visit: Visit, rule: int, path: str) -> None:
+    page = visit.to(path.replace("{rule}", str(rule)))
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    for figure in page.locator("figure.graph").all():
+        expect(figure.locator(".canvas canvas").first).to_be_attached()
+    visit.check()
+
+
+@pytest.mark.parametrize("path", OWN)
+def test_a_page_of_the_lmr_is_sound(own: Visit, path: str) -> None:
+    page = own.to(path)
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    own.check()
+
+
+def drawn(page: Page) -> dict[str, Any]:
+    """What the drawing shows: the words of each box, and how it stands out."""
+    script = """() => { const cy = document.querySelector('figure.graph').cy; return Object.fromEntries(
+        cy.nodes().filter(node => !node.isParent()).map(node => [node.id(), [node.data('label'), node.classes()]])) }"""
+    return dict(page.evaluate(script))
+
+
+def editor(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="The rule")
+
+
+def write(page: Page, field: Locator, text: str) -> None:
+    """As people do: everything is taken away, and something else written."""
+    field.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Backspace")
+    page.keyboard.insert_text(text)
+
+
+def test_a_rule_is_looked_at_while_it_is_written(desk: Visit) -> None:
+    page = desk.to("/rules")
+    write(page, editor(page), "search CycleProvider c register c where c.serverHots = 'x'")
+    expect(page.get_by_role("alert")).to_contain_text("serverHots")
+    expect(page.locator(".cm-lint-marker-error")).to_be_visible()
+    desk.check()
+    write(page, editor(page), EITHER)
+    expect(page.locator("#look").get_by_role("status").first).to_contain_text("match now")
+    expect(page.locator(".cm-lint-marker-error")).to_have_count(0)
+    expect(page.locator("figure.graph.drawn")).to_be_visible()
+    assert sorted(label.partition("\n")[2] for label, _ in drawn(page).values()) == [
+        "c.serverInformation = a", "c.serverInformation = a", "s.cpu > 500", "s.memory > 64", "search CycleProvider",
+    ]  # fmt: skip
+    desk.check()
+
+
+def test_the_schema_completes_what_is_typed(desk: Visit) -> None:
+    page = desk.to("/rules?rule=search CycleProvider c register c where c")
+    editor(page).click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type(".serverI", delay=20)
+    expect(page.locator(".cm-tooltip-autocomplete li").first).to_contain_text("serverInformation")
+    page.wait_for_timeout(200)  # what has just appeared is not taken by accident
+    page.keyboard.press("Enter")
+    page.keyboard.type(".", delay=20)
+    offered = page.locator(".cm-tooltip-autocomplete li .cm-completionLabel")
+    expect(offered).to_have_text(["cpu", "memory"])
+    page.wait_for_timeout(200)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.keyboard.type(" > 64")
+    expect(editor(page)).to_have_text("search CycleProvider c register c where c.serverInformation.memory > 64")
+    desk.check()
+
+
+def test_a_rule_that_was_written_is_subscribed(desk: Visit, mdp: Client) -> None:
+    page = desk.to("/rules")
+    write(page, editor(page), "search ServerInformation s register s where s.memory = 4711")
+    expect(page.locator("#look").get_by_role("status").first).to_contain_text("0 resources match now")
+    page.get_by_role("button", name="Subscribe").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("ubscribed")
+    assert any("4711" in item["rule"] for item in mdp.get("/lmrs/local/subscriptions")["items"])
+    desk.check()
+
+
+def test_figure_9_runs_over_the_drawing_of_figure_5(desk: Visit, rule: int) -> None:
+    page = desk.to(f"/rules/replay?document={DOC}&rule={rule}")
+    expect(page.locator("figure.graph.drawn")).to_be_visible()
+
+    def standing_out(name: str) -> dict[str, list[str]]:
+        return {label.split("\n")[1]: label.split("\n→ ")[1:] for label, marks in drawn(page).values() if name in marks}
+
+    assert standing_out("now") == standing_out("lit") == {}
+    page.get_by_role("link", name="Next step").click()
+    expect(page.locator("[data-telling]")).to_have_text("Step 1 of 3")
+    triggered = {"s.memory > 64": ["doc.rdf#info"], "s.cpu > 500": ["doc.rdf#info"],
+                 "c.serverHost contains": ["doc.rdf#host"]}  # fmt: skip
+    assert standing_out("now") == triggered
+    page.get_by_role("link", name="Next step").click()
+    assert standing_out("now") == {"a = b": ["doc.rdf#info"]}
+    assert standing_out("lit") == triggered
+    expect(page.locator("[data-iteration='2']")).to_have_class(re.compile("current"))
+    assert "step=2" in page.url
+    desk.check()
+    page.get_by_role("link", name="Next step").click()
+    assert standing_out("now") == {"c.serverInformation = a": ["doc.rdf#host"]}
+    expect(page.locator("[data-telling]")).to_contain_text("The end, after 3 steps")
+    page.get_by_role("link", name="Back").click()
+    expect(page.locator("[data-telling]")).to_have_text("Step 2 of 3")
+    page.get_by_role("link", name="Start").click()
+    assert standing_out("now") == {}
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator("[data-telling]")).to_contain_text("The end", timeout=15_000)
+    desk.check()
+
+
+def test_five_hundred_atomic_rules_stay_usable(visit: Visit, mdp: Client) -> None:
+    if not any(lmr["name"] == "many" for lmr in mdp.get("/lmrs")["items"]):
+        mdp.change("POST", "/lmrs", {"name": "many"})
+        rules = [{"rule": f"search CycleProvider c register c where c.serverHost contains 'host{number}.example'"
+                          f" and c.serverInformation.memory > {number % 7} and c.serverInformation.cpu > {number}"}
+                 for number in range(160)]  # fmt: skip
+        mdp.change("POST", "/lmrs/many/subscriptions", rules, seconds=60)
+    page = visit.to("/rules/graph?lmr=many")
+    expect(page.locator("figure.graph.drawn")).to_be_visible(timeout=30_000)
+    boxes = drawn(page)
+    assert 450 <= len(boxes) <= 500
+    assert any("shared" in marks for _, marks in boxes.values())
+    # All of it fits into the window, and no two boxes lie on each other.
+    inside, apart = page.evaluate("""() => { const cy = document.querySelector('figure.graph').cy;
+        const all = cy.elements().renderedBoundingBox(), nodes = cy.nodes().filter(node => !node.isParent());
+        const boxes = nodes.map(node => node.boundingBox({includeLabels: false}));
+        const meet = (a, b) => a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2;
+        let apart = true;
+        for (let i = 0; i < boxes.length; i++) for (let j = 0; j < i; j++) if (meet(boxes[i], boxes[j])) apart = false;
+        return [all.x1 >= -1 && all.y1 >= -1 && all.x2 <= cy.width() + 1 && all.y2 <= cy.height() + 1, apart]; }""")
+    assert inside
+    assert apart
+    page.get_by_role("searchbox", name="Find in the drawing").fill("host77.example")
+    expect(page.locator(".chosen")).to_have_text("1 found")
+    near = page.evaluate("() => document.querySelector('figure.graph').cy.zoom()")
+    page.locator(".canvas").focus()
+    page.keyboard.press("0")
+    assert page.evaluate("() => document.querySelector('figure.graph').cy.zoom()") < near
+    page.evaluate("""() => { const cy = document.querySelector('figure.graph').cy;
+        cy.nodes().filter(node => node.data('title')?.includes('host77.example'))[0].select() }""")
+    expect(page.locator(".chosen")).to_contain_text("host77.example")
+    page.locator(".chosen").get_by_role("link", name="Look at it").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Atomic rule")
+    visit.check()
+
+
+def test_without_scripts_a_rule_is_taken_apart_and_a_run_replayed(plain: Visit, rule: int) -> None:
+    page = plain.to("/rules")
+    page.get_by_label("The rule").fill(EITHER)
+    page.get_by_role("button", name="Take it apart").click()
+    expect(page.get_by_text("match now")).to_be_visible()
+    expect(page.get_by_role("region", name="FilterRulesGT")).to_contain_text("500")
+    page = plain.to(f"/rules/replay?document={DOC}&rule={rule}")
+    for step in ("Step 1 of 3", "Step 2 of 3", "The end"):
+        page.get_by_role("link", name="Next step").click()
+        expect(page.locator("[data-telling]")).to_contain_text(step)
+    expect(page.locator(".iteration.current")).to_contain_text("doc.rdf#host")
+
+
+def test_a_query_becomes_a_rule_in_one_step(desk: Visit) -> None:
+    page = desk.to("/query")
+    asked = "search CycleProvider c where c.serverInformation.memory > 64 return c, c.serverHost order by c.serverHost"
+    write(page, page.get_by_role("textbox", name=re.compile("query", re.I)), asked)
+    page.get_by_role("button", name=re.compile("Ask")).first.click()
+    expect(page.get_by_role("link", name=f"{DOC}#host").first).to_be_visible()
+    desk.check()
+    page.get_by_role("link", name=re.compile("Make it a rule")).first.click()
+    expect(editor(page)).to_contain_text("register c")
+    expect(page.locator("#look").get_by_role("status").first).to_contain_text("match")
+    desk.check()
+
+
+def test_a_schema_is_tried_out_before_it_is_put_in_force(desk: Visit, mdp: Client) -> None:
+    page = desk.to("/schema")
+    expect(page.locator("figure.graph.drawn")).to_be_visible()
+    page = desk.to("/schema/change")
+    text = page.locator("textarea").first.input_value()
+    grown = text + f"\n<{SCHEMA}Telescope> a <http://www.w3.org/2000/01/rdf-schema#Class> .\n"
+    write(page, page.locator(".cm-content").first, grown)
+    page.get_by_role("button", name="See what would change").click()
+    expect(page.get_by_text("Telescope").first).to_be_visible()
+    desk.check()
+    page.get_by_role("button", name=re.compile("Put it in force")).click()
+    expect(page.get_by_text("Telescope").first).to_be_visible()
+    assert "Telescope" in desk.to("/schema").locator("main").inner_text()
+    desk.check()
+
+
+def test_hostile_literals_are_text_in_rules_and_at_the_lmr(visit: Visit, own_desk: Visit, mdp: Client) -> None:
+    uri = "http://mdv.example/hostile-rules.ttl"
+    host = SCRIPT.replace("\\", "\\\\").replace('"', '\\"') + " uni-passau.de"
+    mdp.register(uri, f"""@prefix s: <{SCHEMA}> . <#h> a s:CycleProvider ; s:serverHost "{host}" ; s:serverPort 80 ;
+        s:serverInformation <#info> . <#info> a s:ServerInformation ; s:memory 92 ; s:cpu 600 .""".encode(),
+        "text/turtle")  # fmt: skip
+    quoted = SCRIPT.replace("'", "''")
+    rule = f"search CycleProvider c register c where c.serverHost contains '{quoted}'"
+    for path in (f"/rules?rule={rule}", f"/query?q={rule}", f"/rules/replay?document={uri}&step=1",
+                 "/query?q=search CycleProvider c return c.serverHost"):  # fmt: skip
+        page = visit.to(path.replace("#", "%23"))
+        visit.check()
+        assert "broken" not in page.title()
+    for path in (f"/resource?uri={uri}%23h", "/query?q=search CycleProvider c return c.serverHost",
+                 f"/query?q={rule}"):  # fmt: skip
+        page = own_desk.to(path)
+        expect(page.locator("main")).to_contain_text("<script>")
+        own_desk.check()
+        assert "broken" not in page.title()
+
+
+def test_the_lmr_is_subscribed_asked_and_told_local_things(own_desk: Visit) -> None:
+    page = own_desk.to("/subscriptions")
+    field = page.get_by_role("textbox", name=re.compile("rule", re.I)).first
+    write(page, field, "search ServerInformation s register s")
+    page.get_by_role("button", name="Subscribe").click()
+    expect(page.get_by_text("search ServerInformation s register s").first).to_be_visible()
+    own_desk.check()
+    page = own_desk.to("/local/put")
+    page.get_by_label(re.compile("URI")).first.fill("http://local.example/notes.ttl")
+    page.get_by_role("textbox", name=re.compile("text", re.I)).fill(
+        f"@prefix s: <{SCHEMA}> . <{DOC}#host> s:serverPort 4242 .")  # fmt: skip
+    page.get_by_role("button", name=re.compile("Register|Put|Keep")).first.click()
+    page = own_desk.to("/query?q=search CycleProvider c where c.serverPort = 4242 return c, c.serverPort")
+    expect(page.get_by_role("link", name=f"{DOC}#host").first).to_be_visible()
+    own_desk.check()

@@ -1,0 +1,108 @@
+"""The page for queries at an LMR: the MDP's, answered from the cache."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from lmr_running import Lmr, create, hosts, rule, start_lmr_server
+from running import Api, Server, turtle
+from visitors import Page, Visitor
+
+from mdv.rules.parse import parse
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def lmr(api: Api, server: Server, folder: Path) -> Iterator[Lmr]:
+    """An LMR that has three of the MDP's providers, and a local one."""
+    number, token = create(api, "asked-lmr")
+    store = f"sqlite:///{folder / 'asked-lmr'}.db"
+    found = Lmr(number, "asked-lmr", token, store, start_lmr_server(folder, server.url, token, store))
+    assert api.put("http://asked.example/here", hosts("asked-here.example", 3)).status_code == 201
+    assert api.put("http://asked.example/away", hosts("asked-away.example", 2)).status_code == 201
+    found.subscribe(rule("asked-here.example"))
+    local = turtle("<#l> a ex:CycleProvider ; ex:serverHost '=asked-here.example' ; ex:serverPort 7 .")
+    assert found.put_local("http://asked.example/local", local).status_code == 201
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def visitor(lmr: Lmr) -> Iterator[Visitor]:
+    """Who has shown the LMR's token."""
+    with httpx.Client(base_url=lmr.url, timeout=60, follow_redirects=True) as http:
+        yield Visitor(http).sign_in(lmr.token)
+
+
+ASKED = "search CycleProvider c where c.serverHost contains '{}' return c.serverHost, c.serverPort, c"
+HERE = ASKED.format("asked-here.example")
+
+
+def hosts_in(page: Page) -> list[str]:
+    return [row[0] for row in page.rows() if len(row) == 3]
+
+
+def test_answers_come_from_the_cache_with_what_is_local(visitor: Visitor) -> None:
+    page = visitor.get("/query", q=HERE + " order by c.serverPort desc")
+    assert page.status == 200
+    assert hosts_in(page) == ["=asked-here.example", *(f"{n}.asked-here.example" for n in (2, 1, 0))]
+    assert "4 rows" in page.words
+    nothing = visitor.get("/query", q=ASKED.format("asked-away.example"))
+    assert "Nothing in this cache satisfies it." in nothing.words
+
+
+def test_the_example_works_here_too(visitor: Visitor) -> None:
+    example = visitor.get("/query").tree.xpath("string(//textarea[@name='q'])")
+    assert example.startswith("search ex:CycleProvider c")
+    assert visitor.get("/query", q=example).status == 200
+
+
+def test_what_a_rule_selects_comes_as_resources(visitor: Visitor) -> None:
+    page = visitor.get("/query", q=rule("asked-here.example"))
+    assert [row[0] for row in page.rows()] == [
+        *(f"http://asked.example/here#h{n}" for n in range(3)), "http://asked.example/local#l",
+    ]  # fmt: skip
+    assert [link for link in page.links() if link.startswith("/resource?uri=")]
+
+
+def test_flaws_are_told_with_their_place(visitor: Visitor) -> None:
+    page = visitor.get("/query", q="search CycleProvider c\nreturn c.serverHst")
+    assert page.status == 422
+    assert "line 2, column 10: unknown property 'serverHst'" in page.alert()
+    typed = visitor.post("/query/look", q="search CycleProvider c\nreturn c.serverHst")
+    assert typed.status == 200 and '"column": 10' in typed.tree.xpath("string(//@data-flaws)")
+    assert "This can be asked." in visitor.post("/query/look", q=HERE).words
+    assert "This is a rule" in visitor.post("/query/look", q=rule("x")).words
+    assert visitor.post("/query/look", csrf="wrong", q=HERE).status == 403
+
+
+def test_answers_are_downloaded(visitor: Visitor) -> None:
+    table = visitor.get("/query/export", q=HERE + " order by c.serverPort desc limit 1", **{"as": "csv"}).answer
+    assert table.headers["Content-Disposition"] == "attachment; filename=answer.csv"
+    assert table.text.splitlines()[1].startswith("'=asked-here.example,7,")
+    said = visitor.get("/query/export", q=rule("asked-here.example"), **{"as": "ntriples"}).answer
+    assert said.headers["Content-Disposition"] == "attachment; filename=answer.nt"
+    assert "<http://asked.example/local#l>" in said.text and "<http://asked.example/here#h2>" in said.text
+
+
+def test_what_was_asked_can_be_subscribed_to_and_nothing_is_saved_here(visitor: Visitor) -> None:
+    page = visitor.get("/query", q=HERE)
+    (made,) = [link for link in page.links() if link.startswith("/subscriptions?")]
+    text = parse_qs(urlsplit(made).query)["rule"][0]
+    assert text == "search CycleProvider c register c where c.serverHost contains 'asked-here.example'"
+    assert parse(text)
+    assert "Subscribe to this" in page.words
+    assert "Save" not in page.words
+    assert visitor.get("/query/saved").status == 404
+
+
+def test_who_has_not_signed_in_is_asked_to(lmr: Lmr) -> None:
+    for path in ("/query", "/query/export"):
+        answer = httpx.get(lmr.url + path, params={"q": HERE, "as": "csv"})
+        assert answer.status_code == 303 and answer.headers["Location"].startswith("/sign-in")

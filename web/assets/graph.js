@@ -1,0 +1,337 @@
+// Graphs, drawn in layers: the atomic rules of a rule and what they share, a run of the filter step by step, the classes
+// of a schema. Everything that is drawn stands in the page as text, too.
+import cytoscape from "cytoscape";
+import dagre from "cytoscape-dagre";
+
+cytoscape.use(dagre);
+
+const FONT = 12;
+const LINE = 1.35 * FONT;
+const FAMILY = 'system-ui, "Segoe UI", Roboto, sans-serif';
+const MANY = 60; // from so many nodes on, a drawing can be searched, and is laid out as a map
+const pen = document.createElement("canvas").getContext("2d");
+pen.font = `600 ${FONT}px ${FAMILY}`;
+
+// The library adds a style of its own unless there is one by this name; ours carries the page's nonce.
+const own = document.createElement("style");
+own.id = "__________cytoscape_stylesheet";
+own.nonce = document.querySelector('meta[name="nonce"]')?.content ?? "";
+own.textContent = ".__________cytoscape_container { position: relative; }";
+document.head.append(own);
+
+function size(label) {
+  const lines = label.split("\n");
+  return { width: Math.ceil(Math.max(...lines.map((line) => pen.measureText(line).width))) + 22, height: lines.length * LINE + 14 };
+}
+
+function look(isMap) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const [ink, paper, line, quiet, accent, soft, warn, warnSoft, blue] = ["--ink", "--paper", "--line", "--quiet", "--accent", "--accent-soft", "--warn", "--warn-soft", "--series-3"].map(colour);
+  return [
+    { selector: "node[width]", style: { width: "data(width)", height: "data(height)" } },
+    { selector: "node", style: { shape: "round-rectangle", label: "data(label)", "text-valign": "center", "text-halign": "center", "text-wrap": "wrap", "line-height": 1.35, "font-size": FONT, "font-family": FAMILY, color: ink, "background-color": paper, "border-width": 1.2, "border-color": quiet } },
+    { selector: "node.join", style: { shape: "round-rectangle", "background-color": colour("--code") } },
+    { selector: "node.builtin", style: { color: quiet, "border-style": "dashed" } },
+    { selector: "node.end", style: { "border-width": 3, "border-color": accent } },
+    { selector: "node.shared", style: { "background-color": soft } },
+    { selector: "node.new", style: { "border-style": "dashed" } },
+    { selector: ":parent", style: { shape: "round-rectangle", label: "data(label)", "text-valign": "top", "text-halign": "center", "text-margin-y": -3, "font-size": 11, "text-background-color": paper, "text-background-opacity": 0.9, "text-background-padding": 2, color: quiet, "background-color": line, "background-opacity": 0.28, "border-width": 1, "border-style": "dashed", "border-color": quiet, padding: 10 } },
+    { selector: "edge", style: { width: 1.3, "line-color": quiet, "curve-style": "bezier", "target-arrow-shape": "triangle", "target-arrow-color": quiet, "arrow-scale": 0.9, label: "data(label)", "font-size": 11, "font-family": FAMILY, color: quiet, "text-background-color": paper, "text-background-opacity": 0.9, "text-background-padding": 2 } },
+    { selector: "edge.weak", style: { "line-style": "dashed" } },
+    { selector: "edge.strong", style: { width: 2.2, "line-color": accent, "target-arrow-color": accent } },
+    { selector: "edge.subclass", style: { "line-color": blue, "target-arrow-color": blue, "target-arrow-fill": "hollow", "arrow-scale": 1.3 } },
+    ...(isMap
+      ? [
+          { selector: "edge", style: { "curve-style": "straight", width: 1, "line-opacity": 0.18, "target-arrow-shape": "none" } },
+          { selector: "edge.near", style: { width: 3, "line-opacity": 1, "line-color": blue, "target-arrow-shape": "triangle", "target-arrow-color": blue, "arrow-scale": 1.6 } },
+          { selector: "node", style: { "min-zoomed-font-size": 5 } },
+          { selector: ":parent", style: { "text-margin-y": -6, color: ink, "min-zoomed-font-size": 0 } },
+        ]
+      : []),
+    { selector: ".far", style: { opacity: 0.22 } },
+    { selector: "node.lit", style: { "background-color": soft, "border-color": accent } },
+    { selector: "node.now", style: { "background-color": warnSoft, "border-color": warn, "border-width": 3, color: ink } },
+    { selector: "edge.now", style: { width: 3, "line-color": warn, "line-opacity": 1, "target-arrow-color": warn } },
+    { selector: "node:selected", style: { "border-color": blue, "border-width": 3 } },
+  ];
+}
+
+function elements(drawing, isMap) {
+  const known = new Set(drawing.nodes.map(({ id }) => id));
+  const labels = new Map((drawing.groups ?? []).map(({ id, label }) => [`group ${id}`, label]));
+  const box = ({ group, block }) => (group != null ? `group ${group}` : isMap && block ? `block ${block}` : undefined);
+  const boxes = new Set(drawing.nodes.map(box).filter(Boolean));
+  return [
+    ...[...boxes].map((id) => ({ data: { id, label: labels.get(id) ?? id.replace(/^\w+ /, "") }, selectable: false, grabbable: false })),
+    ...drawing.nodes.map((node) => ({
+      data: { ...node, plain: node.label, parent: box(node), ...size(node.label) },
+      classes: [node.kind, ...(node.marks ?? [])],
+    })),
+    ...drawing.edges.filter(({ from, to }) => known.has(from) && known.has(to)).map(({ from, to, label, kind }) => ({ data: { source: from, target: to, label: label ?? "" }, classes: [kind] })),
+  ];
+}
+
+// Many rules are a map: what is alike lies together in a box, and the boxes lie in layers, what is joined above what it
+// is joined of. A layer of its own width would be hundreds of boxes wide.
+function map(cy, place, font = 24) {
+  const depth = new Map();
+  const deep = (node) => {
+    if (!depth.has(node.id())) depth.set(node.id(), Math.max(-1, ...node.incomers("node").map(deep)) + 1);
+    return depth.get(node.id());
+  };
+  const leaves = cy.nodes().filter((node) => !node.isParent());
+  const boxes = new Map();
+  leaves.forEach((node) => {
+    const key = node.data("parent") ?? "";
+    boxes.set(key, [...(boxes.get(key) ?? []), node]);
+  });
+  const blocks = [...boxes].map(([key, nodes]) => {
+    const cell = { w: Math.max(...nodes.map((node) => node.data("width"))) + 14, h: Math.max(...nodes.map((node) => node.data("height"))) + 14 };
+    const columns = Math.max(1, Math.round(Math.sqrt((nodes.length * cell.h * 2) / cell.w)));
+    const rows = Math.ceil(nodes.length / columns);
+    nodes.sort((one, other) => one.data("plain").localeCompare(other.data("plain"), undefined, { numeric: true }));
+    const named = (pen.measureText(cy.getElementById(key).data("label") ?? "").width * font) / FONT;
+    return { key, nodes, cell, columns, w: Math.max(columns * cell.w, named) + 50, h: rows * cell.h + 2 * font + 30, depth: Math.max(...nodes.map(deep)) };
+  });
+  const sum = Math.sqrt(blocks.reduce((area, { w, h }) => area + w * h, 0));
+  const room = (packed) => Math.min(place.clientWidth / packed.w, place.clientHeight / packed.h);
+  const tried = [1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4].map((wide) => pack(blocks, wide * sum));
+  const best = tried.reduce((one, other) => (room(other) > room(one) ? other : one));
+  for (const { block, x, y } of best.places) {
+    block.nodes.forEach((node, number) =>
+      node.position({ x: x + 25 + ((number % block.columns) + 0.5) * block.cell.w, y: y + 1.6 * font + 15 + (Math.floor(number / block.columns) + 0.5) * block.cell.h }),
+    );
+  }
+  // The names of the boxes can be read at a glance, whatever the size of the map.
+  const size = 13 / Math.min(1, room(best));
+  cy.nodes(":parent").style("font-size", size);
+  if (size > 1.2 * font) map(cy, place, size);
+}
+
+// Boxes from left to right, in as many lines as a layer needs; each line in the middle.
+function pack(blocks, wide) {
+  const lines = [];
+  for (const layer of [...new Set(blocks.map((block) => block.depth))].sort((a, b) => b - a)) {
+    let line;
+    for (const block of blocks.filter((one) => one.depth === layer).sort((a, b) => b.h - a.h)) {
+      if (!line || line.w + block.w > wide) lines.push((line = { w: 0, h: 0, blocks: [], isFirst: !line }));
+      line.blocks.push(block);
+      line.w += block.w;
+      line.h = Math.max(line.h, block.h);
+    }
+  }
+  const w = Math.max(...lines.map((line) => line.w));
+  const places = [];
+  let y = 0;
+  for (const line of lines) {
+    if (line.isFirst) y += 60;
+    let x = (w - line.w) / 2;
+    for (const block of line.blocks) {
+      places.push({ block, x, y });
+      x += block.w;
+    }
+    y += line.h;
+  }
+  return { places, w, h: y };
+}
+
+function lay(cy, direction, place) {
+  if (cy.scratch("map")) return map(cy, place);
+  cy.layout({ name: "dagre", rankDir: direction, nodeSep: 24, edgeSep: 12, rankSep: direction === "LR" ? 90 : 46, animate: false, fit: false }).run();
+}
+
+// As large as it is written, and smaller where it has no room.
+function fit(cy) {
+  cy.fit(undefined, 18);
+  if (cy.zoom() > 1.1) {
+    cy.zoom(1.1);
+    cy.center();
+  }
+}
+
+function button(name, label, act) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = label;
+  if (!/\w/.test(label)) made.setAttribute("aria-label", name); // words speak for themselves
+  made.title = name;
+  made.addEventListener("click", act);
+  return made;
+}
+
+function draw(figure) {
+  const drawing = JSON.parse(figure.dataset.graph);
+  delete figure.dataset.graph;
+  if (!drawing.nodes.length) return;
+  const bar = document.createElement("div");
+  bar.className = "graph-bar";
+  const place = document.createElement("div");
+  place.className = "canvas";
+  place.classList.toggle("large", drawing.nodes.length > 12);
+  place.tabIndex = 0;
+  place.setAttribute("role", "application");
+  place.setAttribute("aria-label", `${figure.getAttribute("aria-label") ?? "A drawing"}: arrow keys move it, plus and minus make it larger and smaller, 0 shows all of it. The same stands below as text.`);
+  const said = document.createElement("p");
+  said.className = "chosen quiet";
+  said.setAttribute("role", "status");
+  figure.append(bar, place, said);
+
+  const isMap = drawing.nodes.length >= MANY && drawing.nodes.some(({ block, group }) => block || group != null);
+  const cy = cytoscape({ container: place, elements: elements(drawing, isMap), style: look(isMap), minZoom: 0.04, maxZoom: 3, userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true });
+  cy.scratch("map", isMap);
+  lay(cy, drawing.direction ?? "TB", place);
+  fit(cy);
+  figure.classList.add("drawn");
+  const about = { cy, figure, place };
+
+  const zoom = (by) => cy.zoom({ level: cy.zoom() * by, renderedPosition: { x: place.clientWidth / 2, y: place.clientHeight / 2 } });
+  bar.append(button("Larger", "+", () => zoom(1.3)), button("Smaller", "−", () => zoom(1 / 1.3)), button("Show all of it", "Fit", () => fit(cy)));
+  if (drawing.nodes.length >= MANY) bar.append(search(about, said));
+
+  // The wheel scrolls the page until somebody has taken hold of the drawing.
+  place.addEventListener("focus", () => cy.userZoomingEnabled(true));
+  place.addEventListener("pointerdown", () => place.focus());
+  place.addEventListener("blur", () => cy.userZoomingEnabled(false));
+  place.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key in moves) cy.panBy({ x: moves[event.key][0], y: moves[event.key][1] });
+    else if (event.key === "+" || event.key === "=") zoom(1.3);
+    else if (event.key === "-") zoom(1 / 1.3);
+    else if (event.key === "0") fit(cy);
+    else if (event.key === "Escape") cy.elements().unselect();
+    else return;
+    event.preventDefault();
+  });
+
+  // What is chosen is told in full; what leads to it and what depends on it stays in the light.
+  cy.on("select", "node", ({ target }) => {
+    if (target.isParent()) return;
+    const near = target.union(target.predecessors()).union(target.successors());
+    cy.elements().not(near).not(":parent").addClass("far");
+    near.edges().addClass("near");
+    tell(said, target.data());
+  });
+  cy.on("unselect", "node", () => {
+    cy.elements().removeClass("far near");
+    said.replaceChildren();
+  });
+  cy.on("dbltap", "node", ({ target }) => target.data("href") && window.location.assign(target.data("href")));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => cy.style(look(isMap)));
+  let width = place.clientWidth;
+  new ResizeObserver(() => {
+    cy.resize();
+    if (place.clientWidth !== width) fit(cy);
+    width = place.clientWidth;
+  }).observe(place);
+  if (figure.dataset.steps) replay(about, JSON.parse(figure.dataset.steps));
+  figure.cy = cy;
+}
+
+function tell(place, { title, plain, href }) {
+  const words = document.createElement("bdi");
+  words.textContent = title ?? plain;
+  place.replaceChildren(words);
+  if (!href) return;
+  const link = document.createElement("a");
+  link.href = href;
+  link.textContent = "Look at it";
+  place.append(" ", link);
+}
+
+function search({ cy }, said) {
+  const input = document.createElement("input");
+  input.type = "search";
+  input.placeholder = "Find in the drawing";
+  input.setAttribute("aria-label", "Find in the drawing");
+  input.addEventListener("input", () => {
+    const asked = input.value.trim().toLowerCase();
+    cy.elements().unselect();
+    cy.elements().removeClass("far");
+    if (!asked) return fit(cy);
+    const found = cy.nodes().filter((node) => !node.isParent() && `${node.data("plain")} ${node.data("title") ?? ""}`.toLowerCase().includes(asked));
+    cy.elements().not(found).not(":parent").addClass("far");
+    said.textContent = found.length === 1 ? "1 found" : `${found.length} found`;
+    if (found.length) cy.animate({ fit: { eles: found, padding: 60 } }, { duration: 0 });
+  });
+  return input;
+}
+
+// A run of the filter: in each step some rules find resources. The page's own links go from step to step; with this
+// script they do so on the drawing.
+function replay({ cy, figure, place }, steps) {
+  const room = figure.closest("[data-replay]");
+  const links = [...room.querySelectorAll("a[data-step]")];
+  const told = room.querySelector("[data-telling]");
+  let at = Number(figure.dataset.at ?? 0);
+  let timer;
+  const show = (step) => {
+    at = Math.max(0, Math.min(step, steps.length));
+    cy.batch(() => {
+      cy.elements().removeClass("now lit");
+      cy.nodes().not(":parent").forEach((node) => node.data("label", node.data("plain")));
+      steps.slice(0, at).forEach((rows, number) => {
+        const isNow = number === at - 1;
+        for (const { node: id, says } of rows) {
+          const node = cy.getElementById(id);
+          if (node.empty()) continue;
+          node.addClass(isNow ? "now" : "lit");
+          const label = [node.data("label"), ...says].join("\n");
+          node.data({ label });
+          if (isNow) node.incomers("edge").filter((edge) => edge.source().is(".lit, .now")).addClass("now");
+        }
+      });
+    });
+    for (const part of room.querySelectorAll("[data-iteration]")) {
+      const number = Number(part.dataset.iteration);
+      part.classList.toggle("current", number === at);
+      part.classList.toggle("ahead", number > at);
+    }
+    for (const link of links) {
+      const to = { first: 0, back: at - 1, next: at + 1, last: steps.length }[link.dataset.step];
+      link.classList.toggle("off", to < 0 || to > steps.length || to === at);
+      link.setAttribute("aria-disabled", String(link.classList.contains("off")));
+    }
+    told.textContent = told.dataset[at === 0 ? "before" : at === steps.length ? "end" : "during"].replace("{at}", at).replace("{of}", steps.length);
+    const address = new URL(window.location.href);
+    address.searchParams.set("step", at);
+    history.replaceState(history.state, "", address);
+  };
+  const stop = () => {
+    clearInterval(timer);
+    timer = undefined;
+    play.textContent = "Play";
+  };
+  for (const link of links) {
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      stop();
+      show({ first: 0, back: at - 1, next: at + 1, last: steps.length }[link.dataset.step]);
+    });
+  }
+  const play = button("Play all steps", "Play", () => {
+    if (timer) return stop();
+    if (at >= steps.length) show(0);
+    play.textContent = "Stop";
+    timer = setInterval(() => (at < steps.length ? show(at + 1) : stop()), 1200);
+  });
+  links.at(-1)?.after(" ", play);
+  // The boxes are as large as what they will hold, so that nothing moves on the way.
+  const most = new Map();
+  for (const rows of steps) for (const { node, says } of rows) most.set(node, [...(most.get(node) ?? []), ...says]);
+  for (const [id, says] of most) {
+    const node = cy.getElementById(id);
+    if (node.nonempty()) node.data(size([node.data("plain"), ...says].join("\n")));
+  }
+  lay(cy, figure.dataset.direction ?? "TB", place);
+  fit(cy);
+  show(at);
+}
+
+function drawAll(root) {
+  for (const figure of root.querySelectorAll("figure[data-graph]")) draw(figure);
+}
+
+drawAll(document);
+document.addEventListener("htmx:load", (event) => drawAll(event.detail.elt.parentElement ?? event.detail.elt));

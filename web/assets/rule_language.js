@@ -1,0 +1,102 @@
+// The rule language in an editor: its words coloured, and completed from the schema.
+import { StreamLanguage } from "@codemirror/language";
+
+const KEYWORDS = new Set("search register where and or not contains return order by asc desc limit".split(" "));
+const NAME = /^[\p{L}\p{Nl}_][\p{L}\p{Nl}\p{Nd}_-]*/u;
+
+export const rules = StreamLanguage.define({
+  name: "rule",
+  startState: () => ({ inText: false, afterDot: false }),
+  token(stream, state) {
+    if (state.inText || stream.eat("'")) {
+      state.inText = !stream.match(/^(?:[^']|'')*'(?!')/);
+      if (state.inText) stream.skipToEnd();
+      return "string";
+    }
+    if (stream.eatSpace()) return null;
+    const afterDot = state.afterDot;
+    state.afterDot = false;
+    if (stream.match(/^<[^\s<>"{}|\\^`]+>/)) return "string";
+    if (stream.match(/^-?\d+(\.\d+)?([eE][+-]?\d+)?/)) return "number";
+    if (stream.match(/^[\p{L}_][\p{L}\p{Nd}_-]*:[\p{L}\p{Nd}_][\p{L}\p{Nd}_-]*/u)) return "propertyName";
+    const word = stream.match(NAME)?.[0];
+    if (word) {
+      if (afterDot) return "attributeName";
+      if (KEYWORDS.has(word.toLowerCase())) return "keyword";
+      return /^(true|false)$/i.test(word) ? "bool" : "variableName";
+    }
+    state.afterDot = stream.next() === ".";
+    return "operator";
+  },
+  languageData: { closeBrackets: { brackets: ["(", "'"] } },
+});
+
+// What stands before the cursor decides what can follow: a class after `search` or a comma of it, a property after a dot.
+export function completing(url) {
+  let asked;
+  const words = () => (asked ??= fetch(url).then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status))));
+  return async (context) => {
+    const before = context.state.sliceDoc(0, context.pos);
+    if (openText(before)) return null;
+    const path = context.matchBefore(/[\p{L}_][\p{L}\p{Nd}_-]*(?:\.[\p{L}\p{Nd}_:-]+\??)*\.[\p{L}\p{Nd}_:-]*/u);
+    const word = context.matchBefore(/[\p{L}_][\p{L}\p{Nd}_:-]*/u);
+    if (!path && !word && !context.explicit) return null;
+    let known;
+    try {
+      known = await words();
+    } catch {
+      asked = undefined; // the server may come back
+      return null;
+    }
+    if (path) return properties(known, context, path);
+    const from = word?.from ?? context.pos;
+    const lead = before.slice(0, from - (context.pos - before.length));
+    if (/(^|\s)search\s+([^,]*,\s*)*$/i.test(lead) && !/\b(register|where|return)\b/i.test(lead)) return { from, options: classes(known), validFor: /^[\p{L}\p{Nd}_:-]*$/u };
+    const variables = [...new Set([...declared(context.state.doc.toString()).keys()])].map((label) => ({ label, type: "variable", boost: 1 }));
+    return { from, options: [...variables, ...known.keywords.map((label) => ({ label, type: "keyword" }))], validFor: /^[\p{L}\p{Nd}_-]*$/u };
+  };
+}
+
+function openText(text) {
+  return (text.match(/'/g)?.length ?? 0) % 2 === 1;
+}
+
+function classes(known) {
+  return known.classes.map(({ name, iri }) => ({ label: name, detail: iri === name ? "" : "class", type: "class" }));
+}
+
+// The variables of a text with the classes that they stand for.
+function declared(text) {
+  const searched = /search\s+([\s\S]*?)(?=\b(?:register|where|return)\b|$)/i.exec(text)?.[1] ?? "";
+  const found = new Map();
+  for (const extension of searched.split(",")) {
+    const [name, variable] = extension.trim().split(/\s+/);
+    if (variable) found.set(variable, name);
+  }
+  return found;
+}
+
+function properties(known, context, path) {
+  const steps = path.text.split(".");
+  const typed = steps.pop();
+  const byName = new Map(known.classes.map((one) => [one.name, one]));
+  const byIri = new Map(known.classes.map((one) => [one.iri, one]));
+  const [variable, ...way] = steps;
+  let at = byName.get(declared(context.state.doc.toString()).get(variable));
+  for (const step of way) {
+    const property = fitting(known, at).find(({ name }) => name === step.replace(/\?$/, ""));
+    at = property?.to ? byIri.get(property.to) : undefined;
+  }
+  const options = fitting(known, at).map(({ name, any, says, strong }) => ({
+    label: name + (any ? "?" : ""),
+    detail: says + (strong ? " · strong" : ""),
+    type: "property",
+  }));
+  return { from: context.pos - typed.length, options, validFor: /^[\p{L}\p{Nd}_:-]*\??$/u };
+}
+
+// The properties of a class, its own and inherited ones; of what is not known, all.
+function fitting(known, at) {
+  if (!at) return known.properties;
+  return known.properties.filter(({ of }) => !of.length || of.some((domain) => domain === at.iri || at.above.includes(domain)));
+}
