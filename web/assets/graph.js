@@ -138,7 +138,8 @@ function pack(blocks, wide) {
 
 function lay(cy, direction, place) {
   if (cy.scratch("map")) return map(cy, place);
-  cy.layout({ name: "dagre", rankDir: direction, nodeSep: 24, edgeSep: 12, rankSep: direction === "LR" ? 90 : 46, animate: false, fit: false }).run();
+  const named = Math.max(0, ...cy.edges().map((edge) => pen.measureText(edge.data("label")).width));
+  cy.layout({ name: "dagre", rankDir: direction, nodeSep: 24, edgeSep: 12, rankSep: direction === "LR" ? Math.max(70, named + 50) : 46, animate: false, fit: false }).run();
 }
 
 // As large as it is written, and smaller where it has no room.
