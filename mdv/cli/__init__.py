@@ -10,7 +10,7 @@ import click
 import mdv
 from mdv.cli.atoms import atoms
 from mdv.cli.batch import batch
-from mdv.cli.bench_pages import bench
+from mdv.cli.bench import bench
 from mdv.cli.doctor import doctor
 from mdv.cli.documents import delete, documents
 from mdv.cli.explain import explain

@@ -56,7 +56,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands beside a load is not looked at closely here."""
-    monkeypatch.setattr(sys.modules["mdv.cli.bench"], "ALONE_ROUNDS", 2)
+    monkeypatch.setattr(sys.modules["mdv.cli.bench.load"], "ALONE_ROUNDS", 2)
     monkeypatch.setattr("mdv.embedded.start_postgres", lambda folder: start_postgres(folder, UNSAFE_AND_FAST))
 
 

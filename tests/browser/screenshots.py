@@ -1,4 +1,5 @@
-"""`make screenshots`: every page of a small library, light and dark, wide and narrow, to be looked at.
+"""`make screenshots`: every page of a small library, and of the paper's example, light and dark, wide and narrow, to be
+looked at.
 
 All of them go to build/screenshots; those of the README to docs/pictures.
 """
@@ -8,7 +9,10 @@ from __future__ import annotations
 import signal
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "tests" / "cli"), str(ROOT / "tests" / "browser")]
@@ -25,32 +29,30 @@ RULES = (
     "search Book b register b where b.downloads > 500000000",
     "search Book b register b where b.author.name = 'Author 3'",
 )
+ASKED = "search Book b where b.downloads > 100000000 return b.author.name, b.title order by b.author.name limit 200"
+FIGURE_1 = "http://mdv.example/doc.rdf"
+EITHER = (
+    "search CycleProvider c\nregister c\nwhere c.serverInformation.memory > 64\n   or c.serverInformation.cpu > 500"
+)
+MANY = [f"search CycleProvider c register c where c.serverHost contains 'host{number}.example'"
+        f" and c.serverInformation.memory > {number % 7} and c.serverInformation.cpu > {number}"
+        for number in range(160)]  # fmt: skip
+
+_quoted = quote
 
 
-def _quoted(uri: str) -> str:
-    return uri.replace("#", "%23")
+@dataclass(frozen=True)
+class Scene:
+    """A system with something in it, the pages that are looked at there, and which of them the README shows."""
+
+    demo: bool
+    fill: Callable[[Client, Client], None]
+    pages: Mapping[str, str]
+    own_pages: Mapping[str, str]
+    in_the_readme: Mapping[str, str] = field(default_factory=dict)
 
 
-PAGES = {
-    "overview": "/",
-    "register": f"/register?uri={DOCUMENT}",
-    "documents": "/documents",
-    "document": f"/document?uri={DOCUMENT}",
-    "difference": f"/document/difference?uri={DOCUMENT}&from=1&to=2",
-    "delete": f"/document/delete?uri={DOCUMENT}",
-    "browse": "/browse",
-    "instances": f"/browse/instances?class={_quoted(NAMES)}Book",
-    "resource": f"/resource?uri={BOOK}",
-    "like": f"/like?uri={BOOK}",
-    "lmrs": "/lmrs",
-    "lmr": "/lmrs/local",
-    "explain": f"/lmrs/local/explain?uri={BOOK}",
-    "jobs": "/jobs",
-}
-IN_THE_README = {"resource": "light", "explain": "dark"}
-
-
-def fill(mdp: Client, lmr: Client) -> None:
+def fill_library(mdp: Client, lmr: Client) -> None:
     """A library of some hundred books."""
     mdp.put_schema(SCHEMA, "text/turtle")
     made = Generated(400)
@@ -64,18 +66,79 @@ def fill(mdp: Client, lmr: Client) -> None:
     mdp.change("POST", "/lmrs", {"name": "reading room"})
 
 
-def look(browser: Browser, up: Up, folder: Path) -> None:
+def fill_many(mdp: Client, lmr: Client) -> None:
+    """The demo is there; and very many rules."""
+    mdp.change("POST", "/lmrs", {"name": "many"})
+    mdp.change("POST", "/lmrs/many/subscriptions", [{"rule": rule} for rule in MANY], seconds=60)
+    lmr.get("/status")
+
+
+LIBRARY = Scene(
+    demo=False,
+    fill=fill_library,
+    pages={
+        "overview": "/",
+        "register": f"/register?uri={DOCUMENT}",
+        "documents": "/documents",
+        "document": f"/document?uri={DOCUMENT}",
+        "difference": f"/document/difference?uri={DOCUMENT}&from=1&to=2",
+        "delete": f"/document/delete?uri={DOCUMENT}",
+        "browse": "/browse",
+        "instances": f"/browse/instances?class={_quoted(NAMES)}Book",
+        "resource": f"/resource?uri={BOOK}",
+        "like": f"/like?uri={BOOK}",
+        "query": f"/query?q={_quoted(ASKED)}",
+        "schema": "/schema",
+        "schema-change": "/schema/change",
+        "schema-versions": "/schema/versions",
+        "lmrs": "/lmrs",
+        "lmr": "/lmrs/local",
+        "explain": f"/lmrs/local/explain?uri={BOOK}",
+        "jobs": "/jobs",
+    },
+    own_pages={
+        "own": "/",
+        "own-cache": "/cache",
+        "own-instances": f"/cache/instances?class={_quoted(NAMES)}Book",
+        "own-resource": f"/resource?uri={BOOK}",
+        "own-query": f"/query?q={_quoted(ASKED)}",
+        "own-subscriptions": "/subscriptions",
+        "own-local": "/local",
+        "own-put": "/local/put",
+    },
+    in_the_readme={"resource": "light", "explain": "dark"},
+)
+PAPER = Scene(
+    demo=True,
+    fill=fill_many,
+    pages={
+        "rules": f"/rules?rule={_quoted(EITHER)}",
+        "rules-flaw": f"/rules?rule={_quoted('search CycleProvider c register c where c.serverHots = 1')}",
+        "rules-registered": "/rules/registered",
+        "rules-graph": "/rules/graph?lmr=many",
+        "rules-atomic": "/rules/atomic/1",
+        "replay": f"/rules/replay?document={FIGURE_1}&rule=2&step=2",
+        "replay-all": f"/rules/replay?document={FIGURE_1}&step=1",
+        "schema-paper": "/schema",
+    },
+    own_pages={"own-resource-paper": f"/resource?uri={FIGURE_1}%23host"},
+    in_the_readme={"replay": "light", "rules-graph": "dark"},
+)
+
+
+def look(browser: Browser, up: Up, folder: Path, scene: Scene) -> None:
     for scheme in ("light", "dark"):
         for width in (1280, 360):
             context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
-            visit = Visit(context, up).sign_in()
-            for name, path in PAGES.items():
-                page = visit.to(path)
-                page.wait_for_timeout(500)
-                page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
-                if IN_THE_README.get(name) == scheme and width == 1280:
-                    page.screenshot(path=ROOT / "docs" / "pictures" / f"{name}.png")
-            assert not visit.troubles, visit.troubles
+            for home, pages in ((None, scene.pages), (up.system.lmr_url, scene.own_pages)):
+                visit = Visit(context, up, home).sign_in()
+                for name, path in pages.items():
+                    page = visit.to(path)
+                    page.wait_for_timeout(800)
+                    page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
+                    if scene.in_the_readme.get(name) == scheme and width == 1280:
+                        page.screenshot(path=ROOT / "docs" / "pictures" / f"{name}.png")
+                assert not visit.troubles, visit.troubles
             context.close()
 
 
@@ -83,17 +146,18 @@ def main() -> None:
     folder = ROOT / "build" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     (ROOT / "docs" / "pictures").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="mdv-screenshots-") as data:
-        up = Up(Path(data) / "data").start()
-        try:
-            with Client(up.system) as mdp, Client(up.lmr_system) as lmr:
-                fill(mdp, lmr)
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-                look(browser, up, folder)
-                browser.close()
-        finally:
-            up.end(signal.SIGTERM)
+    for scene in (LIBRARY, PAPER):
+        with tempfile.TemporaryDirectory(prefix="mdv-screenshots-") as data:
+            up = Up(Path(data) / "data", demo=scene.demo).start()
+            try:
+                with Client(up.system) as mdp, Client(up.lmr_system) as lmr:
+                    scene.fill(mdp, lmr)
+                with sync_playwright() as playwright:
+                    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+                    look(browser, up, folder, scene)
+                    browser.close()
+            finally:
+                up.end(signal.SIGTERM)
     print(f"{len(list(folder.glob('*.png')))} pictures in {folder.relative_to(ROOT)}")
 
 

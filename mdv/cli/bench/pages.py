@@ -9,10 +9,8 @@ from pathlib import Path
 
 import click
 
-from mdv.cli.bench import bench, command, json_file_option, say, table
+from mdv.cli.bench.options import bench, command, json_file_option, say, table
 from mdv.errors import MdvError
-
-__all__ = ["bench", "pages"]
 
 
 @bench.command(example="mdv bench pages --documents 100000 --json pages.json")
