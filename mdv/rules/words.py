@@ -32,6 +32,17 @@ def completions(schema: Schema) -> dict[str, Any]:
     }
 
 
+def example(schema: Schema) -> str:
+    """A rule to begin with: all of some class of the schema; empty where it declares none.
+
+    >>> from mdv.rdf.schema import read_schema
+    >>> example(read_schema((), {}))
+    ''
+    """
+    own = [iri for iri in sorted(schema.classes) if _is_own(iri) and iri != RDFS_RESOURCE]
+    return f"search {_class_name(schema, own[0])} x\nregister x" if own else ""
+
+
 def _told(schema: Schema, declared: SchemaProperty) -> dict[str, Any]:
     goes_on = declared.range if declared.range in schema.classes else None
     return {

@@ -137,7 +137,10 @@ def look(browser: Browser, up: Up, folder: Path, scene: Scene) -> None:
                     page.wait_for_timeout(800)
                     page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
                     if scene.in_the_readme.get(name) == scheme and width == 1280:
+                        page.set_viewport_size({"width": 1280, "height": 1000})
+                        page.wait_for_timeout(300)
                         page.screenshot(path=ROOT / "docs" / "pictures" / f"{name}.png")
+                        page.set_viewport_size({"width": 1280, "height": 800})
                 assert not visit.troubles, visit.troubles
             context.close()
 

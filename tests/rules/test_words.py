@@ -11,7 +11,7 @@ from mdv.rdf.schema import Schema, read_schema
 from mdv.rdf.syntax import TURTLE
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
-from mdv.rules.words import completions
+from mdv.rules.words import completions, example
 
 TWICE = """
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
@@ -67,3 +67,9 @@ def test_the_demo_offers_bare_names() -> None:
         one["name"] for one in told["classes"]
     }
     assert "contains" in told["keywords"]
+
+
+def test_the_example_is_a_rule_under_the_schema_that_it_is_for() -> None:
+    schema = schema_of(Path(mdv.__file__).parent.joinpath("demo", "schema.ttl").read_text("utf-8"))
+    assert example(schema).split() == ["search", "CycleProvider", "x", "register", "x"]
+    assert normalise(parse(example(schema)), schema)

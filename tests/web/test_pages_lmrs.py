@@ -235,7 +235,7 @@ def test_a_rule_is_added_with_its_name(visitor: Visitor, lmr: Repository) -> Non
     assert page.status == 200
     assert lmr.rules() == [lmr.rule.replace(" where", "\nwhere")]
     (row,) = page.rows()
-    assert (row[1], row[2]) == (lmr.rule, "mine")
+    assert (row[1], row[2]) == (f"{lmr.rule} Drawn", "mine")
     assert f"Subscription {row[0]} is there" in page.words
 
 

@@ -91,7 +91,7 @@ function map(cy, place, font = 24) {
     const columns = Math.max(1, Math.round(Math.sqrt((nodes.length * cell.h * 2) / cell.w)));
     const rows = Math.ceil(nodes.length / columns);
     nodes.sort((one, other) => one.data("plain").localeCompare(other.data("plain"), undefined, { numeric: true }));
-    const named = (pen.measureText(cy.getElementById(key).data("label") ?? "").width * font) / FONT;
+    const named = (1.2 * pen.measureText(cy.getElementById(key).data("label") ?? "").width * font) / FONT;
     return { key, nodes, cell, columns, w: Math.max(columns * cell.w, named) + 50, h: rows * cell.h + 2 * font + 30, depth: Math.max(...nodes.map(deep)) };
   });
   const sum = Math.sqrt(blocks.reduce((area, { w, h }) => area + w * h, 0));
@@ -99,8 +99,9 @@ function map(cy, place, font = 24) {
   const tried = [1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4].map((wide) => pack(blocks, wide * sum));
   const best = tried.reduce((one, other) => (room(other) > room(one) ? other : one));
   for (const { block, x, y } of best.places) {
+    const left = x + (block.w - block.columns * block.cell.w) / 2; // in the middle, below its name
     block.nodes.forEach((node, number) =>
-      node.position({ x: x + 25 + ((number % block.columns) + 0.5) * block.cell.w, y: y + 1.6 * font + 15 + (Math.floor(number / block.columns) + 0.5) * block.cell.h }),
+      node.position({ x: left + ((number % block.columns) + 0.5) * block.cell.w, y: y + 1.6 * font + 15 + (Math.floor(number / block.columns) + 0.5) * block.cell.h }),
     );
   }
   // The names of the boxes can be read at a glance, whatever the size of the map.

@@ -18,6 +18,7 @@ from mdv.db.webhooks import list_webhooks
 from mdv.errors import BadRequest, MdvError
 from mdv.mdp.explain import explain as explain_rule
 from mdv.mdp.subscribe import Subscription, create_lmr, get_lmr, get_subscription
+from mdv.rules.words import example
 from web.api.lmrs import another_token, change_rules
 from web.api.why import told_why
 from web.numbers import after_number, subscription_number
@@ -91,12 +92,14 @@ def _one(lmr: Lmr, problem: Mapping[str, Any] | None = None, draft: Mapping[str,
         progress = _progress(connection, lmr)
         state = read_state(connection)
         rules = db.newest_rules(connection, lmr.id, before or None, ON_A_PAGE + 1)
+        schema = services().schemas.now(connection).schema
     more = None
     if len(rules) > ON_A_PAGE:
         more = url_for("pages.lmr", name=lmr.name, after=rules[ON_A_PAGE - 1][0], _anchor="subscriptions")
     subscriptions = [Subscription(*rule) for rule in rules[:ON_A_PAGE]]
     return page(
-        "lmr.html", problem["status"] if problem else 200, lmr=lmr, progress=progress, state=state, more=more,
+        "lmr.html", problem["status"] if problem else 200, example=example(schema), lmr=lmr, progress=progress,
+        state=state, more=more,
         subscriptions=subscriptions, added=next((s for s in subscriptions if str(s.id) == added), None),
         most=MOST_COUNTED, may_change=may_change(), problem=problem, draft=draft or {}, later=before > 0,
     )  # fmt: skip

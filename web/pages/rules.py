@@ -22,7 +22,7 @@ from mdv.mdp.subscribe import get_lmr
 from mdv.mdp.trace import Trace, trace
 from mdv.query.answers import Resources
 from mdv.rdf.parse import check_document_uri
-from mdv.rules.words import completions
+from mdv.rules.words import completions, example
 from web.numbers import after_number, subscription_number
 from web.pages.drawing import as_json, as_steps, as_tables, name_in
 from web.pages.frame import member, page, pages, part, visitor, whole_editor
@@ -144,11 +144,8 @@ def _shown(looked: Looked) -> dict[str, Any]:
 
 
 def _example() -> str:
-    """A rule to begin with: all of some class."""
     with services().engine.connect() as connection:
-        schema = services().schemas.now(connection).schema
-    own = [one["name"] for one in completions(schema)["classes"] if not one["name"].startswith("rdfs:")]
-    return f"search {own[0]} x\nregister x" if own else ""
+        return example(services().schemas.now(connection).schema)
 
 
 def _documents(rule: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from flask import Response, request, url_for
 
 from mdv.errors import BadRequest, MdvError, Unavailable
+from mdv.rules.words import example
 from web.lmr.acts import add_subscription, change_subscription, end_subscription
 from web.lmr.pages.frame import editor, go, may_change, page, pages, visitor
 from web.lmr.services import asking_mdp, lmr
@@ -55,7 +56,13 @@ def _list(problem: Mapping[str, Any] | None = None, draft: Mapping[str, str] | N
     return page(
         "lmr_own_subscriptions.html", status, subscriptions=found["items"], more=more, away=away, later=after,
         problem=problem, draft=draft or {}, may_change=may_change(), done=_done(), mdp=lmr().mdp.url,
+        example=_example(),
     )  # fmt: skip
+
+
+def _example() -> str:
+    with lmr().cache.reading() as connection:
+        return example(lmr().cache.schema(connection).schema)
 
 
 def _done() -> dict[str, int]:
