@@ -165,8 +165,15 @@ class Client:
 
     def is_ready(self) -> bool:
         """Whether the server can serve."""
+        return self._answers("/readyz")
+
+    def is_alive(self) -> bool:
+        """Whether the server answers, whatever it can do."""
+        return self._answers("/healthz")
+
+    def _answers(self, path: str) -> bool:
         try:
-            return self._http.get("/readyz", timeout=2).status_code == httpx.codes.OK
+            return self._http.get(path, timeout=2).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 

@@ -53,6 +53,16 @@ class Paper:
     matched: tuple[float, ...] = (10,)
     bulk: int = 100_000
 
+    @property
+    def on_all_bases(self) -> frozenset[str]:
+        """The rule types that are measured on every rule base; other percentages of COMP only on the smallest.
+
+        >>> sorted(Paper(matched=(1, 10, 20)).on_all_bases - {rule_type.name for rule_type in TYPES.values()})
+        ['COMP 10 %']
+        """
+        percent = 10 if 10 in self.matched else self.matched[0]
+        return frozenset({comp(percent).name} | {rule_type.name for rule_type in TYPES.values()})
+
 
 def run_paper(databases: Databases, paper: Paper, say: Say) -> Iterator[Result]:
     """Measure, one rule type after the other."""
@@ -63,7 +73,7 @@ def run_paper(databases: Databases, paper: Paper, say: Say) -> Iterator[Result]:
         for rule_type in [comp(percent) for percent in paper.matched] if kind == "comp" else [TYPES[kind]]:
             with ExitStack() as open_stores:
                 stores = []
-                for rules in sorted(paper.rules):
+                for rules in sorted(paper.rules) if rule_type.name in paper.on_all_bases else [min(paper.rules)]:
                     say(f"{rule_type.name}: {rules:,} rules")
                     stores.append(RuledStore(open_stores.enter_context(databases.new()), rule_type, rules))
                 if kind in paper.kinds:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import mdv
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +35,32 @@ class Result:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """What the figures were measured on, and when."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     return {
         "cores": os.cpu_count(),
+        "processor": _processor(),
         "memory_gib": memory,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
+        "mdv": mdv.__version__,
+        "measured": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
 
 
-def write_json(path: Path, command: str, results: list[Result], **more: Any) -> None:
+def _processor() -> str:
+    """As Linux knows it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def as_json(command: str, results: Sequence[Result], **more: Any) -> str:
     body = {"machine": machine(), "command": command, "results": [result.as_dict() for result in results], **more}
-    path.write_text(json.dumps(body, indent=1) + "\n", "utf-8")
+    return json.dumps(body, indent=1) + "\n"
+
+
+def write_json(path: Path, command: str, results: Sequence[Result], **more: Any) -> None:
+    path.write_text(as_json(command, results, **more), "utf-8")

@@ -33,7 +33,11 @@ def test_the_figures_have_the_shape_of_the_contract(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["mdv", "bench", "paper", *TINY])
     monkeypatch.setattr("mdv.embedded.start_postgres", lambda folder: start_postgres(folder, UNSAFE_AND_FAST))
-    assert bench_paper(*TINY, "--json", tmp_path / "figures.json") == 0, capsys.readouterr().err
+    plots = tmp_path / "plots"
+    assert bench_paper(*TINY, "--json", tmp_path / "figures.json", "--plots", plots) == 0, capsys.readouterr().err
+    drawn = {f"paper-{name}" for name in ("figure-11", "figure-12", "figure-14", "contains", "not-equal")}
+    assert {path.stem for path in plots.glob("*.svg")} == {path.stem for path in plots.glob("*.png")} == drawn
+    assert json.loads((plots / "paper.json").read_text("utf-8")) == json.loads((tmp_path / "figures.json").read_text())
     figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
     assert figures["machine"]["cores"] >= 1
     assert figures["command"] == "mdv bench paper " + " ".join(TINY)

@@ -27,6 +27,22 @@ Part = TypeVar("Part")
 json_file_option = click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there."
 )
+
+
+def _drawable(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> Path | None:
+    """The folder, made, if there is something to draw with: that is said before anything is measured."""
+    from mdv.bench.draw import require_matplotlib
+
+    if folder is not None:
+        require_matplotlib()
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+plots_option = click.option(
+    "--plots", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), callback=_drawable,
+    help="Draw the figures into that folder, with a page of all that was measured into it.",
+)  # fmt: skip
 rounds_option = click.option(
     "--rounds", type=click.IntRange(min=1), default=9, show_default=True, help="Rounds of which the median counts."
 )
@@ -141,6 +157,19 @@ def say(words: str) -> None:
     """Progress, for whoever watches."""
     if sys.stderr.isatty():
         click.echo(words, err=True)
+
+
+def keep(name: str, results: Sequence[Result], json_file: Path | None, plots: Path | None, **more: object) -> None:
+    """Write the figures where they are wanted: as JSON, and drawn, on a page of all that was measured into a folder."""
+    from mdv.bench.page import write_page
+    from mdv.bench.report import as_json
+
+    written = as_json(command(), results, **more)
+    if json_file is not None:
+        json_file.write_text(written, "utf-8")
+    if plots is not None:
+        (plots / f"{name}.json").write_text(written, "utf-8")
+        say(f"Look at {write_page(plots)}.")
 
 
 def say_result(result: Result) -> None:

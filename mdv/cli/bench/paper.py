@@ -9,11 +9,12 @@ import click
 
 from mdv.cli.bench.options import (
     bench,
-    command,
     count,
     json_file_option,
+    keep,
     list_of,
     percent,
+    plots_option,
     postgres,
     rounds_option,
     say,
@@ -22,18 +23,19 @@ from mdv.cli.bench.options import (
 )
 
 
-@bench.command(example="mdv bench paper --rules 10000,100000 --types oid,path,join --json figures.json")
+@bench.command(example="mdv bench paper --rules 10000,100000 --types oid,path,join --plots build/bench")
 @click.option("--rules", default="10000,100000", show_default=True, callback=list_of(count), help="Rule bases.")
 @click.option("--batches", default="1,10,100,1000", show_default=True, callback=list_of(count),
               help="Documents in a batch.")  # fmt: skip
 @click.option("--types", "kinds", default="oid,path,join,comp,contains,ne,update,rules", show_default=True,
               callback=list_of(str), help="What to measure.")  # fmt: skip
-@click.option("--matched", default="10", show_default=True, callback=list_of(percent),
-              help="The percentages of COMP rules that match each document.")  # fmt: skip
+@click.option("--matched", default="1,5,10,20", show_default=True, callback=list_of(percent),
+              help="Percentages of COMP rules that match a document; one of them on every rule base.")  # fmt: skip
 @click.option("--bulk", type=click.IntRange(min=1), default=100_000, show_default=True,
               help="Rules that are registered in one call.")  # fmt: skip
 @rounds_option
 @json_file_option
+@plots_option
 def paper(
     rules: tuple[int, ...],
     batches: tuple[int, ...],
@@ -42,16 +44,17 @@ def paper(
     bulk: int,
     rounds: int,
     json_file: Path | None,
+    plots: Path | None,
 ) -> None:
     """The paper's experiments: the filter on rule bases of one type at a time, and the goals.
 
     oid, path, join and comp are the rule types of the paper's Figure 10; contains and ne (!=) come beside them. update:
     documents registered again, against their insertion. rules: rules registered one by one and in bulk. The floor is
-    the bare COPY and commit of the same statements. Every round checks what the filter found.
+    the bare COPY and commit of the same statements. Every round checks what the filter found. --plots draws the paper's
+    Figures 11 to 15.
     """
     from mdv.bench.goals import goals, growth
     from mdv.bench.paper import KINDS, Paper, run_paper
-    from mdv.bench.report import write_json
     from mdv.db.bench import Databases
 
     if unknown := set(kinds) - set(KINDS):
@@ -79,6 +82,5 @@ def paper(
     )
     click.echo()
     table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
-    if json_file is not None:
-        more = {"growth": [asdict(g) for g in grown], "goals": [goal.as_dict() for goal in reached]}
-        write_json(json_file, command(), results, **more)
+    more = {"growth": [asdict(g) for g in grown], "goals": [goal.as_dict() for goal in reached]}
+    keep("paper", results, json_file, plots, **more)

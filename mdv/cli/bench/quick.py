@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import click
 
-from mdv.cli.bench.options import bench, command, json_file_option, postgres, rounds_option, say, say_result, table
+from mdv.cli.bench.options import bench, json_file_option, keep, plots_option, postgres, say, say_result, table
 
 
-@bench.command(example="mdv bench quick --stored 100000 --json figures.json")
-@click.option("--stored", default=5_000, show_default=True, help="Documents stored before the second half.")
-@rounds_option
+@bench.command(example="mdv bench quick --json figures.json")
+@click.option("--rounds", type=click.IntRange(min=1), default=25, show_default=True,
+              help="Rounds of which the median counts.")  # fmt: skip
+@click.option("--many", type=click.IntRange(min=10), default=1_000, show_default=True,
+              help="Rules of one call, and documents of the batch.")  # fmt: skip
 @json_file_option
-def quick(stored: int, rounds: int, json_file: Path | None) -> None:
-    """Registration: text to durable commit, in an empty store and in a filled one.
+@plots_option
+def quick(rounds: int, many: int, json_file: Path | None, plots: Path | None) -> None:
+    """Every way that users see, in under two minutes: HTTP, subscriptions, feed, queries, a batch on Spark.
 
-    The floor is the bare COPY and commit of the same statements, encoded beforehand, into an equally indexed table.
+    A whole system is started for it, and stopped afterwards. The floor is what each way must cost at least, in the
+    same rounds: COPY and commit of what is written, or one round trip over HTTP. Every answer is checked.
     """
+    from mdv.bench.quick import COPY, Plan, Way, measure_quick
     from mdv.bench.registration import Bench, measure
-    from mdv.bench.report import write_json
+    from mdv.cli.own_system import own_system
     from mdv.db.engine import make_engine
     from mdv.db.migrate import migrate
 
-    results = []
+    ways = []
+    say("Measuring registration in one process.")
     with postgres() as server:
         engine = make_engine(server.url)
         migrate(engine)
-        subject = Bench(engine)
-        for name, fill in (("empty store", 0), (f"{stored:,} documents", stored)):
-            subject.fill(fill, say)
-            for result in measure(subject, name, (1, 10, 100, 1000), rounds):
-                say_result(result)
-                results.append(result)
+        ways += [Way(result, COPY) for result in measure(Bench(engine), "in one process", (1, 100), rounds)]
         engine.dispose()
+    say("Starting a system.")
+    with own_system(1) as target, tempfile.TemporaryDirectory(prefix="mdv-bench-") as folder:
+        for way in measure_quick(target, Plan(rounds, many), Path(folder), say):
+            say_result(way.result)
+            ways.append(way)
+    results = [way.result for way in ways]
     table(
-        ("what", "documents a batch", "µs a document", "floor, µs a document", "ratio"),
-        ((r.name, r.batch, f"{r.ours_us:,.0f}", f"{r.floor_us:,.0f}", f"{r.ratio:.1f}") for r in results),
-    )
-    if json_file is not None:
-        write_json(json_file, command(), results)
+        ("what", "in a batch", "µs each", "floor, µs each", "ratio", "the floor is"),
+        ((r.name, f"{r.batch:,}", f"{r.ours_us:,.0f}", f"{r.floor_us:,.0f}", f"{r.ratio:.1f}", way.floor)
+         for way in ways for r in (way.result,)),
+    )  # fmt: skip
+    keep("quick", results, json_file, plots, floors={way.result.name: way.floor for way in ways})
