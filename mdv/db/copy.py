@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 NULL = "\\N"
@@ -40,12 +40,39 @@ def copy_rows(session: Any, target: str, rows: Iterable[tuple[object, ...]]) -> 
     copy_lines(session, target, ("\t".join(map(any_field, row)) + "\n" for row in rows))
 
 
+BLOCK = 64 * 1024
+
+
 def copy_lines(session: Any, target: str, lines: Iterable[str]) -> None:
-    """COPY `lines`, each whole with its end, into `target`."""
-    block = "".join(lines)
+    """COPY `lines`, each whole with its end, into `target`; nothing at all where there is none.
+
+    They go block by block, so that the database takes the first while the next are made.
+    """
+    blocks = _blocks(lines)
+    first = next(blocks, None)
+    if first is None:
+        return
+    with session.cursor() as cursor, cursor.copy(f"copy {target} from stdin") as copy:
+        copy.write(first)
+        for block in blocks:
+            copy.write(block)
+
+
+def _blocks(lines: Iterable[str], size: int = BLOCK) -> Iterator[bytes]:
+    """
+    >>> list(_blocks(["a\\n", "bc\\n", "d\\n"], 3)), list(_blocks([]))
+    ([b'a\\nbc\\n', b'd\\n'], [])
+    """
+    block: list[str] = []
+    room = size
+    for line in lines:
+        block.append(line)
+        room -= len(line)
+        if room <= 0:
+            yield "".join(block).encode()
+            block, room = [], size
     if block:
-        with session.cursor() as cursor, cursor.copy(f"copy {target} from stdin") as copy:
-            copy.write(block.encode())
+        yield "".join(block).encode()
 
 
 def insert_lines(session: Any, target: str, lines: Iterable[str]) -> None:

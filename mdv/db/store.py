@@ -2,14 +2,15 @@
 
 The difference is made here, in memory, from what the documents say now and said before; the database is asked only
 what it alone knows (numbers of URIs, stored statements, whether other documents say the same) and is given rows by
-COPY. So a new document costs little more than the bare COPY of its statements.
+COPY, those of the first documents while the next are compared. So a new document costs little more than the bare COPY
+of its statements.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -99,15 +100,6 @@ class Difference:
     described: set[int] = field(default_factory=set)
 
 
-class Visible(NamedTuple):
-    """The statements that anybody makes now and nobody made before, and the reverse, each with the document that
-    carries the change; and of the resources concerned those that something is said of before and after."""
-
-    gains: dict[Encoded, Difference]
-    losses: dict[Encoded, Difference]
-    kept: set[int]
-
-
 class Change(NamedTuple):
     """What became visible and what ceased to be, with the last number that was given out before."""
 
@@ -153,8 +145,9 @@ COPY, which needs a message of its own but costs far less a row."""
 class Run:
     """One run: replaces what the documents of `batch` say, in the transaction after `state`.
 
-    Every document of the batch differs from its stored version, and is in the batch once. The difference is made at
-    once; `write` writes it. If the run `is_small`, its statements can be sent in a pipeline.
+    Every document of the batch differs from its stored version, and is in the batch once. If the run `is_small`, it is
+    compared at once, and what `write` sends can go in a pipeline. Otherwise `write` compares document after document
+    while the database takes the rows of those before. What came of it can be asked for after `write`.
     """
 
     def __init__(
@@ -168,15 +161,21 @@ class Run:
         self._last_resource = opened.state.last_resource
         self._last_document = opened.state.last_document
         self._property_ids = property_ids
+        self._resources = opened.numbers
+        self._fresh: list[tuple[int, str]] = []
         self._blank: set[int] = set()
-        stored = self._read_stored()
-        resources = opened.numbers
-        self._fresh = self._number_new(resources)
-        self._differences = [self._difference(item, resources, stored) for item in batch]
-        self._visible = self._visible_changes(self._differences)
-        self._was, self._is_now = described_before_and_after(self._differences, self._visible)
-        self._counts = self._count(self._differences, self._visible)
-        self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= SMALL
+        self._differences: list[Difference] = []
+        self._gains: dict[Encoded, Difference] = {}
+        self._losses: dict[Encoded, Difference] = {}
+        self._doubtful: list[tuple[Difference, dict[Encoded, TypedValue]]] = []
+        """What documents say of resources that were known before: others may say the same."""
+        self._stored = self._read_stored()
+        written = sum(len(item.statements) for item in batch) + sum(map(len, self._stored.values()))
+        self.is_small = written <= SMALL
+        if self.is_small:
+            for item in batch:
+                self._compare(item)
+            self._settle()
 
     @property
     def counts(self) -> dict[str, Counts]:
@@ -185,21 +184,22 @@ class Run:
 
     @property
     def change(self) -> Change:
-        gains, losses, _ = self._visible
         described = {difference.item.uri: difference.described for difference in self._differences}
         gone = self._was - self._is_now
-        return Change(self._position, self._known_resources, gains.keys(), losses.keys(), described, gone, self._blank)
+        return Change(self._position, self._known_resources, self._gains.keys(), self._losses.keys(), described, gone,
+                      self._blank)  # fmt: skip
 
     def write(self) -> None:
-        removed = list(self._removed_rows())
         if self.is_small:
-            self._insert("insert_resources", ("id", "uri"), self._fresh)
             self._insert("insert_statements", _FILTER_DATA, self._inserted_rows())
-            self._insert("insert_history", _HISTORY, removed)
+            self._insert("insert_resources", ("id", "uri"), self._fresh)
+            self._insert("insert_history", _HISTORY, self._removed_rows())
         else:
+            copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._compared_lines())
+            self._settle()
+            copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._doubtful_lines())
             copy_rows(self._session, "resources (id, uri)", self._fresh)
-            copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._inserted_lines())
-            copy_rows(self._session, f"filter_data_history ({', '.join(_HISTORY)})", removed)
+            copy_rows(self._session, f"filter_data_history ({', '.join(_HISTORY)})", self._removed_rows())
         self._keep_documents()
 
     def _insert(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -216,58 +216,79 @@ class Run:
             stored[document][Encoded(*encoded)] = StoredRow(row, position, shows, blank, (number, instant, truth))
         return stored
 
-    def _number_new(self, resources: dict[str, int]) -> list[tuple[int, str]]:
-        """Give numbers to the URIs that have none, in the order in which the documents name them."""
-        fresh = []
-        for item in self._batch:
-            for subject, _, term in item.statements:
-                for uri in (subject, term.value) if term.type == "uri" else (subject,):
-                    if uri not in resources:
-                        self._last_resource += 1
-                        resources[uri] = self._last_resource
-                        fresh.append((self._last_resource, uri))
-        return fresh
+    # Compared
 
-    def _difference(
-        self, item: Replacement, resources: Mapping[str, int], stored: Mapping[int, dict[Encoded, StoredRow]]
-    ) -> Difference:
+    def _compare(self, item: Replacement) -> tuple[Difference, dict[Encoded, TypedValue]]:
+        """What a document says otherwise than before, and what of it nobody else can have said: all that it says of
+        resources that are new with this run. Of several documents with one such statement, the first shows it."""
+        difference = self._difference(item)
+        self._differences.append(difference)
+        known, certain = self._known_resources, difference.added
+        if any(resource <= known for resource in difference.described):
+            certain = {key: typed for key, typed in difference.added.items() if key[0] > known}
+            self._doubtful.append((difference, {k: typed for k, typed in difference.added.items() if k[0] <= known}))
+        gains = self._gains
+        for key in certain:
+            if key not in gains:
+                gains[key] = difference
+        return difference, certain
+
+    def _difference(self, item: Replacement) -> Difference:
         if item.stored is None:
             self._last_document += 1
             difference = Difference(self._last_document, 1, item)
         else:
             difference = Difference(item.stored.id, item.stored.version + 1, item)
-        before = dict(stored.get(difference.document, {}))
-        ids, added, new = self._property_ids, difference.added, tuple.__new__
+        before = dict(self._stored.get(difference.document, {}))
+        ids, added, described, new = self._property_ids, difference.added, difference.described, tuple.__new__
+        numbers = self._resources
         for (subject, name, (kind, value, lang, datatype)), digest, typed in zip(
             item.statements, item.hashes, item.typed, strict=True
         ):
+            resource = numbers.get(subject) or self._number(subject)
+            described.add(resource)
             kind_of = ids[datatype] if datatype else None
             # Made as its base, which is several times faster: there are as many of these as there are statements.
             if kind == "uri":
+                target = numbers.get(value) or self._number(value)
                 if BLANK_MARK in value:
-                    self._blank.add(resources[value])
-                key = new(Encoded, (resources[subject], ids[name], resources[value], None, lang, kind_of, digest))
+                    self._blank.add(target)
+                key = new(Encoded, (resource, ids[name], target, None, lang, kind_of, digest))
             else:
-                key = new(Encoded, (resources[subject], ids[name], None, value, lang, kind_of, digest))
+                key = new(Encoded, (resource, ids[name], None, value, lang, kind_of, digest))
             if not before or before.pop(key, None) is None:
                 added[key] = typed
-        difference.described = {resources[statement[0]] for statement in item.statements}
         difference.removed = before
         self._blank.update(key[2] for key, row in before.items() if row.blank and key[2] is not None)
         return difference
 
-    def _visible_changes(self, differences: Sequence[Difference]) -> Visible:
-        """What of the differences anybody can see: not what other documents say too. Of several documents with one
-        change, the first carries it."""
-        gains = {key: d for d in reversed(differences) for key in d.added}
-        losses = {key: d for d in reversed(differences) for key in d.removed}
+    def _number(self, uri: str) -> int:
+        """Give a number to a URI that has none: they follow one another as the documents name them."""
+        self._last_resource += 1
+        self._resources[uri] = self._last_resource
+        self._fresh.append((self._last_resource, uri))
+        return self._last_resource
+
+    def _settle(self) -> None:
+        """Find out what of the rest anybody can see: not what other documents say too. Of several documents with one
+        change, the first carries it. After that it is known what becomes of each document."""
+        gains = {key: d for d, added in reversed(self._doubtful) for key in added}
+        losses = {key: d for d in reversed(self._differences) for key in d.removed}
         drop_moved(gains, losses)
-        # Of a resource that is new with this run, nobody else can have said anything.
-        asked = [key for changes in (gains, losses) for key in changes if key.resource <= self._known_resources]
-        rows = [stored.row for d in differences for stored in d.removed.values()]
-        touched = {key.resource for key in asked}
+        kept = self._drop_said_by_others(gains, losses)
+        self._gains |= gains
+        self._losses = losses
+        self._was, self._is_now = described_before_and_after(self._differences, kept)
+        self._counts = self._count()
+
+    def _drop_said_by_others(self, gains: dict[Encoded, Difference], losses: dict[Encoded, Difference]) -> set[int]:
+        """Only what nobody else says stays; of the resources concerned, those that something is said of before and
+        after."""
+        asked = [*gains, *losses]
+        rows = [stored.row for d in self._differences for stored in d.removed.values()]
         if not rows and not asked:
-            return Visible(gains, losses, set())
+            return set()
+        touched = {key.resource for key in asked}
         with self._session.pipeline():
             if rows:
                 self._execute("remove_statements", rows=rows)
@@ -276,16 +297,16 @@ class Run:
         for (number,) in others or ():
             gains.pop(asked[number - 1], None)
             losses.pop(asked[number - 1], None)
-        return Visible(gains, losses, {resource for (resource,) in described or ()})
+        return {resource for (resource,) in described or ()}
 
-    def _count(self, differences: Sequence[Difference], visible: Visible) -> list[Counts]:
+    def _count(self) -> list[Counts]:
         changed: dict[int, set[int]] = defaultdict(set)
-        for changes in (visible.gains, visible.losses):
+        for changes in (self._gains, self._losses):
             for key, difference in changes.items():
-                changed[difference.document].add(key.resource)
+                changed[difference.document].add(key[0])
         was, is_now = self._was, self._is_now
         counts = []
-        for difference in differences:
+        for difference in self._differences:
             mine = changed[difference.document]
             counts.append(
                 Counts(
@@ -298,31 +319,41 @@ class Run:
             )
         return counts
 
-    def _inserted_lines(self) -> Iterable[str]:
+    # Written
+
+    def _compared_lines(self) -> Iterator[str]:
+        """The rows of each document as soon as it is compared."""
+        for item in self._batch:
+            difference, certain = self._compare(item)
+            yield from self._lines(difference, certain)
+
+    def _doubtful_lines(self) -> Iterator[str]:
+        for difference, added in self._doubtful:
+            yield from self._lines(difference, added)
+
+    def _lines(self, difference: Difference, added: Mapping[Encoded, TypedValue]) -> Iterator[str]:
         # Written out, since these are by far the most rows of all.
-        position, gains, blank = self._position, self._visible.gains, self._blank
-        for difference in self._differences:
-            document = difference.document
-            for key, (number, instant, truth) in difference.added.items():
-                resource, name, target, value, lang, datatype, digest = key
-                yield (
-                    f"{document}\t{resource}\t{name}\t{NULL if target is None else target}"
-                    f"\t{NULL if value is None else text_field(value)}\t{lang or NULL}\t{datatype or NULL}\t{digest}"
-                    f"\t{position}\t{'t' if gains.get(key) is difference else 'f'}\t{'t' if target in blank else 'f'}"
-                    f"\t{NULL if number is None else number}\t{NULL if instant is None else instant}"
-                    f"\t{any_field(truth)}\n"
-                )
+        position, gains, blank, document = self._position, self._gains, self._blank, difference.document
+        for key, (number, instant, truth) in added.items():
+            resource, name, target, value, lang, datatype, digest = key
+            yield (
+                f"{document}\t{resource}\t{name}\t{NULL if target is None else target}"
+                f"\t{NULL if value is None else text_field(value)}\t{lang or NULL}\t{datatype or NULL}\t{digest}"
+                f"\t{position}\t{'t' if gains.get(key) is difference else 'f'}\t{'t' if target in blank else 'f'}"
+                f"\t{NULL if number is None else number}\t{NULL if instant is None else instant}"
+                f"\t{any_field(truth)}\n"
+            )
 
     def _inserted_rows(self) -> Iterable[tuple[object, ...]]:
         for difference in self._differences:
             for key, typed in difference.added.items():
-                shows = self._visible.gains.get(key) is difference
+                shows = self._gains.get(key) is difference
                 yield (difference.document, *key, self._position, shows, key.target in self._blank, *typed)
 
     def _removed_rows(self) -> Iterable[tuple[object, ...]]:
         for difference in self._differences:
             for key, stored in difference.removed.items():
-                hides = self._visible.losses.get(key) is difference
+                hides = self._losses.get(key) is difference
                 kept = (stored.position, stored.shows, stored.blank, *stored.typed)
                 yield (difference.document, *key, *kept, self._position, hides)
 
@@ -383,12 +414,13 @@ def drop_moved(gains: dict[Encoded, Difference], losses: dict[Encoded, Differenc
         del gains[moved], losses[moved]
 
 
-def described_before_and_after(differences: Iterable[Difference], visible: Visible) -> tuple[set[int], set[int]]:
-    """The resources of which something was said before the run, and is said after it."""
-    was, is_now = set(visible.kept), set(visible.kept)
+def described_before_and_after(differences: Iterable[Difference], kept: Set[int]) -> tuple[set[int], set[int]]:
+    """The resources of which something was said before the run, and is said after it. `kept`: of those known before,
+    the ones that something else is said of."""
+    was, is_now = set(kept), set(kept)
     for difference in differences:
-        was.update(key.resource for key in difference.removed)
-        is_now.update(key.resource for key in difference.added)
+        was.update(key[0] for key in difference.removed)
+        is_now.update(key[0] for key in difference.added)
     return was, is_now
 
 

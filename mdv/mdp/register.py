@@ -166,12 +166,12 @@ def register(
     ids = vocabulary.ids(_vocabulary(replacements))
     groups = rules.groups(connection, state, schema, vocabulary)
     run = Run(connection, replacements, opened, ids)
-    change = run.change
-    hopeful = candidates.numbers(state, opened.numbers) if candidates is not None else None
     with stage("answer"), in_one_message(connection, run.is_small):
         with stage("store"):
             run.write()
         reach("after the store")
+        change = run.change
+        hopeful = candidates.numbers(state, opened.numbers) if candidates is not None else None
         with stage("filter"):
             found = filter_changes(connection, groups, change, hopeful)
         reach("after the filter")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 import mdv.mdp.schemas
 from mdv.db.read import document_statements, list_resources, read_document, resource_statements
 from mdv.db.statements import statements as named_statements
-from mdv.db.store import Visible
+from mdv.db.store import Difference
 from mdv.errors import BreakingSchema, InvalidDocument, MdvError, NotFound
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Outcome, Prepared, prepared, register
@@ -459,7 +459,9 @@ def search(mdp: Mdp, machine: type[StoreMachine] = StoreMachine, examples: int =
     run_state_machine_as_test(lambda: machine(mdp), settings=profile)
 
 
-def test_store_agrees_with_the_oracle(mdp: Mdp) -> None:
+@pytest.mark.parametrize("small", [200, 0], ids=["in one message", "by COPY, as they are compared"])
+def test_store_agrees_with_the_oracle(mdp: Mdp, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.db.store.SMALL", small)
     search(mdp, report_multiple_bugs=False, phases=[Phase.reuse, Phase.generate])
 
 
@@ -484,11 +486,9 @@ def _log_moved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    def from_what_is_visible(differences: object, visible: Visible) -> tuple[set[int], set[int]]:
-        return (
-            visible.kept | {key.resource for key in visible.losses},
-            visible.kept | {key.resource for key in visible.gains},
-        )
+    def from_what_is_visible(differences: Sequence[Difference], kept: set[int]) -> tuple[set[int], set[int]]:
+        removed, added = ({key for d in differences for key in getattr(d, name)} for name in ("removed", "added"))
+        return kept | {key.resource for key in removed - added}, kept | {key.resource for key in added - removed}
 
     monkeypatch.setattr("mdv.db.store.described_before_and_after", from_what_is_visible)
 
