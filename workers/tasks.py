@@ -19,6 +19,7 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from mdv.db.jobs import URGENT, Ending
 from mdv.figures import WEBHOOK_ATTEMPTS
+from mdv.garbage import look_rarely
 from mdv.logs import configure_logs
 from mdv.mdp.deliver import Deliveries
 from mdv.mdp.tend import tend
@@ -35,6 +36,7 @@ log = structlog.get_logger()
 @worker_process_init.connect
 def _begin(**_: object) -> None:
     configure_logs(Config.from_environment().log_level)
+    look_rarely()
     threading.Thread(target=_look_alone, name="sweep", daemon=True).start()
     Minutes(_engine()).start()
 

@@ -18,6 +18,7 @@ from mdv.bench.report import Result
 from mdv.bench.workload import SCHEMA, rdf_xml
 from mdv.db.floor import tidy
 from mdv.db.vocabulary import Vocabulary
+from mdv.garbage import look_rarely
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Prepared, prepare, register
 from mdv.mdp.rules import Rules
@@ -36,6 +37,7 @@ class Bench:
     next_number: int = 0
 
     def __post_init__(self) -> None:
+        look_rarely()  # as workers do
         self.vocabulary = Vocabulary(self.engine)
         with self.engine.begin() as connection:
             put_schema(
