@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mdv.batch.match import Pair
-from mdv.mdp.register import Prepared, uris_of
+from mdv.mdp.register import Prepared, names_of, uris_of
 from mdv.model import Document, Statement, Term
 
 _DOCUMENTS = pa.schema(
@@ -107,7 +107,7 @@ def unpack(body: bytes) -> tuple[list[Packed], list[Pair]]:
         mine = tuple(statements[part])
         document = Document(uri, mine, json.loads(prefixes))
         item = Prepared(uri, document, schema_version, content=content, hashes=tuple(hashes[part]),
-                        typed=tuple(typed[part]), uris=uris_of(mine))  # fmt: skip
+                        typed=tuple(typed[part]), uris=uris_of(mine), names=names_of(mine))  # fmt: skip
         found.append(Packed(source, digest, item))
     return found, list(zip(*candidates, strict=True))
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
@@ -60,6 +60,8 @@ class Prepared:
     typed: tuple[TypedValue, ...] = ()
     uris: frozenset[str] = frozenset()
     """Every URI that it names as a subject or an object."""
+    names: frozenset[str] = frozenset()
+    """Every property and every datatype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,18 @@ def prepared(document: Document, schema: SchemaInForce, conditions: Conditions |
         tuple(map(statement_hash, statements)),
         _typed(statements, schema),
         uris_of(statements),
+        names_of(statements),
     )
 
 
 def uris_of(statements: Iterable[Statement]) -> frozenset[str]:
     """Every URI that statements name as a subject or an object."""
     return frozenset(chain.from_iterable((s[0], s[2][1]) if s[2][0] == "uri" else (s[0],) for s in statements))
+
+
+def names_of(statements: Iterable[Statement]) -> frozenset[str]:
+    """Every property and every datatype that statements name."""
+    return frozenset(chain.from_iterable((s[1], s[2][3]) if s[2][3] else (s[1],) for s in statements))
 
 
 def register(
@@ -146,24 +154,11 @@ def register(
         opened = open_run(connection, [item.uri for item in batch], uris)
     state, stored, _ = opened
     schema = schemas.at(connection, state.schema_version)
-    answers: list[Outcome | MdvError | None] = []
-    replacements: list[Replacement] = []
-    for item in batch:
-        present = stored.get(item.uri)
-        try:
-            _check(item, present, schema)
-        except MdvError as error:
-            answers.append(error)
-            continue
-        if present is not None and present.present and present.content == item.content:
-            answers.append(_unchanged(item, present, state))
-        else:
-            answers.append(None)
-            replacements.append(_replacement(item, present, schema))
+    answers, replacements, names = _sort_out(batch, stored, state, schema)
     if not replacements:
         return [answer for answer in answers if answer is not None]
     position = state.position + 1
-    ids = vocabulary.ids(_vocabulary(replacements))
+    ids = vocabulary.ids(names)
     groups = rules.groups(connection, state, schema, vocabulary)
     run = Run(connection, replacements, opened, ids)
     with stage("answer"), in_one_message(connection, run.is_small):
@@ -183,16 +178,40 @@ def register(
     matched = count_matched(connection, found(), change)
     MATCHED.inc(sum(matched.values()))
     lmrs = told.by_document(connection, change.described)
-    names = tuple(told.names()) if naming else None
+    concerned = tuple(told.names()) if naming else None
     if state.last_resource >= groups.revise_at:
         revise_drivers(connection, state, groups, Graph(connection).groups_to_revise(state.last_resource)())
     counts = run.counts
     return [
         answer
         if answer is not None
-        else _outcome(item, stored.get(item.uri), position, counts[item.uri], matched[item.uri], lmrs[item.uri], names)
-        for item, answer in zip(batch, answers, strict=True)
+        else _outcome(item, stored.get(uri), position, counts[uri], matched[uri], lmrs[uri], concerned)
+        for uri, item, answer in zip((item.uri for item in batch), batch, answers, strict=True)
     ]
+
+
+def _sort_out(
+    batch: Sequence[Prepared], stored: Mapping[str, StoredDocument], state: State, schema: SchemaInForce
+) -> tuple[list[Outcome | MdvError | None], list[Replacement], set[str]]:
+    """The answers that are known without writing anything, the documents that are to be written, and the properties and
+    datatypes that these name."""
+    answers: list[Outcome | MdvError | None] = []
+    replacements: list[Replacement] = []
+    names: set[str] = set()
+    for item in batch:
+        present = stored.get(item.uri)
+        try:
+            _check(item, present, schema)
+        except MdvError as error:
+            answers.append(error)
+            continue
+        if present is not None and present.present and present.content == item.content:
+            answers.append(_unchanged(item, present, state))
+        else:
+            answers.append(None)
+            replacements.append(_replacement(item, present, schema))
+            names |= item.names
+    return answers, replacements, names
 
 
 def _check(item: Prepared, stored: StoredDocument | None, schema: SchemaInForce) -> None:
@@ -225,14 +244,6 @@ def _replacement(item: Prepared, stored: StoredDocument | None, schema: SchemaIn
 
 def _typed(statements: Iterable[Statement], schema: SchemaInForce) -> tuple[TypedValue, ...]:
     return tuple(schema.typing.typed_values(s.property, s.object) for s in statements)
-
-
-def _vocabulary(replacements: Iterable[Replacement]) -> set[str]:
-    used: set[str] = set()
-    for item in replacements:
-        used.update(s.property for s in item.statements)
-        used.update(s.object.datatype for s in item.statements if s.object.datatype)
-    return used
 
 
 def _outcome(
