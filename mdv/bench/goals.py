@@ -1,4 +1,5 @@
-"""The goals for speed and scale that need no other system, and what was measured beside each.
+"""The goals for speed and scale, and what was measured beside each: those that need no other system, and those
+against peers.
 
 They hold at batches of 1,000 and 100,000 rules unless they say otherwise. What was measured elsewhere is shown with the
 place where it was measured.
@@ -121,6 +122,26 @@ def _goals(figures: _Figures) -> Iterator[Goal]:
         yield Goal(f"{OWN_QUERY} (extrapolated from a sample) / ours: {name}", least=400, **against)
 
 
+def peer_goals(results: Sequence[Result]) -> list[Goal]:
+    """The goals against peers. What stores as well as it matches is held against our store and filter; queries that
+    rules ask of what is stored, against our filter."""
+    return list(_peer_goals(_Figures(results)))
+
+
+def _peer_goals(figures: _Figures) -> Iterator[Goal]:
+    for peer, name, least, stretch in (
+        ("CLIPS", "OID", 1.5, 2.0),
+        ("CLIPS", "PATH", 1.5, 2.0),
+        ("CLIPS", "JOIN", 1.0, 1.3),
+        *(("Pathway", name, 1.2, None) for name in ("OID", "PATH", "JOIN")),
+    ):
+        against = _against(figures.find(f"{name}: {STORE}"), peer)
+        yield Goal(f"{peer} / ours: {name}", least=least, stretch=stretch, **against)
+    for name in ("OID", "PATH", "JOIN"):
+        against = _against(figures.find(f"{name}: {FILTER}"), OWN_QUERY)
+        yield Goal(f"{OWN_QUERY} (extrapolated from a sample) / ours: {name}", least=400, **against)
+
+
 class _Figures:
     """The results by name, at the size that goals are for or the largest."""
 
@@ -160,7 +181,9 @@ def _ratio(result: Result | None, against: float | None = None) -> dict[str, Any
 
 
 def _against(result: Result | None, peer: str) -> dict[str, Any]:
-    return {} if result is None else {"measured": result.peers[peer] / result.ours_us, "at": _at(result)}
+    if result is None or peer not in result.peers:
+        return {}
+    return {"measured": result.peers[peer] / result.ours_us, "at": _at(result)}
 
 
 def _rate(result: Result | None) -> dict[str, Any]:
