@@ -117,14 +117,13 @@ def _goals(figures: _Figures) -> Iterator[Goal]:
     for name in ("OID", "JOIN"):
         found = figures.find(f"{name}: {BULK}")
         yield Goal(f"rules in bulk, a second: {name}", least=20_000, stretch=50_000, **_rate(found))
-    for name in ("OID", "PATH", "JOIN"):
-        against = _against(figures.find(f"{name}: {FILTER}"), OWN_QUERY)
-        yield Goal(f"{OWN_QUERY} (extrapolated from a sample) / ours: {name}", least=400, **against)
+    yield from _own_queries(figures)
 
 
 def peer_goals(results: Sequence[Result]) -> list[Goal]:
-    """The goals against peers. What stores as well as it matches is held against our store and filter; queries that
-    rules ask of what is stored, against our filter."""
+    """The goals against peers. Those in memory insert and match in one, so that they are held against both of ours: the
+    filter, which does less than they do, and store and filter, which does more, as it is durable. Queries that rules
+    ask of what is stored are held against the filter."""
     return list(_peer_goals(_Figures(results)))
 
 
@@ -135,8 +134,13 @@ def _peer_goals(figures: _Figures) -> Iterator[Goal]:
         ("CLIPS", "JOIN", 1.0, 1.3),
         *(("Pathway", name, 1.2, None) for name in ("OID", "PATH", "JOIN")),
     ):
-        against = _against(figures.find(f"{name}: {STORE}"), peer)
-        yield Goal(f"{peer} / ours: {name}", least=least, stretch=stretch, **against)
+        for part in (FILTER, STORE):
+            against = _against(figures.find(f"{name}: {part}"), peer)
+            yield Goal(f"{peer} / our {part}: {name}", least=least, stretch=stretch, **against)
+    yield from _own_queries(figures)
+
+
+def _own_queries(figures: _Figures) -> Iterator[Goal]:
     for name in ("OID", "PATH", "JOIN"):
         against = _against(figures.find(f"{name}: {FILTER}"), OWN_QUERY)
         yield Goal(f"{OWN_QUERY} (extrapolated from a sample) / ours: {name}", least=400, **against)

@@ -118,7 +118,7 @@ _HERE = "mdv.bench.peers."
 KINDS = {
     "clips": Kind("CLIPS", _HERE + "clips:Clips", "clips", "memory only", _ALL),
     "pathway": Kind("Pathway", _HERE + "pathway:Pathway", "pathway", "memory only", _ALL - {"contains"},
-                    install="`make .venv/peers` installs it, apart from MDV's packages."),
+                    install="`make peers` installs it, in an environment of its own."),
     "oxigraph": Kind("Oxigraph", _HERE + "oxigraph:Oxigraph", "pyoxigraph", "memory only", _ALL),
     "oxigraph-queries": Kind(
         "Oxigraph, one query per rule", _HERE + "oxigraph:OxigraphQueries", "pyoxigraph", "memory only", _ALL, True
@@ -127,7 +127,8 @@ KINDS = {
         "rdflib, one query per rule", _HERE + "graph:GraphQueries", "rdflib", "memory only", _ALL, True
     ),
     "sql-queries": Kind(
-        "one query per rule", _HERE + "sql:SqlQueries", "sqlalchemy", "durable commit", _ALL - {"COMP", "contains"}, True
+        "one query per rule", _HERE + "sql:SqlQueries", "sqlalchemy", "durable commit",
+        frozenset({"OID", "PATH", "JOIN"}), True,
     ),
 }  # fmt: skip
 """The peers by the names of the command line."""

@@ -11,7 +11,7 @@ import time
 from random import Random
 from typing import Any
 
-from rdflib import Dataset, Graph, Literal, URIRef
+from rdflib import Dataset, Graph, Literal, URIRef, Variable
 from rdflib.plugins.sparql import prepareQuery
 from rdflib.plugins.sparql.sparql import Query
 
@@ -20,6 +20,8 @@ from mdv.bench.peers.queries import RULES_ASKED, query
 from mdv.bench.rulebase import RuleType
 from mdv.bench.workload import NAMESPACE
 from mdv.model import Term
+
+FOUND = Variable("c")
 
 Triples = list[tuple[Any, Any, Any]]
 
@@ -49,7 +51,7 @@ class GraphQueries:
         inserted = time.perf_counter()
         found: list[tuple[int, str]] = []
         for number, asked in self._queries.items():
-            found += ((number, str(row["c"])) for row in graph.query(asked).bindings)
+            found += ((number, str(row[FOUND])) for row in graph.query(asked).bindings)
         each = (time.perf_counter() - inserted) / len(self._queries)
         return Taken(inserted - began + each * self._rules, by_resource(found), frozenset(self._queries))
 

@@ -1,8 +1,8 @@
 """A peer in its own process, as the benchmark sees it: fed, watched and ended.
 
 The way to the process is not timed. A process of its own shows what memory a peer takes, lets one that is too slow be
-ended, and may belong to another environment: what does not go together with our packages is looked for in `peers`
-beside the interpreter (`make .venv/peers` makes it).
+ended, and may belong to another environment: what does not go together with our packages is looked for in the
+environment `peers` within ours, which `make peers` makes.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True,
               help="Rounds of two batches, of which the median counts.")  # fmt: skip
 @click.option("--patience", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
-              help="Seconds after which a peer is left out: for one batch; for all of one size, of what remains of"
-              " them.")  # fmt: skip
+              help="Seconds after which a peer is left out: for one batch; or, for all of one size, of the rounds that"
+              " remain.")  # fmt: skip
 @json_file_option
 def peers(
     rules: tuple[int, ...],
@@ -51,7 +51,7 @@ def peers(
 
     CLIPS, Pathway and Oxigraph have the rules as data; Oxigraph, rdflib and our own Postgres are asked by a query for
     each rule, too, of which a sample is asked. Peers take parsed documents, as our "store and filter" does; their time
-    is that of inserting a batch and finding its matches. Every round checks what each of them found.
+    is that of inserting a batch, in memory, and finding its matches. Every round checks what each of them found.
     """
     from mdv.bench.goals import peer_goals
     from mdv.bench.peers.compare import RULE_TYPES, Comparison, compare
