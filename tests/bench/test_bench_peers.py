@@ -143,6 +143,9 @@ def test_the_figures_have_the_shape_of_the_contract(
         "CLIPS / our filter alone: OID", "CLIPS / our store and filter: OID",
         "one query per rule (extrapolated from a sample) / ours: OID",
     }  # fmt: skip
+    beside = figures["beside"][0]
+    assert (beside["type"], beside["rules"], beside["batch"], beside["left_out"]) == ("OID", 50, 10, {})
+    assert beside["memory_mib"]["CLIPS"] > 1
     shown = capsys.readouterr().out
     assert "OID\t50\t10\tCLIPS\t" in shown and "\tmemory only\t" in shown and "\tdurable commit\t" in shown
     assert "one query per rule\t\t\t\tdurable commit\t\tleft out: does not do this type of rules" in shown
@@ -189,3 +192,12 @@ def test_peers_are_held_against_the_filter_and_against_store_and_filter() -> Non
     )  # fmt: skip
     assert found["one query per rule (extrapolated from a sample) / ours: OID"].measured == 800.0
     assert found["Pathway / our store and filter: OID"].met is None
+
+
+def test_a_peer_that_has_had_its_time_has_fewer_rounds_and_goes_on_with_the_next_size(databases: Databases) -> None:
+    # OID starts anew several times, whether or not it is the peer's turn.
+    small, large = run(
+        databases, replace(TINY, batches=(10, 20), types=("oid",), peers=("clips",), most_seconds_in_all=0)
+    )
+    assert small.results[0].peers["CLIPS"] > 0 and large.results[0].peers["CLIPS"] > 0
+    assert not small.left_out and not large.left_out

@@ -120,12 +120,14 @@ class _Contender:
     def take(self, started_anew: bool) -> None:
         """The batch that ours has just registered; `started_anew`: into a store that was emptied before."""
         limits = self.comparison
+        if started_anew:  # also if it is not its turn: it must not keep documents that will come again
+            self.close()
         if self.left_out or self._spent > limits.most_seconds_in_all:
             return
-        if started_anew:
-            self.close()
-        began = time.perf_counter()
         try:
+            if self._hosted is None and self.kind is not KINDS[ON_OUR_STORE]:
+                self._hosted = Hosted(self.kind, self.store.rule_type, self.store.rules)
+            began = time.perf_counter()
             seconds = self._seconds_of_batch()
         except TooSlow:
             self._seconds.clear()
@@ -139,11 +141,9 @@ class _Contender:
             self.left_out = f"over {limits.most_mib:,.0f} MiB"
 
     def _seconds_of_batch(self) -> float:
-        if self.kind is KINDS[ON_OUR_STORE]:
+        if self._hosted is None:
             self._sql = self._sql or SqlQueries(self.store)
             return self._sql.ask()
-        if self._hosted is None:
-            self._hosted = Hosted(self.kind, self.store.rule_type, self.store.rules)
         batch: Batch = [item.document.statements for item in self.store.batch if item.document is not None]
         taken = self._hosted.take(batch, self.comparison.most_seconds)
         self.peak_mib = max(self.peak_mib, self._hosted.peak_mib)

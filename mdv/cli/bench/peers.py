@@ -79,8 +79,15 @@ def peers(
     table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
     if json_file is not None:
         more = [
-            {"memory_mib": compared.memory_mib, "left_out": compared.left_out, "of": compared.results[0].name}
+            {
+                "type": first.name.partition(":")[0],
+                "rules": first.rules,
+                "batch": first.batch,
+                "memory_mib": compared.memory_mib,
+                "left_out": compared.left_out,
+            }
             for compared in found
+            for first in compared.results[:1]
         ]
         write_json(json_file, command(), results, goals=[goal.as_dict() for goal in reached], beside=more)
 
