@@ -9,7 +9,7 @@ TESTS ?=
 SOAK_MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check lint format faults bench soak screenshots settings clean
+.PHONY: help install up test check lint format faults bench peers soak screenshots settings clean
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -37,9 +37,22 @@ $(BUILT): web/assets/package.json web/assets/package-lock.json $(wildcard web/as
 	@cd web/assets && export PATH="$$PATH:$(CURDIR)/$(BIN)" && npm ci --silent && npm run --silent build
 	@touch $@
 
-.venv/tested: .venv/installed $(BUILT)
+# Peers whose packages do not go together with ours (Pathway wants an older pyarrow) have an environment of their own.
+.venv/peers/installed: .venv/bin/uv pyproject.toml constraints-peers.txt
+	@echo "Installing peers of the benchmarks …"
+	@$(PYTHON) -m venv --without-pip .venv/peers
+	@$(BIN)/uv pip install --quiet --python .venv/peers/bin/python --constraint constraints-peers.txt pathway
+	@$(BIN)/uv pip install --quiet --python .venv/peers/bin/python --no-deps --editable .
+	@touch $@
+
+.venv/benched: .venv/installed
+	@echo "Installing what the benchmarks compare with …"
+	@$(UV) --editable '.[batch,bench]'
+	@touch $@
+
+.venv/tested: .venv/installed .venv/peers/installed $(BUILT)
 	@echo "Installing the test tools …"
-	@$(UV) --editable '.[batch,test]'
+	@$(UV) --editable '.[batch,bench,test]'
 	@$(BIN)/python -m mdv.batch.warm
 	@touch $@
 
@@ -63,7 +76,9 @@ check: lint test ## format, style, types and tests
 faults: .venv/tested ## kill, freeze, fill and cut everything there is, and see that nothing is lost; about 15 minutes
 	@MDV_FAULTS=all $(BIN)/pytest -q tests/faults
 
-bench: .venv/installed ## measure registration on this machine
+peers: .venv/benched .venv/peers/installed ## install what `mdv bench peers` compares MDV with
+
+bench: .venv/benched ## measure registration on this machine
 	@$(BIN)/mdv bench quick
 
 soak: .venv/installed ## load a system for SOAK_MINUTES and see whether anything grows

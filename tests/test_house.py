@@ -88,8 +88,15 @@ def test_sql_is_written_only_in_its_room() -> None:
                 assert not statement.search(node.value), f"{path}:{node.lineno} holds SQL"
 
 
+CONSTRAINTS = ("constraints.txt", "constraints-peers.txt")
+
+
+def constraints() -> list[str]:
+    return [line for name in CONSTRAINTS for line in (ROOT / name).read_text("utf-8").splitlines()]
+
+
 def test_constraints_pin_by_name_and_version_alone() -> None:
-    for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines():
+    for line in constraints():
         assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line
 
 
@@ -101,7 +108,7 @@ def test_every_dependency_is_pinned() -> None:
         *project["dependencies"],
         *(name for extra in project["optional-dependencies"].values() for name in extra),
     ]
-    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()}
+    pinned = {line.split("==")[0].lower() for line in constraints()}
     missing = {re.split(r"[\[<>=]", name)[0].lower() for name in wanted} - pinned
     assert not missing
 

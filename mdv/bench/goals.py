@@ -1,4 +1,5 @@
-"""The goals for speed and scale that need no other system, and what was measured beside each.
+"""The goals for speed and scale, and what was measured beside each: those that need no other system, and those
+against peers.
 
 They hold at batches of 1,000 and 100,000 rules unless they say otherwise. What was measured elsewhere is shown with the
 place where it was measured.
@@ -116,6 +117,30 @@ def _goals(figures: _Figures) -> Iterator[Goal]:
     for name in ("OID", "JOIN"):
         found = figures.find(f"{name}: {BULK}")
         yield Goal(f"rules in bulk, a second: {name}", least=20_000, stretch=50_000, **_rate(found))
+    yield from _own_queries(figures)
+
+
+def peer_goals(results: Sequence[Result]) -> list[Goal]:
+    """The goals against peers. Those in memory insert and match in one, so that they are held against both of ours: the
+    filter, which does less than they do, and store and filter, which does more, as it is durable. Queries that rules
+    ask of what is stored are held against the filter."""
+    return list(_peer_goals(_Figures(results)))
+
+
+def _peer_goals(figures: _Figures) -> Iterator[Goal]:
+    for peer, name, least, stretch in (
+        ("CLIPS", "OID", 1.5, 2.0),
+        ("CLIPS", "PATH", 1.5, 2.0),
+        ("CLIPS", "JOIN", 1.0, 1.3),
+        *(("Pathway", name, 1.2, None) for name in ("OID", "PATH", "JOIN")),
+    ):
+        for part in (FILTER, STORE):
+            against = _against(figures.find(f"{name}: {part}"), peer)
+            yield Goal(f"{peer} / our {part}: {name}", least=least, stretch=stretch, **against)
+    yield from _own_queries(figures)
+
+
+def _own_queries(figures: _Figures) -> Iterator[Goal]:
     for name in ("OID", "PATH", "JOIN"):
         against = _against(figures.find(f"{name}: {FILTER}"), OWN_QUERY)
         yield Goal(f"{OWN_QUERY} (extrapolated from a sample) / ours: {name}", least=400, **against)
@@ -160,7 +185,9 @@ def _ratio(result: Result | None, against: float | None = None) -> dict[str, Any
 
 
 def _against(result: Result | None, peer: str) -> dict[str, Any]:
-    return {} if result is None else {"measured": result.peers[peer] / result.ours_us, "at": _at(result)}
+    if result is None or peer not in result.peers:
+        return {}
+    return {"measured": result.peers[peer] / result.ours_us, "at": _at(result)}
 
 
 def _rate(result: Result | None) -> dict[str, Any]:

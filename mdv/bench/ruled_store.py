@@ -70,7 +70,7 @@ def filter_clock(wanted: bool = True) -> Iterator[list[float]]:
 
 
 class RuledStore:
-    """The store, its rules and the turns of the documents not used yet."""
+    """The store, its rules, the turns of the documents not used yet, and what was inserted last."""
 
     def __init__(self, engine: Engine, rule_type: RuleType, rules: int) -> None:
         self.rule_type, self.rules = rule_type, rules
@@ -84,16 +84,17 @@ class RuledStore:
         self._turn = 0
         self._answers: Sequence[object] = ()
         self.turns = range(0)
+        self.batch: Sequence[Prepared] = ()
 
     def insert(self, size: int, clocked: bool = False) -> Seconds:
         """Register as many new documents, and check what the filter found; `clocked`: with a clock on the filter, which
         delays the rest a little."""
         self.turns = self._next_turns(size)
         with filter_clock(clocked) as filtering:
-            batch, seconds = self._register(self._documents())
-        self._check_counts("inserted", 2 * len(batch))
+            self.batch, seconds = self._register(self._documents())
+        self._check_counts("inserted", 2 * len(self.batch))
         self._check({(turn, number, True) for turn in self._shown() for number in self._matching(turn)})
-        return seconds._replace(filter=sum(filtering), floor=self._bench.floor.copy(batch))
+        return seconds._replace(filter=sum(filtering), floor=self._bench.floor.copy(self.batch))
 
     def update(self) -> Seconds:
         """Register the last documents again with another value of memory, and check likewise."""
