@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mdv.cli.bench import batch, load, pages, paper, quick, soak
+from mdv.cli.bench import batch, load, pages, paper, quick, scale, soak
 from mdv.cli.bench.options import bench
 
-__all__ = ["batch", "bench", "load", "pages", "paper", "quick", "soak"]
+__all__ = ["batch", "bench", "load", "pages", "paper", "quick", "scale", "soak"]
