@@ -197,6 +197,12 @@ def weigh(connection: Connection, names: Sequence[str]) -> Weighed:
     return Weighed(rows, sum(table_sizes(connection, names).values()), indexes)
 
 
+def plan_bytes(connection: Connection) -> int:
+    """The bytes that the server keeps for plans of statements that this connection has prepared."""
+    asked = text("select sum(total_bytes) from pg_backend_memory_contexts where name like 'CachedPlan%'")
+    return int(connection.execute(asked).scalar_one())
+
+
 def make_rule_floor(connection: Connection) -> None:
     connection.execute(text("create table bench_rules (id bigint primary key, text text not null)"))
 

@@ -47,13 +47,14 @@ def test_every_series_is_measured_fitted_and_extrapolated(
               lmrs.TOLD, sets.SAME, sets.FOREIGN, sets.MATCHED, sets.UNMATCHED, depth.CHAINS, depth.PATHS,
               depth.GROUPED}  # fmt: skip
     weights = {documents.DOCUMENT_BYTES, documents.INDEX_BYTES, documents.HELD_BYTES, documents.EVENT_BYTES,
+               documents.HELD_INDEX_BYTES,
                documents.VACUUM, documents.SNAPSHOT, rules.RULE_BYTES, rules.RULE_INDEX_BYTES,
-               depth.GROUP_BYTES}  # fmt: skip
+               depth.GROUP_BYTES, depth.PLAN_BYTES}  # fmt: skip
     assert measured == series | weights
     assert {weight["name"] for weight in figures["weights"]} == weights
     assert all(point["value"] > 0 for weight in figures["weights"] for point in weight["points"])
     told = figures["extrapolation"]
-    assert told["size"] == {"documents": 1e8, "rules": 1e7, "lmrs": 1e5} and len(told["rows"]) == 12
+    assert told["size"] == {"documents": 1e8, "rules": 1e7, "lmrs": 1e5} and len(told["rows"]) == 18
     reached = [row["reached"] for row in told["rows"] if row["reached"] is not None]
     assert reached == sorted(reached) and all(row["share"] > 0 for row in told["rows"])
     shown = capsys.readouterr().out
@@ -154,21 +155,25 @@ MEASURED = {
         flat(lmrs.IDLE_AT_ONCE, 300), linear(lmrs.TOLD, 40), linear(depth.GROUP_BYTES, 20_000),
     )
 }  # fmt: skip
+ORDER = "the one order of transactions, all"
 ROOMY = Assumed(disk_gib=1e6, memory_gib=1e6)
 
 
 @pytest.mark.parametrize(
     ("fit", "first", "remedy"),
     [
-        (linear(documents.DOCUMENT_BYTES, 1e9), "disk for documents", "part of the URIs"),
-        (linear(documents.INDEX_BYTES, 1e9), "memory for indexes of documents", "part of the URIs"),
-        (linear(documents.HELD_BYTES, 1e9), "disk for what LMRs hold", "feed shards"),
-        (linear(documents.EVENT_BYTES, 1e9), "disk for feeds", "shorter time"),
-        (linear(rules.RULE_BYTES, 1e10), "disk for rules", "by class"),
-        (flat(documents.AT_ONCE, 4e6), "the one order of transactions, for storing and filtering", "Several MDPs"),
-        (linear(lmrs.TOLD, 4e6), "the one order of transactions, for telling LMRs", "after the commit"),
+        (linear(documents.DOCUMENT_BYTES, 1e9), "disk, all", "part of the URIs"),
+        (linear(documents.INDEX_BYTES, 1e9), "memory, all", "part of the URIs"),
+        (linear(documents.HELD_BYTES, 1e9), "disk, all", "feed shards"),
+        (linear(documents.EVENT_BYTES, 1e9), "disk, all", "shorter time"),
+        (linear(documents.HELD_INDEX_BYTES, 1e9), "memory, all", "feed shards"),
+        (linear(rules.RULE_BYTES, 1e10), "disk, all", "by class"),
+        (flat(documents.AT_ONCE, 4e6), ORDER, "part of the URIs"),
+        (linear(lmrs.TOLD, 4e6), ORDER, "after the commit"),
+        (linear(depth.GROUPED, 4e9), ORDER, "by class"),
         (linear(documents.VACUUM, 10.0), "time to vacuum all", "ranges of resources"),
-        (linear(depth.GROUP_BYTES, 1e11), "memory of a process for groups", "by class"),
+        (linear(depth.GROUP_BYTES, 1e11), "a worker's memory for groups", "by class"),
+        (linear(depth.PLAN_BYTES, 1e12), "a connection's memory for plans", "by class"),
         (linear(documents.SNAPSHOT, 10.0), "time of one LMR's snapshot", "replicas"),
     ],
 )
@@ -183,7 +188,7 @@ def test_what_grows_against_its_law_breaks_sooner_than_where_it_is_flat() -> Non
     before = extrapolate(MEASURED, Size(), ROOMY)
     growing = replace(MEASURED[rules.JOIN], exponent=0.5)
     after = extrapolate(MEASURED | {growing.name: growing}, Size(), ROOMY)
-    lock = "the one order of transactions, for storing and filtering"
+    lock = "the one order of transactions for storing and filtering"
     (was,), (now,) = ([row for row in told.rows if row.what == lock] for told in (before, after))
     assert was.reached is not None and now.reached is not None
     assert now.reached < was.reached and now.share > was.share

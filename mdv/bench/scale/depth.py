@@ -14,21 +14,23 @@ from mdv.bench.scale.fit import LINEAR
 from mdv.bench.scale.nodes import SCHEMA, TURTLE, chain, path_rule
 from mdv.bench.scale.series import Found, Plan, Say, Timed, Weight, measure
 from mdv.bench.scale.store import Store
-from mdv.db.bench import Databases
+from mdv.db.bench import Databases, plan_bytes
 from mdv.db.floor import tidy
 from mdv.db.state import read_state
 from mdv.mdp.rules import Rules
 
 DEPTHS = (1, 2, 4, 8)
-GROUPS = (3, 12, 48)
+GROUPS = (12, 48, 96)
 VALUE = 5
 UNMET = ("= 0", "!= 5", "< 5", "<= 4", "> 5", ">= 6")
 """What that value is not."""
+MORE = ("", " and n.tag? = 'none'", " and n.tag? contains 'none'", " and n.tag? != 'none'")
 RULES = 1000
 BATCH = 100
 
 CHAINS, PATHS = "depth: chains as long as the rules' paths", f"depth: paths, in chains of {DEPTHS[-1]}"
-GROUPED, GROUP_BYTES = "groups: batches of 1", "groups: bytes in a process"
+GROUPED = "groups: batches of 1"
+GROUP_BYTES, PLAN_BYTES = "groups: bytes in a process", "groups: bytes of plans in a connection"
 
 
 class Chained:
@@ -60,6 +62,11 @@ class Grouped:
         self._next += 1
         return self._store.turn([chain(f"chain{self._next}", DEPTHS[-1], VALUE)], matched=0, lmrs=0)
 
+    def plans(self) -> int:
+        """The bytes of all plans that the connection keeps that was used last."""
+        with self._store.engine.begin() as connection:
+            return plan_bytes(connection)
+
     def memory(self) -> int:
         """The bytes that a process has more when it has read all groups, and made their statements."""
         bench = self._store.bench
@@ -89,10 +96,13 @@ def depth(databases: Databases, plan: Plan, say: Say) -> Iterator[Found]:
             yield measure(name, grows, LINEAR, turns, [RULES] * len(DEPTHS), BATCH, plan.rounds)
     with ExitStack() as opened:
         say(f"rules of {GROUPS} patterns")
-        patterns = [path_rule(steps, unmet) for steps in range(1, DEPTHS[-1] + 1) for unmet in UNMET]
+        steps = range(1, DEPTHS[-1] + 1)
+        patterns = [path_rule(some, unmet) + more for some in steps for unmet in UNMET for more in MORE]
         mixed = {size: patterns[:: len(patterns) // size] for size in GROUPS}  # of each length about as many
         grouped = {size: Grouped(opened.enter_context(databases.new()), texts) for size, texts in mixed.items()}
         alone = {size: store.turn for size, store in grouped.items()}
-        yield measure(GROUPED, "groups concerned", LINEAR, alone, GROUPS, 1, plan.rounds)
+        yield measure(GROUPED, "groups concerned", LINEAR, alone, GROUPS, 1, plan.rounds_of(1))
+        plans = tuple(float(store.plans()) for store in grouped.values())
+        yield Weight(PLAN_BYTES, "groups concerned", "bytes", GROUPS, plans)
         memory = tuple(float(store.memory()) for store in grouped.values())
         yield Weight(GROUP_BYTES, "groups", "bytes", GROUPS, memory)

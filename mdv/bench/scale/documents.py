@@ -34,7 +34,8 @@ SNAPSHOTS = 3
 
 AT_ONCE, ALONE = (f"documents: batches of {size}" for size in BATCHES)
 DOCUMENT_BYTES, INDEX_BYTES = "documents: bytes on disk", "documents: bytes of indexes"
-HELD_BYTES, EVENT_BYTES = "held resources: bytes on disk", "feed events: bytes on disk"
+HELD_BYTES, HELD_INDEX_BYTES = "held resources: bytes on disk", "held resources: bytes of indexes"
+EVENT_BYTES = "feed events: bytes on disk"
 VACUUM, SNAPSHOT = "documents: vacuum", "held resources: snapshot"
 
 
@@ -109,7 +110,7 @@ def documents(databases: Databases, plan: Plan, say: Say) -> Iterator[Found]:
         yield from _weights(stores)
         for name, batch in zip((AT_ONCE, ALONE), BATCHES, strict=True):
             turns = {store.size: partial(store.turn, batch) for store in stores}
-            yield measure(name, GROWS, CONSTANT, turns, [store.rules for store in stores], batch, plan.rounds)
+            yield measure(name, GROWS, CONSTANT, turns, [store.rules for store in stores], batch, plan.rounds_of(batch))
         held = [store.weigh(HELD_TABLES, 2 * LMRS).rows // LMRS for store in stores]
         yield Weight(SNAPSHOT, "resources of an LMR", "s", tuple(held), tuple(store.snapshot() for store in stores))
 
@@ -122,6 +123,9 @@ def _weights(stores: list[Full]) -> Iterator[Weight]:
     )
     yield Weight(DOCUMENT_BYTES, GROWS, "bytes", sizes, tuple(one.total for one in stored))
     yield Weight(INDEX_BYTES, GROWS, "bytes", sizes, tuple(one.indexes for one in stored))
-    for name, grows, weighed in ((HELD_BYTES, "resources held by LMRs", held), (EVENT_BYTES, "events kept", events)):
-        yield Weight(name, grows, "bytes", tuple(one.rows for one in weighed), tuple(one.total for one in weighed))
+    rows = tuple(one.rows for one in held)
+    yield Weight(HELD_BYTES, "resources held by LMRs", "bytes", rows, tuple(one.total for one in held))
+    yield Weight(HELD_INDEX_BYTES, "resources held by LMRs", "bytes", rows, tuple(one.indexes for one in held))
+    rows = tuple(one.rows for one in events)
+    yield Weight(EVENT_BYTES, "events kept", "bytes", rows, tuple(one.total for one in events))
     yield Weight(VACUUM, GROWS, "s", sizes, tuple(store.vacuum for store in stores))

@@ -6,7 +6,7 @@ that one machine has. So what breaks first, and in which order, follows from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, log
 from typing import Any
@@ -46,10 +46,12 @@ class Assumed:
     """How long feeds are kept."""
     rules_a_group: float = 10_000
     """Rules that differ in constants alone."""
+    concerning: float = 0.02
+    """The share of the groups that a document concerns: those that speak of its properties."""
     disk_gib: float = 8 * 1024
     memory_gib: float = 256
     process_gib: float = 1
-    """What a worker may have for compiled groups."""
+    """What a worker, and each of its connections, may have for groups."""
     vacuum_days: float = 1
     snapshot_seconds: float = 60
     all_snapshots_days: float = 1
@@ -67,9 +69,19 @@ class Assumed:
         """Resources of one LMR: two for each document that it selects."""
         return 2 * min(self.selected, size.documents)
 
+    def groups(self, size: Size) -> float:
+        return size.rules / self.rules_a_group
+
+    def concerned(self, size: Size) -> float:
+        """Groups that a document concerns."""
+        return self.concerning * self.groups(size)
+
     def events(self, size: Size) -> float:
         """Events of all feeds that are kept."""
         return self.changes_a_second(size) * DAY * self.kept_days * self.told(size) * documents.EVENTS_TOLD
+
+
+Count = Callable[[Size], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +89,14 @@ class Need:
     """Something that is needed, by size, and how much of it there is; both are shown in a unit of so many."""
 
     what: str
-    amount: Callable[[Size], float]
+    amount: Count
     limit: float
     unit: str
     scale: float
     remedy: str
-    """What would be done, with {parts} of it."""
+    """What would be done; {parts}: divided by how many."""
+    needed_for: tuple[Need, ...] = ()
+    """Of a sum, its parts: what would be done is what helps the largest of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,17 @@ class Extrapolation:
     assumed: Assumed
     rows: tuple[Row, ...]
     notes: tuple[tuple[str, str], ...]
+
+    @property
+    def assumptions(self) -> str:
+        """What was taken for granted, in words."""
+        a = self.assumed
+        return (
+            f"Assumed: an LMR's rules select {a.selected:,.0f} documents; {a.changing:.2%} of all documents change in a"
+            f" day, at the peak {a.peak:g} times as many; feeds are kept for {a.kept_days:g} days;"
+            f" {a.rules_a_group:,.0f} rules differ in constants alone, and a document concerns {a.concerning:.0%} of"
+            f" such groups; a machine has {a.disk_gib:,.0f} GiB of disk and {a.memory_gib:,.0f} GiB of memory."
+        )
 
     @property
     def breaking(self) -> tuple[Row, ...]:
@@ -156,7 +181,8 @@ LEAST, MOST = 1e-6, 1e6
 def _row(need: Need, size: Size) -> Row:
     amount = need.amount(size)
     share = amount / need.limit
-    remedy = need.remedy.format(parts=f"{max(2, ceil(share)):,}")
+    helps = max(need.needed_for, key=lambda part: part.amount(size), default=need)
+    remedy = helps.remedy.format(parts=f"{max(2, ceil(share)):,}")
     return Row(need.what, amount / need.scale, need.limit / need.scale, need.unit, share, _reached(need, size), remedy)
 
 
@@ -180,71 +206,95 @@ def _reached(need: Need, size: Size) -> float | None:
 
 # What is needed
 
-_SPLIT = "Several MDPs, each with the documents of a part of the URIs (by hash or by prefix): {parts}."
-_RANGES = "filter_data and its history partitioned by ranges of resources, each part vacuumed by itself: {parts}."
-_SHARDS = "LMRs divided among feed shards, each with its own lmr_resources and feed: {parts}."
-_RULE_PARTS = "Rules divided by class among MDPs that are sent only documents of their classes: {parts}."
-_SHORTER = "Feeds kept for a shorter time, or divided with their LMRs among shards: {parts}."
-_TOLD_LATER = "LMRs told in transactions of their own after the commit, by shard of LMRs: {parts}."
-_REPLICAS = "Snapshots read from replicas: {parts}."
+_SPLIT = "To be done: {parts} MDPs, each with the documents of a part of the URIs, by hash or by prefix."
+_RANGES = "To be done: filter_data in {parts} partitions by ranges of resources, each vacuumed by itself."
+_SHARDS = "To be done: LMRs divided among {parts} feed shards, each with its own lmr_resources and feed."
+_RULE_PARTS = "To be done: rules divided by class among {parts} MDPs, which are sent documents of their classes alone."
+_SHORTER = "To be done: feeds kept for a shorter time, or divided with their LMRs among {parts} shards."
+_TOLD_LATER = "To be done: LMRs told after the commit, in transactions of {parts} shards of LMRs."
+_REPLICAS = "To be done: snapshots read from {parts} replicas."
 
 
 def needs(fits: Mapping[str, Fit], assumed: Assumed) -> Iterator[Need]:
     """What is limited, as far as it was measured."""
-    yield from _disk(fits, assumed)
-    yield from _memory(fits, assumed)
-    yield from _lock(fits, assumed)
+    for some in (_disk(fits, assumed), _memory(fits, assumed), _lock(fits, assumed)):
+        parts = list(some)
+        yield from parts
+        if len(parts) > 1:
+            yield _sum(parts)
+    yield from _processes(fits, assumed)
     yield from _upkeep(fits, assumed)
 
 
+def _sum(parts: Sequence[Need]) -> Need:
+    """All of what shares one limit."""
+    one = parts[0]
+    what = one.what.partition(" for ")[0]
+    return Need(f"{what}, all", lambda size: sum(part.amount(size) for part in parts), one.limit, one.unit, one.scale,
+                "", tuple(parts))  # fmt: skip
+
+
 def _disk(fits: Mapping[str, Fit], assumed: Assumed) -> Iterator[Need]:
-    limit = assumed.disk_gib * GIB
-    parts: list[tuple[str, str, Callable[[Size], float], str]] = [
+    parts: list[tuple[str, str, Count, str]] = [
         ("disk for documents", documents.DOCUMENT_BYTES, lambda size: size.documents, _SPLIT),
         ("disk for rules", rules.RULE_BYTES, lambda size: size.rules, _RULE_PARTS),
         ("disk for what LMRs hold", documents.HELD_BYTES, lambda size: size.lmrs * assumed.held(size), _SHARDS),
         ("disk for feeds", documents.EVENT_BYTES, assumed.events, _SHORTER),
     ]
-    for what, name, count, remedy in parts:
-        if name in fits:
-            yield Need(what, _bytes_of(fits[name], count), limit, "GiB", GIB, remedy)
+    yield from _stored(fits, parts, assumed.disk_gib)
 
 
 def _memory(fits: Mapping[str, Fit], assumed: Assumed) -> Iterator[Need]:
-    limit = assumed.memory_gib * GIB
-    if documents.INDEX_BYTES in fits:
-        amount = _bytes_of(fits[documents.INDEX_BYTES], lambda size: size.documents)
-        yield Need("memory for indexes of documents", amount, limit, "GiB", GIB, _SPLIT)
-    if rules.RULE_INDEX_BYTES in fits:
-        amount = _bytes_of(fits[rules.RULE_INDEX_BYTES], lambda size: size.rules)
-        yield Need("memory for indexes of rules", amount, limit, "GiB", GIB, _RULE_PARTS)
-    if depth.GROUP_BYTES in fits:
-        amount = _bytes_of(fits[depth.GROUP_BYTES], lambda size: size.rules / assumed.rules_a_group)
-        yield Need("memory of a process for groups", amount, assumed.process_gib * GIB, "GiB", GIB, _RULE_PARTS)
+    """Indexes are looked into at random, so that they should be in memory."""
+    parts: list[tuple[str, str, Count, str]] = [
+        ("memory for indexes of documents", documents.INDEX_BYTES, lambda size: size.documents, _SPLIT),
+        ("memory for indexes of rules", rules.RULE_INDEX_BYTES, lambda size: size.rules, _RULE_PARTS),
+        ("memory for indexes of what LMRs hold", documents.HELD_INDEX_BYTES,
+         lambda size: size.lmrs * assumed.held(size), _SHARDS),
+    ]  # fmt: skip
+    yield from _stored(fits, parts, assumed.memory_gib)
 
 
-def _bytes_of(fit: Fit, count: Callable[[Size], float]) -> Callable[[Size], float]:
+def _processes(fits: Mapping[str, Fit], assumed: Assumed) -> Iterator[Need]:
+    """What each worker and each of its connections has for groups."""
+    parts: list[tuple[str, str, Count, str]] = [
+        ("a worker's memory for groups", depth.GROUP_BYTES, assumed.groups, _RULE_PARTS),
+        ("a connection's memory for plans", depth.PLAN_BYTES, assumed.concerned, _RULE_PARTS),
+    ]
+    yield from _stored(fits, parts, assumed.process_gib)
+
+
+def _stored(fits: Mapping[str, Fit], parts: Iterable[tuple[str, str, Count, str]], gib: float) -> Iterator[Need]:
+    for what, name, count, remedy in parts:
+        if name in fits:
+            yield Need(what, _cost_of(fits[name], count), gib * GIB, "GiB", GIB, remedy)
+
+
+def _cost_of(fit: Fit, count: Count) -> Count:
     return lambda size: fit.at(count(size))
 
 
 def _lock(fits: Mapping[str, Fit], assumed: Assumed) -> Iterator[Need]:
-    """Seconds in each second that registrations hold the lock on mdp_state, which makes them one order."""
+    """Seconds in each second that registrations hold the lock on mdp_state, which makes them one order: for what was
+    measured with the most documents, and for more LMRs and groups than there were then."""
     if documents.AT_ONCE not in fits:
         return
-
-    def at_peak(size: Size) -> float:
-        return assumed.peak * assumed.changes_a_second(size)
-
-    yield Need(
-        "the one order of transactions, for storing and filtering",
-        lambda size: at_peak(size) * registration_us(fits, size) / 1e6, 1.0, "s/s", 1.0, _SPLIT,
-    )  # fmt: skip
+    parts: list[tuple[str, Count, str]] = [
+        ("storing and filtering", lambda size: registration_us(fits, size), _SPLIT),
+    ]
     if lmrs.TOLD in fits:
         each = fits[lmrs.TOLD].slope
-        yield Need(
-            "the one order of transactions, for telling LMRs",
-            lambda size: at_peak(size) * assumed.told(size) * each / 1e6, 1.0, "s/s", 1.0, _TOLD_LATER,
-        )  # fmt: skip
+        parts.append(("telling LMRs", lambda size: max(0.0, assumed.told(size) - documents.LMRS) * each, _TOLD_LATER))
+    if depth.GROUPED in fits:
+        group = fits[depth.GROUPED].slope / documents.BATCHES[0]
+        parts.append(("asking groups of rules", lambda size: assumed.concerned(size) * group, _RULE_PARTS))
+    for what, us, remedy in parts:
+        yield Need(f"the one order of transactions for {what}", _seconds_of(us, assumed), 1.0, "s/s", 1.0, remedy)
+
+
+def _seconds_of(us: Count, assumed: Assumed) -> Count:
+    """Seconds of each second at the peak, of microseconds a document."""
+    return lambda size: assumed.peak * assumed.changes_a_second(size) * us(size) / 1e6
 
 
 def registration_us(fits: Mapping[str, Fit], size: Size) -> float:
@@ -258,10 +308,10 @@ def registration_us(fits: Mapping[str, Fit], size: Size) -> float:
 
 def _upkeep(fits: Mapping[str, Fit], assumed: Assumed) -> Iterator[Need]:
     if documents.VACUUM in fits:
-        amount = _bytes_of(fits[documents.VACUUM], lambda size: size.documents)
+        amount = _cost_of(fits[documents.VACUUM], lambda size: size.documents)
         yield Need("time to vacuum all", amount, assumed.vacuum_days * DAY, "h", 3600.0, _RANGES)
     if documents.SNAPSHOT in fits:
-        one = _bytes_of(fits[documents.SNAPSHOT], assumed.held)
+        one = _cost_of(fits[documents.SNAPSHOT], assumed.held)
         yield Need("time of one LMR's snapshot", one, assumed.snapshot_seconds, "s", 1.0, _REPLICAS)
         yield Need(
             "time of all LMRs' snapshots", lambda size: size.lmrs * one(size) / assumed.snapshots_at_once,

@@ -58,4 +58,4 @@ def lmrs(databases: Databases, plan: Plan, say: Say) -> Iterator[Found]:
             (TOLD, 1, LINEAR, "LMRs told", told),
         ):
             turns = {size: partial(store.turn, batch) for size, store in stores.items()}
-            yield measure(name, grows, law, turns, list(turns), batch, plan.rounds)
+            yield measure(name, grows, law, turns, list(turns), batch, plan.rounds_of(batch))

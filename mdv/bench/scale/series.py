@@ -14,7 +14,8 @@ Say = Callable[[str], None]
 
 WARM_UP = 2
 """Rounds that warm caches and plans."""
-ROUNDS_OF_ONE = 3
+MORE_OF_ONE = 3
+"""How many times more rounds there are where each is one short transaction."""
 
 
 class Timed(NamedTuple):
@@ -35,6 +36,9 @@ class Plan:
     documents: int = 100_000
     rules: int = 100_000
     rounds: int = 9
+
+    def rounds_of(self, batch: int) -> int:
+        return self.rounds * MORE_OF_ONE if batch == 1 else self.rounds
 
     @property
     def document_sizes(self) -> tuple[int, ...]:
@@ -131,7 +135,5 @@ def take_turns(turns: Mapping[int, Turn], rounds: int, warm_up: int = WARM_UP) -
 def measure(
     name: str, grows: str, law: float, turns: Mapping[int, Turn], rules: Sequence[int], batch: int, rounds: int
 ) -> Series:
-    """Measure a series. Where a round is one short transaction, there are more of them."""
-    if batch == 1:
-        rounds *= ROUNDS_OF_ONE
+    """Measure a series."""
     return Series(name, grows, law, tuple(turns), tuple(rules), batch, take_turns(turns, rounds))

@@ -117,6 +117,7 @@ def _show_fits(fits: Sequence[Fit]) -> None:
 def _show_extrapolation(told: Extrapolation) -> None:
     size = told.size
     click.echo(f"At {size.documents:,.0f} documents, {size.rules:,.0f} rules and {size.lmrs:,.0f} LMRs this would be:")
+    click.echo(told.assumptions)
     table(("what", "value"), told.notes)
     click.echo()
     table(
