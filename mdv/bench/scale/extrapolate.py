@@ -13,6 +13,7 @@ from typing import Any
 
 from mdv.bench.scale import depth, documents, lmrs, rules
 from mdv.bench.scale.fit import NOISY, Fit
+from mdv.db.engine import PREPARED
 
 GIB = 2**30
 DAY = 86_400.0
@@ -75,6 +76,10 @@ class Assumed:
     def concerned(self, size: Size) -> float:
         """Groups that a document concerns."""
         return self.concerning * self.groups(size)
+
+    def planned(self, size: Size) -> float:
+        """Groups whose plans a connection keeps: in time documents concern all of them."""
+        return min(self.groups(size), PREPARED)
 
     def events(self, size: Size) -> float:
         """Events of all feeds that are kept."""
@@ -259,7 +264,7 @@ def _processes(fits: Mapping[str, Fit], assumed: Assumed) -> Iterator[Need]:
     """What each worker and each of its connections has for groups."""
     parts: list[tuple[str, str, Count, str]] = [
         ("a worker's memory for groups", depth.GROUP_BYTES, assumed.groups, _RULE_PARTS),
-        ("a connection's memory for plans", depth.PLAN_BYTES, assumed.concerned, _RULE_PARTS),
+        ("a connection's memory for plans", depth.PLAN_BYTES, assumed.planned, _RULE_PARTS),
     ]
     yield from _stored(fits, parts, assumed.process_gib)
 
