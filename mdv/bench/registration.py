@@ -35,13 +35,14 @@ class Bench:
     schemas: Schemas = field(default_factory=Schemas)
     rules: Rules = field(default_factory=Rules)
     next_number: int = 0
+    turtle: bytes = SCHEMA
 
     def __post_init__(self) -> None:
         look_rarely()  # as workers do
         self.vocabulary = Vocabulary(self.engine)
         with self.engine.begin() as connection:
             put_schema(
-                connection, read_schema_document(SCHEMA, "text/turtle"), self.schemas, self.vocabulary, self.rules
+                connection, read_schema_document(self.turtle, "text/turtle"), self.schemas, self.vocabulary, self.rules
             )
         self.floor = Floor(self.engine)
 

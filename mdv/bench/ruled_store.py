@@ -75,7 +75,7 @@ class RuledStore:
     def __init__(self, engine: Engine, rule_type: RuleType, rules: int) -> None:
         self.rule_type, self.rules = rule_type, rules
         self._bench = Bench(engine)
-        self._engine = engine
+        self.engine = engine
         self._schema = self._bench.schema()
         self._ends = [rule.ends[0] for rule in add(self._bench, [rule_type.rule(n) for n in range(rules)])]
         with engine.begin() as connection:
@@ -108,7 +108,7 @@ class RuledStore:
     def strpos(self) -> float:
         """The seconds that it takes, a value, to look for every constant of `contains` in it."""
         values = [self.rule_type.host(turn, self.rules) for turn in self.turns[:VALUES_TRIED]]
-        with self._engine.begin() as connection:
+        with self.engine.begin() as connection:
             began = time.perf_counter()
             found = strpos_on_all(connection, values)
             seconds = time.perf_counter() - began
@@ -120,7 +120,7 @@ class RuledStore:
         sample = random.sample(range(self.rules), min(RULES_ASKED, self.rules))
         due = {number for turn in self.turns for number in self._matching(turn)}
         constants = [self.rule_type.constant(number) for number in sample]
-        with self._engine.begin() as connection:
+        with self.engine.begin() as connection:
             numbers = self._numbers(connection)
             began = time.perf_counter()
             found = ask_each(connection, self.rule_type.name, constants, numbers)
@@ -142,7 +142,7 @@ class RuledStore:
 
     def _next_turns(self, size: int) -> range:
         if self.rule_type.recurs and self._turn + size > self.rules:
-            forget_documents(self._engine, self._last_kept)
+            forget_documents(self.engine, self._last_kept)
             # Documents that no rule matches, so that plans are made again before it counts.
             self._register([rdf_xml(number) for number in range(self.rules, self.rules + size)])
             self._turn = 0
@@ -156,7 +156,7 @@ class RuledStore:
         began = time.perf_counter()
         batch = [prepare(uri, body, "application/rdf+xml", self._schema) for uri, body in texts]
         ready = time.perf_counter()
-        with self._engine.begin() as connection:
+        with self.engine.begin() as connection:
             bench = self._bench
             self._answers = register(connection, batch, bench.schemas, bench.vocabulary, bench.rules)
         done = time.perf_counter()
@@ -178,7 +178,7 @@ class RuledStore:
         """That the last run changed what is due (turn, number of the rule, whether it matches now) and nothing else."""
         provider, rules = self.rule_type.provider, self.rules
         wanted = {(self._ends[number], provider(turn, rules), matched) for turn, number, matched in due}
-        with self._engine.begin() as connection:
+        with self.engine.begin() as connection:
             if self.rule_type.matches_one:
                 found = read_changes(connection)
             else:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import sqlalchemy
 from psycopg.pq import PipelineStatus
@@ -14,8 +15,25 @@ from sqlalchemy import Connection, Engine, text
 from mdv.db.copy import text_field
 from mdv.db.engine import driver, make_engine
 from mdv.db.floor import COPY_FLOOR, tidy
+from mdv.db.graph import FILTER_RULES
 from mdv.db.migrate import migrate
 from mdv.db.statements import statements
+from mdv.db.tables import (
+    atomic_rules,
+    document_versions,
+    documents,
+    end_rules,
+    feed,
+    filter_data,
+    filter_data_history,
+    lmr_resources,
+    resources,
+    rule_dependencies,
+    rule_ends,
+    rule_searches,
+    rules,
+    transactions,
+)
 
 
 class Databases:
@@ -149,6 +167,40 @@ def table_sizes(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     """The bytes of tables, with their indexes and all else that belongs to them."""
     asked = text("select name, pg_total_relation_size(name::regclass) from unnest(cast(:names as text[])) as t (name)")
     return {name: int(size) for name, size in connection.execute(asked, {"names": list(names)})}
+
+
+DOCUMENT_TABLES = tuple(
+    table.name for table in (documents, document_versions, resources, filter_data, filter_data_history, transactions)
+)
+RULE_TABLES = tuple(
+    table.name
+    for table in (rules, rule_ends, rule_searches, atomic_rules, rule_dependencies, end_rules, *FILTER_RULES.values())
+)
+HELD_TABLES, FEED_TABLES = (lmr_resources.name,), (feed.name,)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The rows of the first of some tables, the bytes of all of them with all that belongs to them, and those of their
+    indexes alone."""
+
+    rows: int
+    total: int
+    indexes: int
+
+
+def weigh(connection: Connection, names: Sequence[str]) -> Weighed:
+    """What some tables weigh."""
+    asked = text("select sum(pg_indexes_size(name::regclass)) from unnest(cast(:names as text[])) as t (name)")
+    indexes = int(connection.execute(asked, {"names": list(names)}).scalar_one())
+    rows = int(connection.execute(text(f"select count(*) from {names[0]}")).scalar_one())  # noqa: S608
+    return Weighed(rows, sum(table_sizes(connection, names).values()), indexes)
+
+
+def plan_bytes(connection: Connection) -> int:
+    """The bytes that the server keeps for plans of statements that this connection has prepared."""
+    asked = text("select sum(total_bytes) from pg_backend_memory_contexts where name like 'CachedPlan%'")
+    return int(connection.execute(asked).scalar_one())
 
 
 def make_rule_floor(connection: Connection) -> None:

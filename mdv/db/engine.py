@@ -23,6 +23,11 @@ GONE_SECONDS = 2
 """A server looks so often, while it works, whether its client is still there: who dies must not hold the lock."""
 
 
+PREPARED = 250
+"""Statements that a connection keeps prepared; the filter has one for each group of rules. A registration that needs
+more of them would have all planned again each time. Each takes the server up to 2 MiB."""
+
+
 def make_engine(url: str, longest: float = 0, **options: Any) -> Engine:
     """An engine for `url`, as given to libpq: postgresql://… `longest`: the seconds that a transaction may take before
     the server gives it up, half of them waiting for others; 0 for any."""
@@ -32,6 +37,7 @@ def make_engine(url: str, longest: float = 0, **options: Any) -> Engine:
     engine = sqlalchemy.create_engine(name, **options)
 
     def begin(session: psycopg.Connection[Any], record: ConnectionPoolEntry) -> None:
+        session.prepared_max = PREPARED
         was, session.autocommit = session.autocommit, True
         for setting in _settings(session.info.server_version, longest).items():
             session.execute("select set_config(%s, %s, false)", setting)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import Engine, text
 
-from mdv.db.engine import make_engine
+from mdv.db.engine import driver, make_engine
 from mdv.db.state import lock_state
 
 SLEEPER = """
@@ -68,3 +68,13 @@ def test_who_waits_for_a_lock_is_told_before_its_time_is_up(database_url: str, e
         with hurried.begin() as waiting, pytest.raises(psycopg.errors.LockNotAvailable):
             lock_state(waiting)
     hurried.dispose()
+
+
+def test_the_statements_of_very_many_groups_stay_prepared(engine: Engine) -> None:
+    with engine.begin() as connection:
+        session = driver(connection)
+        for _ in range(2):
+            for number in range(200):
+                session.execute(f"select {number}", prepare=True)
+        kept = connection.execute(text("select count(*) from pg_prepared_statements where generic_plans > 0"))
+        assert kept.scalar_one() >= 200

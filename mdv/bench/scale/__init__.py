@@ -1,0 +1,1 @@
+"""How costs grow with what is stored, and what that means at very large sizes."""
