@@ -10,10 +10,11 @@ import click
 
 from mdv.cli.bench.options import (
     bench,
-    command,
     count,
     json_file_option,
+    keep,
     list_of,
+    plots_option,
     postgres,
     say,
     say_result,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mdv.bench.peers.compare import Compared
 
 
-@bench.command(example="mdv bench peers --types oid,join --peers clips,pathway --json figures.json")
+@bench.command(example="mdv bench peers --types oid,join --peers clips,pathway --plots build/bench")
 @click.option("--rules", default="100000", show_default=True, callback=list_of(count), help="Rule bases.")
 @click.option("--batches", default="100,1000", show_default=True, callback=list_of(count),
               help="Documents in a batch.")  # fmt: skip
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
               help="Seconds after which a peer is left out: for one batch; or, for all of one size, of the rounds that"
               " remain.")  # fmt: skip
 @json_file_option
+@plots_option
 def peers(
     rules: tuple[int, ...],
     batches: tuple[int, ...],
@@ -46,6 +48,7 @@ def peers(
     rounds: int,
     patience: float,
     json_file: Path | None,
+    plots: Path | None,
 ) -> None:
     """The same rules and documents on what a user might pick instead of MDV, round by round in one run.
 
@@ -55,7 +58,6 @@ def peers(
     """
     from mdv.bench.goals import peer_goals
     from mdv.bench.peers.compare import RULE_TYPES, Comparison, compare
-    from mdv.bench.report import write_json
     from mdv.db.bench import Databases
 
     if unknown := set(types) - set(RULE_TYPES):
@@ -77,19 +79,18 @@ def peers(
     _show(found)
     click.echo()
     table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
-    if json_file is not None:
-        more = [
-            {
-                "type": first.name.partition(":")[0],
-                "rules": first.rules,
-                "batch": first.batch,
-                "memory_mib": compared.memory_mib,
-                "left_out": compared.left_out,
-            }
-            for compared in found
-            for first in compared.results[:1]
-        ]
-        write_json(json_file, command(), results, goals=[goal.as_dict() for goal in reached], beside=more)
+    beside = [
+        {
+            "type": first.name.partition(":")[0],
+            "rules": first.rules,
+            "batch": first.batch,
+            "memory_mib": compared.memory_mib,
+            "left_out": compared.left_out,
+        }
+        for compared in found
+        for first in compared.results[:1]
+    ]
+    keep("peers", results, json_file, plots, goals=[goal.as_dict() for goal in reached], beside=beside)
 
 
 def _installed(names: Sequence[str]) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ import click
 
 from mdv.cli.bench.options import (
     bench,
-    command,
     count,
     json_file_option,
+    keep,
     list_of,
+    plots_option,
     postgres,
     rounds_option,
     say,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("--memory", type=click.IntRange(min=1), default=256, show_default=True, help="GiB of its memory.")
 @rounds_option
 @json_file_option
+@plots_option
 def scale(
     names: tuple[str, ...],
     largest: int,
@@ -54,6 +56,7 @@ def scale(
     memory: int,
     rounds: int,
     json_file: Path | None,
+    plots: Path | None,
 ) -> None:
     """How costs grow with stored documents, rules, LMRs, sets and paths; and what that means at very large sizes.
 
@@ -61,7 +64,6 @@ def scale(
     An exponent of 0 is no growth, 1 is as fast as the thing itself; its law says what it should be at most. Every round
     checks what matched, and who was told.
     """
-    from mdv.bench.report import write_json
     from mdv.bench.scale.extrapolate import Assumed, Size, extrapolate
     from mdv.bench.scale.run import SERIES, run
     from mdv.bench.scale.series import Plan, Series, Weight
@@ -81,12 +83,11 @@ def scale(
     _show_points(series, weights)
     _show_fits(list(fits.values()))
     _show_extrapolation(told)
-    if json_file is not None:
-        results = [result for one in series for result in one.results()]
-        write_json(
-            json_file, command(), results, weights=[one.as_dict() for one in weights],
-            fits=[fit.as_dict() for fit in fits.values()], extrapolation=told.as_dict(),
-        )  # fmt: skip
+    keep(
+        "scale", [result for one in series for result in one.results()], json_file, plots,
+        weights=[one.as_dict() for one in weights], fits=[fit.as_dict() for fit in fits.values()],
+        extrapolation=told.as_dict(),
+    )  # fmt: skip
 
 
 def _show_points(series: Sequence[Series], weights: Sequence[Weight]) -> None:
