@@ -93,7 +93,7 @@ def concerned_by(
     connection: Connection, resources: Set[int], described: Mapping[str, Collection[int]]
 ) -> dict[str, set[int]]:
     """Which of some resources changed through each document: those that it speaks of, and what refers to those."""
-    found = {uri: set(resources).intersection(mine) for uri, mine in described.items()}
+    found = {uri: {number for number in mine if number in resources} for uri, mine in described.items()}
     spoken_of = set().union(*described.values())
     referring: dict[int, set[int]] = defaultdict(set)
     if foreign := resources - spoken_of:
@@ -108,8 +108,9 @@ def concerned_by(
 def parameters(
     compiled: CompiledGroup, changed: Iterable[Iterable[int]], position: int, known: int, first_rule: int = 0
 ) -> dict[str, Any]:
-    """The parameters of a group's statement."""
-    nodes = {f"node{node}": list(numbers) for node, numbers in enumerate(changed)}
+    """The parameters of a group's statement. Numbers go as the text of an array, which is written ten times faster than
+    the driver writes a list."""
+    nodes = {f"node{node}": f"{{{','.join(map(str, numbers))}}}" for node, numbers in enumerate(changed)}
     return {**nodes, "position": position, "known": known, "first_rule": first_rule}
 
 

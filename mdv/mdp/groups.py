@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -98,6 +98,16 @@ class CompiledGroup:
         return keep_reasons(select(lmr, found.c.resource_id, more))
 
 
+class _Everything:
+    """Holds whatever there is."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+EVERYTHING = _Everything()
+
+
 class Groups:
     """All whole groups at one version of the graph and of the schema."""
 
@@ -115,6 +125,9 @@ class Groups:
         self._types = frozenset(names.types)
         for index, group in enumerate(groups):
             self._watch(index, group.group.pattern)
+        watched = {*self._subjects, *self._targets, *self._types}
+        self._watched: Container[int] = EVERYTHING if self._anything else watched
+        """The properties of which a change can make a difference."""
 
     def _watch(self, index: int, pattern: Pattern) -> None:
         """Note which statements can change what a group's rules match, and at which node."""
@@ -152,6 +165,8 @@ class Groups:
         subjects, targets, classes, types = self._subjects, self._targets, self._classes, self._types
         for key in changes:
             resource, name, target = key[0], key[1], key[2]
+            if name not in self._watched:
+                continue
             for index, node in subjects.get(name, ()):
                 self._at(found, index)[node].add(resource)
             if target is not None:
