@@ -48,13 +48,13 @@ def copy_lines(session: Any, target: str, lines: Iterable[str]) -> None:
             copy.write(block.encode())
 
 
-def insert_lines(session: Any, target: str, lines: Iterable[str]) -> None:
-    """What `copy_lines` does, as a statement like any other, that can be sent with others: for a few lines."""
-    rows = [line.rstrip("\n").split("\t") for line in lines]
-    if rows:
-        values = ", ".join(f"({', '.join(['%s'] * len(row))})" for row in rows)
-        fields = [None if field == NULL else _unescape(field) for row in rows for field in row]
-        session.execute(f"insert into {target} values {values}", fields, prepare=True)  # noqa: S608
+def fields_of(line: str) -> list[str | None]:
+    r"""What the fields of a line say, for a statement like any other.
+
+    >>> fields_of("1\ta\\tb\t\\N\n")
+    ['1', 'a\tb', None]
+    """
+    return [None if field == NULL else _unescape(field) for field in line[:-1].split("\t")]
 
 
 def _unescape(field: str) -> str:

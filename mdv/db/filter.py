@@ -142,11 +142,24 @@ def clear(connection: Connection) -> None:
         session.execute(sql["clear_ranges"], prepare=True)
 
 
-def evaluate_into(connection: Connection, statement: Compiled, values: dict[str, Any], pinned: bool = False) -> None:
-    """Run one statement that keeps results, beside what was kept already."""
+def evaluate_into(connection: Connection, statement: Compiled, values: dict[str, Any], unlimit: bool = False) -> None:
+    """Run one statement that keeps results, beside what was kept already. `unlimit`: those after it may take any time
+    again."""
+    sql = f"with kept as ({statement.sql}) select {_ANY_TIME}" if unlimit else statement.sql
+    driver(connection).execute(sql, statement.fixed | values, prepare=True)
+
+
+_ANY_TIME = "set_config('statement_timeout', '0', true)"
+"""A limit is for what begins after it is set, so this ends none for the statement that it is in."""
+
+
+@contextmanager
+def pinned(connection: Connection) -> Iterator[None]:
+    """Statements within go as they are written, as those of a filter run do."""
     session, sql = driver(connection), statements("graph")
-    session.execute(sql["pin_filter" if pinned else "unpin_filter"], prepare=True)
-    session.execute(statement.sql, statement.fixed | values, prepare=True)
+    session.execute(sql["pin_filter"], prepare=True)
+    yield
+    session.execute(sql["unpin_filter"], prepare=True)
 
 
 def evaluate(connection: Connection, statement: Compiled, values: dict[str, Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -52,7 +52,13 @@ def read_state(connection: Connection) -> State:
 
 def lock_state(connection: Connection) -> State:
     """Wait for the turn of this transaction: until it ends, no other one changes what is visible."""
-    session = driver(connection)
-    with together(session):  # BEGIN goes with it
-        row = session.execute(statements("register")["lock_state"], prepare=True)
-    return State(*row.fetchall()[0])
+    with together(driver(connection)):  # BEGIN goes with it
+        state = ask_for_lock(connection)
+    return state()
+
+
+def ask_for_lock(connection: Connection, statement: str = "lock_state") -> Callable[[], State]:
+    """The same in one message with what else is to be asked when it is this transaction's turn; the state, when the
+    database has answered."""
+    row = driver(connection).execute(statements("register")[statement], prepare=True)
+    return lambda: State(*row.fetchall()[0][: len(_COLUMNS)])

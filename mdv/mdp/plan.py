@@ -140,10 +140,26 @@ def key_of(constant: Constant) -> str:
 
 def digests_of(plan: ConjunctionPlan, constants: Sequence[Constant]) -> list[str]:
     """By what the atomic rules of a conjunction are found in the graph, by place: each named by all that it says."""
-    digests = []
-    for triggering in plan.triggering:
-        constant = constant_of(triggering, constants)
-        digests.append(digest_of(triggering.digest, "" if constant is None else key_of(constant)))
+    return [digest for (digest,) in digest_columns(plan, [constants])]
+
+
+def digest_columns(plan: ConjunctionPlan, constants: Sequence[Sequence[Constant]]) -> list[list[str]]:
+    """The same for any number of rules that differ in their constants: a column for each place."""
+    columns = [_triggering_digests(triggering, constants) for triggering in plan.triggering]
     for join in plan.joins:
-        digests.append(digest_of(join.group_digest, *[digests[place] for place in join.rule.inputs]))
+        inputs = zip(*[columns[place] for place in join.rule.inputs], strict=True)
+        columns.append([digest_of(join.group_digest, *mine) for mine in inputs])
+    return columns
+
+
+def _triggering_digests(plan: TriggeringPlan, constants: Sequence[Sequence[Constant]]) -> list[str]:
+    if plan.slot is None:
+        fixed = plan.rule.constant
+        return [digest_of(plan.digest, "" if fixed is None else key_of(fixed))] * len(constants)
+    digests, last, digest = [], None, ""
+    for mine in constants:
+        constant = mine[plan.slot]
+        if constant is not last:
+            last, digest = constant, digest_of(plan.digest, key_of(constant))
+        digests.append(digest)
     return digests

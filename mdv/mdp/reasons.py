@@ -15,12 +15,11 @@ from sqlalchemy import Connection
 
 from mdv.db import filter as db
 from mdv.db.publish import Publication
-from mdv.db.reasons import Range, Reasons, StoredEnd
+from mdv.db.reasons import Range, Reasons
 from mdv.db.state import State
 from mdv.db.vocabulary import Vocabulary
-from mdv.mdp.evaluate import FEW, EndValues, evaluate_ends, evaluate_whole_group
-from mdv.mdp.groups import CompiledGroup, Groups, constant_values
-from mdv.mdp.merge import End
+from mdv.mdp.evaluate import FEW, End, evaluate_ends, evaluate_whole_group
+from mdv.mdp.groups import CompiledGroup, Groups
 from mdv.mdp.publish import ToldOf, strong_numbers
 from mdv.mdp.schemas import SchemaInForce
 
@@ -41,7 +40,7 @@ class RuleReasons:
         self._groups |= groups.by_id
         self._note_touched(rules)
         db.clear(self._connection)
-        self._evaluate(groups, map(_as_values, self._db.ends(rules)))
+        self._evaluate(groups, self._db.ends(rules))
         self._db.change(rules, -1, self._ranged())
 
     def grant(self, groups: Groups, rules: Collection[int], known: Iterable[End], new: bool = False) -> None:
@@ -50,7 +49,7 @@ class RuleReasons:
         grow."""
         self._groups |= groups.by_id
         self._note_touched(rules)
-        self._evaluate(groups, ((end.rule_id, end.group_id, constant_values(end.constants)) for end in known))
+        self._evaluate(groups, known)
         ranged = self._ranged()
         self._db.change(rules, 1, ranged)
         if new:
@@ -78,9 +77,9 @@ class RuleReasons:
     def _ranged(self) -> set[int]:
         return {group for group, _ in self._touched}
 
-    def _evaluate(self, groups: Groups, ends: Iterable[EndValues]) -> None:
+    def _evaluate(self, groups: Groups, ends: Iterable[End]) -> None:
         """Find what these end rules match, but for ranges."""
-        evaluate_ends(self._connection, groups, [end for end in ends if not self._is_ranged(end[1])], self._state)
+        evaluate_ends(self._connection, groups, [end for end in ends if not self._is_ranged(end.group_id)], self._state)
 
     def _compare_ranges(self, groups: Groups, new: bool) -> None:
         """Count what the ranges matched as less, and what they match now as more, where they are not the same."""
@@ -121,7 +120,3 @@ def recount(connection: Connection, groups: Groups, state: State) -> None:
     reasons.make_ranges(touched)
     reasons.change_by_ranges((range_, 1) for range_ in reasons.ranges(touched).values())
     db.clear(connection)
-
-
-def _as_values(end: StoredEnd) -> EndValues:
-    return end.rule_id, end.group_id, {f"constant{number}": value for number, value in enumerate(end.constants)}
