@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self
 
 NULL = "\\N"
 
@@ -46,6 +47,38 @@ def copy_lines(session: Any, target: str, lines: Iterable[str]) -> None:
     if block:
         with session.cursor() as cursor, cursor.copy(f"copy {target} from stdin") as copy:
             copy.write(block.encode())
+
+
+class Copying:
+    """COPYs one after the other, while the caller makes more lines ready. Until `wait` returns, and before the end of
+    the `with`, nothing else may use the session."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._thread: ThreadPoolExecutor | None = None
+        self._copies: list[Future[None]] = []
+
+    def put(self, target: str, lines: Iterable[str]) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "copy")
+        self._copies.append(self._thread.submit(copy_lines, self._session, target, lines))
+
+    def wait(self) -> None:
+        """Until all is written; what went wrong meanwhile is raised here."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            copies, self._copies, self._thread = self._copies, [], None
+            for copy in copies:
+                copy.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._thread is not None and error[0] is not None:
+            self._thread.shutdown(cancel_futures=True)
+            self._thread = None
+        self.wait()
 
 
 def fields_of(line: str) -> list[str | None]:

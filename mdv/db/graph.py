@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
 from mdv.db.at_once import ANSWER, AtOnce
-from mdv.db.copy import any_field, copy_lines, fields_of
+from mdv.db.copy import Copying, any_field, fields_of
 from mdv.db.engine import driver
 from mdv.db.statements import statements
 from mdv.db.tables import (
@@ -97,6 +97,13 @@ class Known:
     predicates: Mapping[PredicateKey, int]
 
 
+class Found(NamedTuple):
+    """Atomic rules that are there already, by their digests, and which of them are the end of some rule."""
+
+    rules: dict[str, int]
+    ends: set[int]
+
+
 class Step(NamedTuple):
     """How far the MDP is when rules have changed; the version is None where the groups have not."""
 
@@ -112,18 +119,19 @@ class Graph:
     def __init__(self, connection: Connection) -> None:
         self._session: psycopg.Connection[Any] = driver(connection)
         self._sql = statements("graph")
+        self.copying = Copying(self._session)
 
     def execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
+        self.copying.wait()
         return self._session.execute(self._sql[name], values, prepare=True)
 
-    def look_for(self, digests: Iterable[str]) -> Callable[[], tuple[dict[str, int], set[int]]]:
-        """Which of these atomic rules are there already, and which of those are the end of some rule; to be asked for
-        when the database has answered."""
+    def look_for(self, digests: Iterable[str]) -> Callable[[], Found]:
+        """Look for atomic rules; what was found, to be asked for when the database has answered."""
         found = self.execute("find_atomic_rules", digests=array_field(digests))
 
-        def answer() -> tuple[dict[str, int], set[int]]:
+        def answer() -> Found:
             rows = found.fetchall()
-            return {digest: number for digest, number, _ in rows}, {number for _, number, is_end in rows if is_end}
+            return Found({digest: number for digest, number, _ in rows}, {number for _, number, end in rows if end})
 
         return answer
 
@@ -239,12 +247,20 @@ class Graph:
         self.execute("insert_rules_transaction", position=step.position, cause=CAUSE)
         self.execute("advance_rules", **step._asdict())
 
+    def copy(self, blocks: Iterable[tuple[str, list[str]]]) -> None:
+        """Write lines to tables while the caller goes on; all that is asked afterwards waits for it."""
+        for target, lines in blocks:
+            if lines:
+                self.copying.put(target, lines)
+
     def write(self, news: News, small: bool) -> None:
         """Write new atomic rules with all that belongs to them; a few rows as one statement."""
         if small:
             news.at_once().send(self._session, "select")
         else:
-            news.copy(self, self._session)
+            self.copy(news.take_blocks())
+            self.execute("count_uses", uses=_counted("rule_id", news.uses))
+            self.execute("count_members", members=_counted("group_id", news.members))
         if news.searches:
             self.execute("insert_searches", searches=json.dumps(news.searches))
 
@@ -264,8 +280,8 @@ class Graph:
         writes.set("mdp_state", {name: str(value) for name, value in step._asdict().items() if value is not None})
         writes.empty("result_objects", "result_ranges")
         freely = self._sql["plan_freely"].rstrip(";").replace("%(most)s", f"'{seconds}s'")
-        due = f"select number from {ANSWER} where is_due" if any(news.members.values()) else "select 0 limit 0"
-        found = writes.send(self._session, f"{freely}, array({due})")
+        due = f"(select number from {ANSWER} where is_due)" if any(news.members.values()) else "[]::int[]"  # noqa: S608
+        found = writes.send(self._session, f"{freely}, array{due}")
         if news.searches:
             self.execute("insert_searches", searches=json.dumps(news.searches))
         return lambda: found.fetchall()[0][-1]
@@ -311,15 +327,15 @@ class News:
         lists = (self.rules, self.atomic, self.dependencies, self.rule_ends, self.ends, self.plain)
         return sum(map(len, (*lists, *self.constants.values())))
 
-    def copy(self, graph: Graph, session: psycopg.Connection[Any]) -> None:
-        """Write any number of rows."""
-        for target, lines in self._blocks():
-            copy_lines(session, target, lines)
-        graph.execute("count_uses", uses=_counted("rule_id", self.uses))
-        graph.execute("count_members", members=_counted("group_id", self.members))
+    def take_blocks(self) -> list[tuple[str, list[str]]]:
+        """The lines for each table, which are then no more to be written."""
+        blocks = self._blocks()
+        self.rules, self.atomic, self.dependencies, self.rule_ends, self.ends, self.plain = [], [], [], [], [], []
+        self.constants = defaultdict(list)
+        return blocks
 
     def at_once(self) -> AtOnce:
-        """The same as one statement, for a few rows; it answers which groups are to be revised."""
+        """All as one statement, for a few rows; it answers which groups are to be revised."""
         writes = AtOnce()
         for target, lines in self._blocks():
             writes.insert(target, [fields_of(line) for line in lines])

@@ -9,19 +9,18 @@ Rules of one plan are taken apart together, column by column: a column is the sa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import chain
 from typing import Any, NamedTuple
 
 from mdv.db.copy import NULL, text_field
-from mdv.db.graph import SMALL, Graph, GroupKey, Known, News, PredicateKey, Step, line
+from mdv.db.graph import SMALL, Found, Graph, GroupKey, Known, News, PredicateKey, Step, array_field, line
 from mdv.mdp.groups import constant_values
 from mdv.mdp.plan import ConjunctionPlan, JoinPlan, TriggeringPlan, constant_of, digest_columns
 from mdv.rules.ast import Operator
 from mdv.rules.normal import Constant
-from mdv.rules.pattern import Leaf
+from mdv.rules.pattern import Leaf, Pattern
 
 GRAMS = (6, 4)
 """The lengths of the parts by which constants of `contains` are found; the function mdv_grams knows the same."""
@@ -53,10 +52,10 @@ class _Alike:
     def ends(self) -> list[int]:
         return self.ids[-1]
 
-    def leaves(self) -> Iterator[tuple[int, ...]]:
+    def leaves(self) -> Iterable[tuple[int, ...]]:
         """The triggering rules of each, in the order of the pattern."""
         if not self.plan.leaves:
-            return iter([()] * len(self.constants))
+            return [()] * len(self.constants)
         return zip(*[self.ids[place] for place in self.plan.leaves], strict=True)
 
 
@@ -106,7 +105,7 @@ class Parts:
             some.digests = digest_columns(some.plan, some.constants)
         self.few = sum(len(some.constants) for some in self.alike) <= FEW
 
-    def look(self, graph: Graph) -> Callable[[], tuple[dict[str, int], set[int]]]:
+    def look(self, graph: Graph) -> Callable[[], Found]:
         """Ask which of the atomic rules are there already, and which of those are the end of some rule."""
         digests: set[str] = set()
         for some in self.alike:
@@ -115,76 +114,95 @@ class Parts:
 
 
 class Merge:
-    """One merge: what is to be written is made ready in memory; `write` writes it."""
+    """One merge. `add` makes ready what is to be written; of a great many rules, that of some is written already while
+    the next are made ready. `write` writes the rest."""
 
-    def __init__(
-        self, graph: Graph, parts: Parts, found: tuple[dict[str, int], set[int]], known: Known, last_atomic_rule: int,
-        after: int = 0,
-    ) -> None:  # fmt: skip
-        """`found`: what `parts` saw when it looked. `known`: the groups and predicates that there are. `after`: the
-        numbers of the rules follow that one."""
-        self._graph = graph
-        self._last = last_atomic_rule
+    def __init__(self, graph: Graph, known: Known, last_atomic_rule: int, after: int = 0) -> None:
+        """`known`: the groups and predicates that there are. `after`: the numbers of the rules follow that one."""
+        self._graph, self._known_groups = graph, known
+        self._first, self._last, self._after = last_atomic_rule + 1, last_atomic_rule, after
+        self._groups: dict[GroupKey, tuple[int, int | None]] = {}
+        self._predicates: dict[PredicateKey, int] = {}
+        self._regrouped = False
+        self._known: dict[str, int] = {}
+        self._are_ends: set[int] = set()
+        self._known_ends: dict[int, End] = {}
+        self._new_ends: dict[int, End] = {}
+        self._ends: dict[int, tuple[int, ...]] = {}
         self._news = News()
         self._fresh: dict[int, str] = {}
         self._contains: dict[int, list[tuple[int, str]]] = defaultdict(list)
-        self._known, self._ends = found
-        self._few = parts.few
-        self._name_groups(parts.alike, known)
+        self._grams: dict[int, Counter[str]] = defaultdict(Counter)
+        self._is_small = True
+
+    def add(self, parts: Parts, found: Found, lines: Sequence[str] = ()) -> None:
+        """Merge some rules. `found`: what was there when they were looked for. `lines`: the rules as they are kept."""
+        self._known |= found.rules
+        self._are_ends |= found.ends
+        self._name_groups(parts.alike)
         for some in parts.alike:
             self._place_triggering(some)
         for some in parts.alike:
-            self._place_joins(some)
+            self._place_joins(some, parts.few)
         for predicate, constants in self._contains.items():
             self._add_contains(predicate, constants)
-        new_ends = self._place_ends(parts.alike)
-        ends = self._end_rules(parts, after)
-        self.is_small = self._news.size + len(self._fresh) + len(parts.items) <= SMALL
+        self._place_ends(parts.alike)
+        self._end_rules(parts)
+        self._news.rules += lines
+        uses = self._news.uses
+        self._news.atomic += [f"{number}\t{uses.pop(number, 0)}\t{rest}" for number, rest in self._fresh.items()]
+        self._fresh, self._contains = {}, defaultdict(list)
+        self._is_small = self._is_small and parts.few and self._news.size <= SMALL
+        if not self._is_small:
+            self._graph.copy(self._news.take_blocks())
+
+    @property
+    def merged(self) -> Merged:
+        new, known = list(self._new_ends.values()), list(self._known_ends.values())
+        return Merged(self._ends, new, known, self._regrouped, self._last, self._first)
+
+    @property
+    def is_small(self) -> bool:
         """Whether what is to be written can be sent with other statements, in one message."""
-        self.merged = Merged(
-            ends, new_ends, self._known_ends(parts.alike), self._regrouped, self._last, last_atomic_rule + 1
-        )
+        return self._is_small
 
     def write(self, searches: Iterable[dict[str, int]] = ()) -> None:
         """Write the new atomic rules, and what rules search."""
-        self._graph.write(self._ready((), searches), self.is_small)
+        self._news.searches += searches
+        self._graph.write(self._news, self._is_small)
 
     def write_step(
-        self, rules: Iterable[str], searches: Iterable[dict[str, int]], step: Step, resources: int, seconds: int
+        self, searches: Iterable[dict[str, int]], step: Step, resources: int, seconds: int
     ) -> Callable[[], Collection[int]]:
-        """The same with the lines of `rules`, and the `step` that this is: see there."""
-        return self._graph.write_step(self._ready(rules, searches), self.is_small, step, resources, seconds)
+        """The same with the `step` that this is: see there."""
+        self._news.searches += searches
+        return self._graph.write_step(self._news, self._is_small, step, resources, seconds)
 
-    def _ready(self, rules: Iterable[str], searches: Iterable[dict[str, int]]) -> News:
-        uses, news = self._news.uses, self._news
-        news.rules, news.searches = list(rules), list(searches)
-        news.atomic = [f"{number}\t{uses.pop(number, 0)}\t{rest}" for number, rest in self._fresh.items()]
-        return news
-
-    def _name_groups(self, alike: Sequence[_Alike], known: Known) -> None:
+    def _name_groups(self, alike: Sequence[_Alike]) -> None:
         """The numbers of groups and predicates, given out where they are new."""
-        groups = {GroupKey(False, join.group_digest): (join.group_text, join.group_body)
-                  for some in alike for join in some.plan.joins}  # fmt: skip
-        groups |= {GroupKey(True, some.plan.digest): (some.plan.text, some.plan.pattern.as_json()) for some in alike}
-        predicates = {
-            predicate
-            for some in alike
-            for one in some.plan.triggering
-            if (predicate := _predicate(one)) is not None
-        }  # fmt: skip
-        self._regrouped = not (groups.keys() <= known.groups.keys() and predicates <= known.predicates.keys())
-        self._groups = {
-            key: known.groups[key] if key in known.groups else (self._graph.add_group(key, text, body), None)
-            for key, (text, body) in groups.items()
-        }
-        self._predicates = {
-            key: known.predicates[key] if key in known.predicates else self._graph.add_predicate(key)
-            for key in predicates
-        }
+        known = self._known_groups
+        for plan in [some.plan for some in alike]:
+            for place, key in enumerate(plan.group_keys):
+                if key not in self._groups:
+                    self._groups[key] = known.groups.get(key) or self._new_group(plan, place)
+            for predicate in plan.predicate_keys:
+                if predicate is not None and predicate not in self._predicates:
+                    self._predicates[predicate] = known.predicates.get(predicate) or self._new_predicate(predicate)
+
+    def _new_group(self, plan: ConjunctionPlan, place: int) -> tuple[int, None]:
+        self._regrouped = True
+        if place == len(plan.joins):
+            return self._graph.add_group(plan.group_keys[place], plan.text, plan.pattern.as_json()), None
+        join = plan.joins[place]
+        return self._graph.add_group(plan.group_keys[place], join.group_text, join.group_body), None
+
+    def _new_predicate(self, key: PredicateKey) -> int:
+        self._regrouped = True
+        return self._graph.add_predicate(key)
 
     def _place_triggering(self, some: _Alike) -> None:
-        for plan, digests in zip(some.plan.triggering, some.digests, strict=False):
-            add = self._adding(plan)
+        for plan, key, digests in zip(some.plan.triggering, some.plan.predicate_keys, some.digests, strict=False):
+            add = self._adding(plan, key)
             known, column, last = self._known, [], ""
             number = 0
             for digest, constants in zip(digests, some.constants, strict=True):
@@ -195,9 +213,9 @@ class Merge:
                 column.append(number)
             some.ids.append(column)
 
-    def _adding(self, plan: TriggeringPlan) -> Callable[[str, Sequence[Constant]], int]:
+    def _adding(self, plan: TriggeringPlan, key: PredicateKey | None) -> Callable[[str, Sequence[Constant]], int]:
         """What writes a triggering rule of that plan, given its digest and its rule's constants; its number."""
-        rule, key, fresh = plan.rule, _predicate(plan), self._fresh
+        rule, fresh = plan.rule, self._fresh
         shared, text = f"\t{text_field(rule.class_iri)}\t", text_field(plan.text)
 
         def plain(digest: str, _constants: Sequence[Constant]) -> int:
@@ -230,32 +248,30 @@ class Merge:
 
     def _add_contains(self, predicate: int, constants: Sequence[tuple[int, str]]) -> None:
         """Constants of `contains`, each with a part by which few others are found."""
-        shared = Counter(gram for _, text in constants for gram in grams_of(text))
+        shared = self._grams[predicate]
+        shared.update(gram for _, text in constants for gram in grams_of(text))
         for number, text in constants:
             gram = min(grams_of(text), key=lambda g: (shared[g], g), default="")
             self._news.constants[Operator.CONTAINS].append(
                 f"{number}\t{predicate}\t{NULL}\t{text_field(text)}\t{text_field(gram)}\n"
             )
 
-    def _place_joins(self, some: _Alike) -> None:
+    def _place_joins(self, some: _Alike, few: bool) -> None:
         for join, digests in zip(some.plan.joins, some.digests[len(some.plan.triggering) :], strict=True):
             inputs = [some.ids[place] for place in join.rule.inputs]
-            if not self._few:
+            if not few:
                 self._look_for_joins(digests, inputs)
             some.ids.append(self._place_join(join, digests, inputs))
 
     def _look_for_joins(self, digests: Sequence[str], inputs: Sequence[Sequence[int]]) -> None:
         """Of a great many: with an input that is new, a join rule must be new, too."""
-        fresh = self._fresh
-        asked = {
-            digest
-            for digest, *mine in zip(digests, *inputs, strict=True)
-            if not any(one in fresh for one in mine) and digest not in self._known
-        }
+        newest = map(max, zip(*inputs, strict=True))
+        asked = {digest for digest, last in zip(digests, newest, strict=True) if last < self._first}
+        asked -= self._known.keys()
         if asked:
-            known, ends = self._graph.look_for(asked)()
-            self._known |= known
-            self._ends |= ends
+            found = self._graph.look_for(asked)()
+            self._known |= found.rules
+            self._are_ends |= found.ends
 
     def _place_join(self, plan: JoinPlan, digests: Sequence[str], inputs: Sequence[Sequence[int]]) -> list[int]:
         """The numbers of join rules that are alike, given those of their inputs."""
@@ -280,57 +296,52 @@ class Merge:
         self._news.members[group] += len(sources)
         return column
 
-    def _place_ends(self, alike: Sequence[_Alike]) -> list[End]:
-        by_plan: dict[str, dict[int, tuple[_Alike, int, tuple[int, ...]]]] = defaultdict(dict)
-        placed: set[int] = set(self._ends)
+    def _place_ends(self, alike: Sequence[_Alike]) -> None:
+        """End rules into their whole groups, those that are new."""
+        by_group: dict[GroupKey, list[_Alike]] = defaultdict(list)
         for some in alike:
-            mine = by_plan[some.plan.digest]
-            for place, (end, leaves) in enumerate(zip(some.ends, some.leaves(), strict=True)):
-                if end not in placed:
-                    placed.add(end)
-                    mine[end] = (some, place, leaves)
-        return [new for digest, fresh in by_plan.items() if fresh for new in self._place_group(digest, fresh)]
+            by_group[some.plan.group_keys[-1]].append(some)
+        for key, mine in by_group.items():
+            leaves: dict[int, tuple[int, ...]] = {}
+            for some in mine:
+                group, _ = self._groups[key]
+                for end, its_leaves, constants in zip(some.ends, some.leaves(), some.constants, strict=True):
+                    if end in self._are_ends:
+                        self._known_ends[end] = End(end, group, some.plan, constants)
+                    elif end not in self._new_ends:
+                        self._new_ends[end] = End(end, group, some.plan, constants)
+                        leaves[end] = its_leaves
+            if leaves:
+                self._place_group(key, mine[0].plan.pattern, leaves)
 
-    def _place_group(self, digest: str, fresh: Mapping[int, tuple[_Alike, int, tuple[int, ...]]]) -> list[End]:
-        """End rules that are new, into their whole group."""
-        group, driver = self._groups[GroupKey(True, digest)]
-        plan = next(iter(fresh.values()))[0].plan
-        if driver is None and plan.leaves:
-            columns = zip(*[leaves for _, _, leaves in fresh.values()], strict=True)
-            driver = choose_driver(plan.pattern.leaves, [len(set(column)) for column in columns], len(fresh))
+    def _place_group(self, key: GroupKey, pattern: Pattern, leaves: Mapping[int, tuple[int, ...]]) -> None:
+        """End rules that are new, with their triggering rules, into their whole group."""
+        group, driver = self._groups[key]
+        if driver is None and pattern.leaves:
+            different = [len(set(column)) for column in zip(*leaves.values(), strict=True)]
+            driver = choose_driver(pattern.leaves, different, len(leaves))
             self._graph.execute("choose_driver", group=group, driver=driver, resources=0)
+            self._groups[key] = (group, driver)
             self._regrouped = True
-        ends = self._news.ends
-        for end, (_, _, leaves) in fresh.items():
-            found_by = NULL if driver is None else leaves[driver]
-            ends.append(f"{end}\t{found_by}\t{group}\t{{{','.join(map(str, leaves))}}}\n")
-        self._news.members[group] += len(fresh)
-        return [End(end, group, some.plan, some.constants[place]) for end, (some, place, _) in fresh.items()]
+        lines = self._news.ends
+        for end, mine in leaves.items():
+            found_by = NULL if driver is None else mine[driver]
+            lines.append(f"{end}\t{found_by}\t{group}\t{array_field(mine)}\n")
+        self._news.members[group] += len(leaves)
 
-    def _known_ends(self, alike: Sequence[_Alike]) -> list[End]:
-        if not self._ends:
-            return []
-        found: dict[int, End] = {}
-        for some in alike:
-            group, _ = self._groups[GroupKey(True, some.plan.digest)]
-            for end, constants in zip(some.ends, some.constants, strict=True):
-                if end in self._ends:
-                    found[end] = End(end, group, some.plan, constants)
-        return list(found.values())
-
-    def _end_rules(self, parts: Parts, after: int) -> dict[int, tuple[int, ...]]:
+    def _end_rules(self, parts: Parts) -> None:
         """Where each rule ends: once in each end rule, whichever of its conjunctions lead there."""
         next_end = {id(some.plan): iter(some.ends).__next__ for some in parts.alike}
         lines = self._news.rule_ends
-        ends: dict[int, tuple[int, ...]] = {}
+        uses: list[int] = []
         for rule_id, owner, plans, _ in parts.items:
-            rule = after + rule_id
+            rule = self._after + rule_id
             found = tuple(dict.fromkeys([next_end[id(plan)]() for plan in plans]))
-            ends[rule] = found
+            self._ends[rule] = found
+            uses += found
             for end in found:
                 lines.append(f"{rule}\t{end}\t{owner}\n")
-        self._news.uses.update(chain.from_iterable(ends.values()))
-        return ends
+        self._news.uses.update(uses)
 
 
 def merge_rules(
@@ -338,16 +349,11 @@ def merge_rules(
 ) -> Merged:
     """Merge rules that are stored already, in one go."""
     parts = Parts(items)
-    merge = Merge(graph, parts, parts.look(graph)(), known, last_atomic_rule)
+    merge = Merge(graph, known, last_atomic_rule)
+    with graph.copying:
+        merge.add(parts, parts.look(graph)())
     merge.write(searches)
     return merge.merged
-
-
-def _predicate(plan: TriggeringPlan) -> PredicateKey | None:
-    rule = plan.rule
-    if rule.operator is None or rule.sort is None:
-        return None
-    return PredicateKey(rule.class_iri, rule.property, rule.operator, rule.sort)
 
 
 def choose_driver(leaves: Sequence[Leaf], different: Sequence[int], rules: int) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
+from functools import cached_property
 from typing import Any
 
-from mdv.db.graph import digest_of
+from mdv.db.graph import GroupKey, PredicateKey, digest_of
 from mdv.rdf.schema import Schema
 from mdv.rdf.values import DIGIT_LIMIT
 from mdv.rules.atomic import Join, Triggering, decompose, group_text, text_of
@@ -51,6 +52,16 @@ class ConjunctionPlan:
     """The triggering rule of each leaf of the pattern, by its place."""
     text: str
     digest: str
+
+    @cached_property
+    def group_keys(self) -> tuple[GroupKey, ...]:
+        """The groups that its rules belong to: those of its joins, in their order, and the whole one."""
+        return (*(GroupKey(False, join.group_digest) for join in self.joins), GroupKey(True, self.digest))
+
+    @cached_property
+    def predicate_keys(self) -> tuple[PredicateKey | None, ...]:
+        """The predicate of each triggering rule, None where it has no constant."""
+        return tuple(_predicate(one.rule) for one in self.triggering)
 
 
 def plan(rule: NormalRule, schema: Schema) -> tuple[ConjunctionPlan, ...]:
@@ -108,6 +119,12 @@ def _triggering_plan(rule: Triggering, short: object, any_of: object) -> Trigger
         digest_of("triggering", rule.class_iri, rule.property or "", rule.operator and rule.operator.value,
                   rule.sort and rule.sort.value),
     )  # fmt: skip
+
+
+def _predicate(rule: Triggering) -> PredicateKey | None:
+    if rule.operator is None or rule.sort is None:
+        return None
+    return PredicateKey(rule.class_iri, rule.property, rule.operator, rule.sort)
 
 
 def written_in(schema: Schema) -> Callable[[str], str]:

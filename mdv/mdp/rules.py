@@ -55,6 +55,9 @@ OWN = 0
 
 MAX_NAME = 200
 
+MERGED_AT_ONCE = 10_000
+"""While so many rules are made ready, those before are written."""
+
 MOST_SECONDS = 30
 """A rule that cannot be evaluated in this time on what is stored is refused: it would hold up every registration."""
 
@@ -163,37 +166,36 @@ def _add_rules(
     with in_one_message(connection, True):
         lock = ask_for_lock(connection, "lock_rules")
         taken = [graph.ask_for_names(owner, mine) for owner, mine in names.items()]
-        found = foreseen.parts.look(graph) if foreseen is not None else None
+        found = [parts.look(graph) for parts in foreseen.parts] if foreseen is not None else []
     state = lock()
     schema = schemas.at(connection, state.schema_version)
     for name in chain.from_iterable(ask() for ask in taken):
         raise Conflict(f"There is a rule of the name {name} already.")
-    if foreseen is None or found is None or foreseen.schema is not schema:
+    if foreseen is None or foreseen.schema is not schema:
         foreseen = _read(drafts, schema, rules, _libraries(graph, drafts, state.last_rule))
-        found = foreseen.parts.look(graph)
+        found = [parts.look(graph) for parts in foreseen.parts]
     position, last = state.position + 1, state.last_rule
-    numbered = list(enumerate(drafts, last + 1))
-    lines = [
-        f"{number}\t{draft.owner}\t{any_field(draft.name)}\t{text_field(draft.text)}\t{position}\n"
-        for number, draft in numbered
-    ]
-    searches = [{"rule_id": last + place, "searched_id": searched} for place, searched in foreseen.searches]
     known = rules.groups(connection, state, schema, vocabulary).known
-    merge = Merge(graph, foreseen.parts, found(), known, state.last_atomic_rule, after=last)
+    merge = Merge(graph, known, state.last_atomic_rule, after=last)
+    with graph.copying:
+        for parts, seen in zip(foreseen.parts, [ask() for ask in found], strict=True):
+            merge.add(parts, seen, _lines(drafts, parts.items, last, position))
     merged = merge.merged
     state, step = _advanced(state, merged, last + len(drafts), position)
+    searches = [{"rule_id": last + place, "searched_id": searched} for place, searched in foreseen.searches]
     with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, merge.is_small):
-        to_revise = merge.write_step(lines, searches, step, state.last_resource, MOST_SECONDS)
+        to_revise = merge.write_step(searches, step, state.last_resource, MOST_SECONDS)
         find_first_results(connection, merged, state, schema, vocabulary, rules)
+    numbers = range(last + 1, last + len(drafts) + 1)
     if _concerns_lmrs(state, (draft.owner for draft in drafts)):
         reasons = RuleReasons(connection, state)
         with db.refusing_slow(_TOO_COSTLY):
             groups = rules.groups(connection, state, schema, vocabulary)
-            reasons.grant(groups, [number for number, _ in numbered], merged.known_ends, new=True)
+            reasons.grant(groups, numbers, merged.known_ends, new=True)
         reasons.publish(schema, vocabulary)
     if some := to_revise():
         revise_drivers(connection, state, rules.groups(connection, state, schema, vocabulary), some)
-    return [AddedRule(number, merged.ends[number], position) for number, _ in numbered]
+    return [AddedRule(number, merged.ends[number], position) for number in numbers]
 
 
 def change_rule(
@@ -380,7 +382,7 @@ class _Read(NamedTuple):
     """Rules as they were read by a schema: taken apart, and which of them (by place, from 1) search which rules."""
 
     schema: SchemaInForce
-    parts: Parts
+    parts: list[Parts]
     searches: list[tuple[int, int]]
 
 
@@ -409,7 +411,18 @@ def _read(drafts: Sequence[RuleDraft], schema: SchemaInForce, rules: Rules, libr
         planned.append(Planned(place, draft.owner, its_plan, constants))
         if library is not None:
             searches += [(place, library.id(name)) for name in normal.searches]
-    return _Read(schema, Parts(planned), searches)
+    some = [Parts(planned[first : first + MERGED_AT_ONCE]) for first in range(0, len(planned), MERGED_AT_ONCE)]
+    return _Read(schema, some, searches)
+
+
+def _lines(drafts: Sequence[RuleDraft], items: Iterable[Planned], last_rule: int, position: int) -> list[str]:
+    """Rules as they are kept."""
+    lines = []
+    for place, owner, _, _ in items:
+        draft = drafts[place - 1]
+        name = any_field(draft.name)
+        lines.append(f"{last_rule + place}\t{owner}\t{name}\t{text_field(draft.text)}\t{position}\n")
+    return lines
 
 
 def _libraries(graph: Graph, drafts: Sequence[RuleDraft], last_rule: int) -> dict[int, Library]:
