@@ -14,8 +14,8 @@ import psycopg
 PREPARED = 40
 """A statement of up to so many rows is prepared: larger ones are seldom of the same shape twice."""
 
-Shape = tuple[str, str, int, int]
-"""One write: its beginning, its end, and how many rows of how many values stand between."""
+Shape = tuple[str, str, str, str, int, int]
+"""One write: its beginning in three parts, its end, and how many rows of how many values stand between."""
 
 ANSWER = "answered"
 """What the answer of the write is called that has one."""
@@ -31,30 +31,32 @@ class AtOnce:
 
     def insert(self, target: str, rows: Sequence[Sequence[object]]) -> None:
         """Rows into `target`, a table with its columns; nothing at all where there is none."""
-        self._add(f"insert into {target} values", "", rows)
+        self._add("insert into", target, "values", "", rows)
 
     def add(self, table: str, key: str, column: str, more: Iterable[tuple[int, int]], answer: str = "") -> None:
         """Add so much to a column of the rows `t` of `table` with these keys. `answer`: what is to be known of each."""
-        end = f") as m (key, more) where t.{key} = m.key::bigint" + (f" returning {answer}" if answer else "")
-        beginning = f"update {table} t set {column} = t.{column} + m.more::int from (values"  # noqa: S608
-        self._add(beginning, end, [(str(one), str(count)) for one, count in more if count])
+        rows = [(str(one), str(count)) for one, count in more if count]
+        if rows:
+            changed = f"{table} t set {column} = t.{column} + m.more::int from"
+            end = f") as m (key, more) where t.{key} = m.key::bigint" + (f" returning {answer}" if answer else "")
+            self._add("update", changed, "(values", end, rows)
 
     def set(self, table: str, values: Mapping[str, object]) -> None:
         """Set columns of the one row of `table`."""
-        self._add(f"update {table} set ({', '.join(values)}) = row", "", [tuple(values.values())])  # noqa: S608
+        self._add("update", table, f"set ({', '.join(values)}) = row", "", [tuple(values.values())])
 
     def empty(self, *tables: str) -> None:
         """Leave nothing in these tables."""
-        self._shapes += [(f"delete from {table}", "", 0, 0) for table in tables]  # noqa: S608
+        self._shapes += [("delete from", table, "", "", 0, 0) for table in tables]
 
     def send(self, session: psycopg.Connection[Any], then: str) -> psycopg.Cursor[Any]:
         """Write; the answer is that of `then`, a select."""
         sql = _statement(tuple(self._shapes), then)
         return psycopg.RawCursor(session).execute(sql, self._values, prepare=self._rows <= PREPARED or None)
 
-    def _add(self, beginning: str, end: str, rows: Sequence[Sequence[object]]) -> None:
+    def _add(self, verb: str, what: str, how: str, end: str, rows: Sequence[Sequence[object]]) -> None:
         if rows:
-            self._shapes.append((beginning, end, len(rows), len(rows[0])))
+            self._shapes.append((verb, what, how, end, len(rows), len(rows[0])))
             self._rows += len(rows)
             for row in rows:
                 self._values += row
@@ -64,16 +66,17 @@ class AtOnce:
 def _statement(shapes: tuple[Shape, ...], then: str) -> str:
     r"""The statement of some writes.
 
-    >>> print(_statement((("insert into a values", "", 2, 1), ("insert into b values", "", 1, 2)), "select 1"))
+    >>> one, other = ("insert into", "a", "values", "", 2, 1), ("insert into", "b", "values", "", 1, 2)
+    >>> print(_statement((one, other), "select 1"))
     with w0 as (insert into a values ($1), ($2)),
     w1 as (insert into b values ($3, $4))
     select 1
     """
     writes, place = [], 0
-    for number, (beginning, end, rows, width) in enumerate(shapes):
+    for number, (verb, what, how, end, rows, width) in enumerate(shapes):
         firsts = range(place + 1, place + rows * width + 1, width or 1)
         values = ", ".join("(" + ", ".join(f"${first + at}" for at in range(width)) + ")" for first in firsts)
         place += rows * width
         name = ANSWER if "returning" in end else f"w{number}"
-        writes.append(f"{name} as ({beginning} {values}{end})")
+        writes.append(f"{name} as ({verb} {what} {how} {values}{end})")
     return "with " + ",\n".join(writes) + f"\n{then}" if writes else then

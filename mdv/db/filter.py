@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -46,12 +48,36 @@ def _gone() -> Select[Any]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+_PARAMETER = re.compile(r"%(?:\((\w+)\)s|%)")
+
+
+@dataclass(frozen=True)
 class Compiled:
     """A statement as text, with the parameters that never change."""
 
     sql: str
     fixed: dict[str, Any]
+
+    @cached_property
+    def numbered(self) -> tuple[str, tuple[str, ...]]:
+        """The statement with numbers for its parameters, as the database knows them, and their names in that order.
+
+        >>> Compiled("select %(a)s %% %(b)s + %(a)s", {}).numbered
+        ('select $1 % $2 + $1', ('a', 'b'))
+        """
+        names: dict[str, int] = {}
+
+        def number(found: re.Match[str]) -> str:
+            return f"${names.setdefault(found[1], len(names) + 1)}" if found[1] else "%"
+
+        return _PARAMETER.sub(number, self.sql), tuple(names)
+
+    @cached_property
+    def unlimiting(self) -> tuple[str, tuple[str, ...]]:
+        """The same, and the statements after it may take any time again. A limit is for what begins after it is set, so
+        that the statement itself has its own still."""
+        sql, names = self.numbered
+        return f"with kept as ({sql}) select set_config('statement_timeout', '0', true)", names
 
 
 def compiled(statement: Select[Any] | Insert) -> Compiled:
@@ -142,15 +168,14 @@ def clear(connection: Connection) -> None:
         session.execute(sql["clear_ranges"], prepare=True)
 
 
-def evaluate_into(connection: Connection, statement: Compiled, values: dict[str, Any], unlimit: bool = False) -> None:
+def evaluate_into(
+    connection: Connection, statement: Compiled, values: Mapping[str, Any], unlimit: bool = False
+) -> None:
     """Run one statement that keeps results, beside what was kept already. `unlimit`: those after it may take any time
     again."""
-    sql = f"with kept as ({statement.sql}) select {_ANY_TIME}" if unlimit else statement.sql
-    driver(connection).execute(sql, statement.fixed | values, prepare=True)
-
-
-_ANY_TIME = "set_config('statement_timeout', '0', true)"
-"""A limit is for what begins after it is set, so this ends none for the statement that it is in."""
+    sql, names = statement.unlimiting if unlimit else statement.numbered
+    given = [values[name] if name in values else statement.fixed[name] for name in names]
+    psycopg.RawCursor(driver(connection)).execute(sql, given, prepare=True)
 
 
 @contextmanager

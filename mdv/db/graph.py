@@ -9,6 +9,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import md5
 from typing import Any, NamedTuple
 
@@ -279,9 +280,7 @@ class Graph:
         writes.insert("transactions (position, cause)", [(str(step.position), CAUSE)])
         writes.set("mdp_state", {name: str(value) for name, value in step._asdict().items() if value is not None})
         writes.empty("result_objects", "result_ranges")
-        freely = self._sql["plan_freely"].rstrip(";").replace("%(most)s", f"'{seconds}s'")
-        due = f"(select number from {ANSWER} where is_due)" if any(news.members.values()) else "[]::int[]"  # noqa: S608
-        found = writes.send(self._session, f"{freely}, array{due}")
+        found = writes.send(self._session, _then(seconds, any(news.members.values())))
         if news.searches:
             self.execute("insert_searches", searches=json.dumps(news.searches))
         return lambda: found.fetchall()[0][-1]
@@ -340,27 +339,44 @@ class News:
         for target, lines in self._blocks():
             writes.insert(target, [fields_of(line) for line in lines])
         writes.add("atomic_rules", "rule_id", "uses", self.uses.items())
-        # The state that is looked at is that before, but of resources nothing has changed.
-        is_due = statements("graph")["is_due"].replace("%(resources)s", "(select last_resource from mdp_state)")
-        writes.add(
-            "rule_groups", "group_id", "members", self.members.items(), f"t.group_id as number, {is_due} as is_due"
-        )
+        writes.add("rule_groups", "group_id", "members", self.members.items(), _revised())
         return writes
 
     def _blocks(self) -> list[tuple[str, list[str]]]:
         """The lines for each table."""
-        blocks = [
-            ("rules (id, owner, name, text, position)", self.rules),
-            ("atomic_rules (rule_id, uses, group_id, digest, class, text)", self.atomic),
-            ("rule_dependencies (source, target, param, group_id)", self.dependencies),
-            ("rule_ends (rule_id, end_id, owner)", self.rule_ends),
-            ("end_rules (rule_id, driver_id, group_id, leaves)", self.ends),
-            ("filter_rules (rule_id, class)", self.plain),
-        ]
-        for operator, lines in self.constants.items():
-            gram = ", gram" if operator is Operator.CONTAINS else ""
-            blocks.append((f"{FILTER_RULES[operator].name} (rule_id, predicate_id, number, value{gram})", lines))
-        return blocks
+        lists = (self.rules, self.atomic, self.dependencies, self.rule_ends, self.ends, self.plain)
+        blocks = list(zip(_TARGETS, lists, strict=True))
+        return blocks + [(_CONSTANTS[operator], lines) for operator, lines in self.constants.items()]
+
+
+_TARGETS = (
+    "rules (id, owner, name, text, position)",
+    "atomic_rules (rule_id, uses, group_id, digest, class, text)",
+    "rule_dependencies (source, target, param, group_id)",
+    "rule_ends (rule_id, end_id, owner)",
+    "end_rules (rule_id, driver_id, group_id, leaves)",
+    "filter_rules (rule_id, class)",
+)
+_CONSTANTS = {
+    operator: f"{table.name} (rule_id, predicate_id, number, value{', gram' if operator is Operator.CONTAINS else ''})"
+    for operator, table in FILTER_RULES.items()
+}
+
+
+@cache
+def _revised() -> str:
+    """What is to be known of groups that have more members. The state is that before, but of resources nothing has
+    changed."""
+    is_due = statements("graph")["is_due"].replace("%(resources)s", "(select last_resource from mdp_state)")
+    return f"t.group_id as number, {is_due} as is_due"
+
+
+@cache
+def _then(seconds: int, counted: bool) -> str:
+    """What follows after a few rules have been written: see `Graph.write_step`."""
+    freely = statements("graph")["plan_freely"].rstrip(";").replace("%(most)s", f"'{seconds}s'")
+    due = f"(select number from {ANSWER} where is_due)" if counted else "[]::int[]"  # noqa: S608
+    return f"{freely}, array{due}"
 
 
 def line(*fields: object) -> str:

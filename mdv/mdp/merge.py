@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import chain
 from typing import Any, NamedTuple
 
 from mdv.db.copy import NULL, text_field
@@ -86,6 +87,11 @@ class Merged:
     last_atomic_rule: int
     first_atomic_rule: int
     """The first of those that are new; an end that is new may be an older one."""
+
+    def touched(self, owners: Iterable[int]) -> set[tuple[int, int]]:
+        """The whole groups that the rules end in, each with all of these owners."""
+        groups = {end.group_id for end in chain(self.new_ends, self.known_ends)}
+        return {(group, owner) for group in groups for owner in owners}
 
 
 class Parts:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from mdv.db import filter as db
 from mdv.db.publish import Publication
-from mdv.db.reasons import Range, Reasons
+from mdv.db.reasons import Range, Reasons, Touched
 from mdv.db.state import State
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.evaluate import FEW, End, evaluate_ends, evaluate_whole_group
@@ -38,23 +38,30 @@ class RuleReasons:
     def withdraw(self, groups: Groups, rules: Collection[int]) -> None:
         """What these rules match now is about to have a reason less each."""
         self._groups |= groups.by_id
-        self._note_touched(rules)
+        self._note_touched(self._db.touched(rules))
         db.clear(self._connection)
         self._evaluate(groups, self._db.ends(rules))
         self._db.change(rules, -1, self._ranged())
 
-    def grant(self, groups: Groups, rules: Collection[int], known: Iterable[End], new: bool = False) -> None:
+    def grant(self, groups: Groups, rules: Collection[int], known: Iterable[End]) -> None:
         """What these rules match has a reason more each. The results of their end rules stand in `result_objects`
-        already, but for those that were `known` before. `new`: the rules have just been added, so that ranges can only
-        grow."""
+        already, but for those that were `known` before."""
         self._groups |= groups.by_id
-        self._note_touched(rules)
+        self._note_touched(self._db.touched(rules))
+        self._evaluate(groups, known)
+        self._db.change(rules, 1, self._ranged())
+        self._compare_ranges(groups, new=False)
+
+    def grant_new(self, groups: Groups, rules: Collection[int], known: Iterable[End], touched: Touched) -> None:
+        """The same for rules that have just been added, so that ranges can only grow. `touched`: the groups that they
+        end in, each with the LMRs that may have rules there: so nothing has to be asked, unless there are ranges."""
+        self._groups |= groups.by_id
+        self._note_touched(touched)
         self._evaluate(groups, known)
         ranged = self._ranged()
         self._db.change(rules, 1, ranged)
-        if new:
-            self._db.extend_ranges(rules, ranged)
-        self._compare_ranges(groups, new)
+        self._db.extend_ranges(rules, ranged)
+        self._compare_ranges(groups, new=True)
 
     def settle(self, groups: Groups) -> None:
         """After `withdraw`, where the rules are gone and nothing comes instead."""
@@ -66,8 +73,8 @@ class RuleReasons:
         publication = Publication(self._connection, self._state.position, self._state.last_offset, strong)
         return ToldOf(publication, publication.of_rules())
 
-    def _note_touched(self, rules: Collection[int]) -> None:
-        fresh = {(group, lmr) for group, lmr in self._db.touched(rules) if self._is_ranged(group)} - self._touched
+    def _note_touched(self, touched: Touched) -> None:
+        fresh = {(group, lmr) for group, lmr in touched if self._is_ranged(group)} - self._touched
         self._touched |= fresh
         self._before |= self._db.ranges(fresh)
 

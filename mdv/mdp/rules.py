@@ -183,16 +183,15 @@ def _add_rules(
     merged = merge.merged
     state, step = _advanced(state, merged, last + len(drafts), position)
     searches = [{"rule_id": last + place, "searched_id": searched} for place, searched in foreseen.searches]
+    numbers = range(last + 1, last + len(drafts) + 1)
     with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, merge.is_small):
         to_revise = merge.write_step(searches, step, state.last_resource, MOST_SECONDS)
         find_first_results(connection, merged, state, schema, vocabulary, rules)
-    numbers = range(last + 1, last + len(drafts) + 1)
-    if _concerns_lmrs(state, (draft.owner for draft in drafts)):
-        reasons = RuleReasons(connection, state)
-        with db.refusing_slow(_TOO_COSTLY):
+        if _concerns_lmrs(state, (draft.owner for draft in drafts)):
+            reasons = RuleReasons(connection, state)
             groups = rules.groups(connection, state, schema, vocabulary)
-            reasons.grant(groups, numbers, merged.known_ends, new=True)
-        reasons.publish(schema, vocabulary)
+            reasons.grant_new(groups, numbers, merged.known_ends, merged.touched({draft.owner for draft in drafts}))
+            reasons.publish(schema, vocabulary)
     if some := to_revise():
         revise_drivers(connection, state, rules.groups(connection, state, schema, vocabulary), some)
     return [AddedRule(number, merged.ends[number], position) for number in numbers]
