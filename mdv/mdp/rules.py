@@ -22,7 +22,7 @@ from sqlalchemy import Connection, select
 from mdv.db import filter as db
 from mdv.db.copy import any_field, text_field
 from mdv.db.engine import in_one_message
-from mdv.db.graph import Graph, Step, StoredRule
+from mdv.db.graph import Found, Graph, Step, StoredRule
 from mdv.db.state import State, ask_for_lock, lock_state, read_state
 from mdv.db.tables import resources
 from mdv.db.vocabulary import Vocabulary
@@ -161,28 +161,16 @@ def add_rules(
 def _add_rules(
     connection: Connection, drafts: Sequence[RuleDraft], schemas: Schemas, vocabulary: Vocabulary, rules: Rules
 ) -> list[AddedRule]:
-    graph, names = Graph(connection), _names(drafts)
-    foreseen = _foresee(drafts, schemas.remembered, rules)
-    with in_one_message(connection, True):
-        lock = ask_for_lock(connection, "lock_rules")
-        taken = [graph.ask_for_names(owner, mine) for owner, mine in names.items()]
-        found = [parts.look(graph) for parts in foreseen.parts] if foreseen is not None else []
-    state = lock()
-    schema = schemas.at(connection, state.schema_version)
-    for name in chain.from_iterable(ask() for ask in taken):
-        raise Conflict(f"There is a rule of the name {name} already.")
-    if foreseen is None or foreseen.schema is not schema:
-        foreseen = _read(drafts, schema, rules, _libraries(graph, drafts, state.last_rule))
-        found = [parts.look(graph) for parts in foreseen.parts]
+    graph = Graph(connection)
+    state, schema, read, found = _take_turn(connection, graph, drafts, schemas, rules)
     position, last = state.position + 1, state.last_rule
-    known = rules.groups(connection, state, schema, vocabulary).known
-    merge = Merge(graph, known, state.last_atomic_rule, after=last)
+    merge = Merge(graph, rules.groups(connection, state, schema, vocabulary).known, state.last_atomic_rule, after=last)
     with graph.copying:
-        for parts, seen in zip(foreseen.parts, [ask() for ask in found], strict=True):
-            merge.add(parts, seen, _lines(drafts, parts.items, last, position))
+        for parts, its_found in zip(read.parts, found, strict=True):
+            merge.add(parts, its_found, _lines(drafts, parts.items, last, position))
     merged = merge.merged
     state, step = _advanced(state, merged, last + len(drafts), position)
-    searches = [{"rule_id": last + place, "searched_id": searched} for place, searched in foreseen.searches]
+    searches = [{"rule_id": last + place, "searched_id": searched} for place, searched in read.searches]
     numbers = range(last + 1, last + len(drafts) + 1)
     with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, merge.is_small):
         to_revise = merge.write_step(searches, step, state.last_resource, MOST_SECONDS)
@@ -385,9 +373,41 @@ class _Read(NamedTuple):
     searches: list[tuple[int, int]]
 
 
+class _Turn(NamedTuple):
+    """What is to be known of rules when it is their turn: also which of their parts are there already."""
+
+    state: State
+    schema: SchemaInForce
+    read: _Read
+    found: list[Found]
+
+
+def _take_turn(
+    connection: Connection, graph: Graph, drafts: Sequence[RuleDraft], schemas: Schemas, rules: Rules
+) -> _Turn:
+    """Read rules, and wait for their turn. What is likely to be asked then goes with the one message that asks for it:
+    it is looked up only when the lock is there."""
+    names = _names(drafts)
+    read = _foresee(drafts, schemas.remembered, rules)
+    with in_one_message(connection, True):
+        lock = ask_for_lock(connection, "lock_rules")
+        taken = [graph.ask_for_names(owner, mine) for owner, mine in names.items()]
+        found = [parts.look(graph) for parts in read.parts] if read is not None else []
+    state = lock()
+    schema = schemas.at(connection, state.schema_version)
+    for name in chain.from_iterable(ask() for ask in taken):
+        raise Conflict(f"There is a rule of the name {name} already.")
+    if read is None or read.schema is not schema:
+        read = _read(drafts, schema, rules, _libraries(graph, drafts, state.last_rule))
+        found = [parts.look(graph) for parts in read.parts]
+    return _Turn(state, schema, read, [ask() for ask in found])
+
+
 def _foresee(drafts: Sequence[RuleDraft], schema: SchemaInForce, rules: Rules) -> _Read | None:
     """Rules as they will be read unless the schema has changed, so that nobody waits meanwhile; None where only who
-    holds the lock can tell: for rules that search others, and for flaws."""
+    holds the lock can tell: for rules that search others, for flaws, and where no schema is remembered."""
+    if not schema.version:
+        return None
     try:
         return _read(drafts, schema, rules, {})
     except InvalidRule:
