@@ -1,4 +1,4 @@
-"""Several writes as one statement, which costs one planning, one message and one answer.
+"""Several writes as one statement, which costs one planning and one answer.
 
 They see the same state, so none may look for what another one writes.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
-import psycopg
+from mdv.db.exchange import Answer, Exchange
 
 PREPARED = 40
 """A statement of up to so many rows is prepared: larger ones are seldom of the same shape twice."""
@@ -26,10 +25,10 @@ class AtOnce:
 
     def __init__(self) -> None:
         self._shapes: list[Shape] = []
-        self._values: list[object] = []
+        self._values: list[str | None] = []
         self._rows = 0
 
-    def insert(self, target: str, rows: Sequence[Sequence[object]]) -> None:
+    def insert(self, target: str, rows: Sequence[Sequence[str | None]]) -> None:
         """Rows into `target`, a table with its columns; nothing at all where there is none."""
         self._add("insert into", target, "values", "", rows)
 
@@ -41,7 +40,7 @@ class AtOnce:
             end = f") as m (key, more) where t.{key} = m.key::bigint" + (f" returning {answer}" if answer else "")
             self._add("update", changed, "(values", end, rows)
 
-    def set(self, table: str, values: Mapping[str, object]) -> None:
+    def set(self, table: str, values: Mapping[str, str]) -> None:
         """Set columns of the one row of `table`."""
         self._add("update", table, f"set ({', '.join(values)}) = row", "", [tuple(values.values())])
 
@@ -49,12 +48,11 @@ class AtOnce:
         """Leave nothing in these tables."""
         self._shapes += [("delete from", table, "", "", 0, 0) for table in tables]
 
-    def send(self, session: psycopg.Connection[Any], then: str) -> psycopg.Cursor[Any]:
-        """Write; the answer is that of `then`, a select."""
-        sql = _statement(tuple(self._shapes), then)
-        return psycopg.RawCursor(session).execute(sql, self._values, prepare=self._rows <= PREPARED or None)
+    def ask(self, exchange: Exchange, then: str) -> Answer:
+        """Write when the exchange takes place; the answer is that of `then`, a select."""
+        return exchange.ask(_statement(tuple(self._shapes), then), self._values, self._rows <= PREPARED)
 
-    def _add(self, verb: str, what: str, how: str, end: str, rows: Sequence[Sequence[object]]) -> None:
+    def _add(self, verb: str, what: str, how: str, end: str, rows: Sequence[Sequence[str | None]]) -> None:
         if rows:
             self._shapes.append((verb, what, how, end, len(rows), len(rows[0])))
             self._rows += len(rows)

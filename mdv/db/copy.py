@@ -31,6 +31,11 @@ def any_field(value: object) -> str:
     return str(value)
 
 
+def array_field(parts: Iterable[object]) -> str:
+    """Numbers or digests as an array is written."""
+    return "{" + ",".join(map(str, parts)) + "}"
+
+
 def text_field(value: str) -> str:
     """A text as a field; most hold nothing that has to be escaped."""
     return value.translate(_ESCAPES) if "\\" in value or not value.isprintable() else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from mdv.db.copy import copy_rows
 from mdv.db.engine import driver, together
-from mdv.db.statements import statements
+from mdv.db.exchange import Exchange
+from mdv.db.statements import numbered, statements
 from mdv.db.tables import filter_data, filter_data_history, result_objects, result_ranges
 from mdv.errors import TooCostly
 
@@ -48,9 +48,6 @@ def _gone() -> Select[Any]:
     )
 
 
-_PARAMETER = re.compile(r"%(?:\((\w+)\)s|%)")
-
-
 @dataclass(frozen=True)
 class Compiled:
     """A statement as text, with the parameters that never change."""
@@ -60,17 +57,8 @@ class Compiled:
 
     @cached_property
     def numbered(self) -> tuple[str, tuple[str, ...]]:
-        """The statement with numbers for its parameters, as the database knows them, and their names in that order.
-
-        >>> Compiled("select %(a)s %% %(b)s + %(a)s", {}).numbered
-        ('select $1 % $2 + $1', ('a', 'b'))
-        """
-        names: dict[str, int] = {}
-
-        def number(found: re.Match[str]) -> str:
-            return f"${names.setdefault(found[1], len(names) + 1)}" if found[1] else "%"
-
-        return _PARAMETER.sub(number, self.sql), tuple(names)
+        """The statement with numbers for its parameters, and their names in that order."""
+        return numbered(self.sql)
 
     @cached_property
     def unlimiting(self) -> tuple[str, tuple[str, ...]]:
@@ -168,14 +156,22 @@ def clear(connection: Connection) -> None:
         session.execute(sql["clear_ranges"], prepare=True)
 
 
-def evaluate_into(
-    connection: Connection, statement: Compiled, values: Mapping[str, Any], unlimit: bool = False
-) -> None:
-    """Run one statement that keeps results, beside what was kept already. `unlimit`: those after it may take any time
-    again."""
+def unlimit(exchange: Exchange) -> None:
+    """Let statements take any time again."""
+    exchange.ask(numbered(statements("graph")["limit_time"])[0], ["0"])
+
+
+def keep(connection: Connection, statement: Compiled, values: Mapping[str, Any]) -> None:
+    """Run one statement that keeps results, beside what was kept already."""
+    driver(connection).execute(statement.sql, {**statement.fixed, **values}, prepare=True)
+
+
+def evaluate_into(exchange: Exchange, statement: Compiled, values: Mapping[str, Any], unlimit: bool = False) -> None:
+    """The same when the exchange takes place, all values being numbers or texts. `unlimit`: statements after it may
+    take any time again."""
     sql, names = statement.unlimiting if unlimit else statement.numbered
     given = [values[name] if name in values else statement.fixed[name] for name in names]
-    psycopg.RawCursor(driver(connection)).execute(sql, given, prepare=True)
+    exchange.ask(sql, [None if value is None else str(value) for value in given])
 
 
 @contextmanager

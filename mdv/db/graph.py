@@ -18,9 +18,10 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
 from mdv.db.at_once import ANSWER, AtOnce
-from mdv.db.copy import Copying, any_field, fields_of
+from mdv.db.copy import Copying, any_field, array_field, fields_of
 from mdv.db.engine import driver
-from mdv.db.statements import statements
+from mdv.db.exchange import Exchange
+from mdv.db.statements import numbered, statements
 from mdv.db.tables import (
     filter_rules_con,
     filter_rules_eq,
@@ -118,6 +119,7 @@ class Graph:
     """The graph's tables, for one transaction."""
 
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._session: psycopg.Connection[Any] = driver(connection)
         self._sql = statements("graph")
         self.copying = Copying(self._session)
@@ -126,12 +128,17 @@ class Graph:
         self.copying.wait()
         return self._session.execute(self._sql[name], values, prepare=True)
 
-    def look_for(self, digests: Iterable[str]) -> Callable[[], Found]:
-        """Look for atomic rules; what was found, to be asked for when the database has answered."""
-        found = self.execute("find_atomic_rules", digests=array_field(digests))
+    def look_for(self, digests: Iterable[str], exchange: Exchange | None = None) -> Callable[[], Found]:
+        """Look for atomic rules, in the exchange if one is given; what was found, to be asked for when the database has
+        answered."""
+        mine = exchange or Exchange(self._connection)
+        self.copying.wait()
+        found = mine.ask(numbered(self._sql["find_atomic_rules"])[0], [array_field(digests)])
+        if exchange is None:
+            mine.send()
 
         def answer() -> Found:
-            rows = found.fetchall()
+            rows = [(digest or "", int(number or 0), end == "t") for digest, number, end in found.rows()]
             return Found({digest: number for digest, number, _ in rows}, {number for _, number, end in rows if end})
 
         return answer
@@ -174,8 +181,7 @@ class Graph:
     def groups_to_revise(self, resources: int) -> Callable[[], Collection[int]]:
         """The whole groups whose driver should be chosen again, with so many resources stored; to be asked for when
         the database has answered."""
-        sql = f"select group_id from rule_groups t where {self._sql['is_due']} order by group_id"  # noqa: S608
-        rows = self._session.execute(sql, {"resources": resources}, prepare=True)
+        rows = self.execute("groups_to_revise", resources=resources)
         return lambda: [number for (number,) in rows.fetchall()]
 
     def read_constants(self, operator: Operator, predicates: Collection[int], most: int) -> list[tuple[int, Any, str]]:
@@ -197,12 +203,20 @@ class Graph:
     # Rules as they were written.
 
     def rules_named(self, owner: int, names: Collection[str]) -> dict[str, StoredRule]:
-        return self.ask_for_names(owner, names)()
+        self.copying.wait()
+        exchange = Exchange(self._connection)
+        found = self.ask_for_names(owner, names, exchange)
+        exchange.send()
+        return found()
 
-    def ask_for_names(self, owner: int, names: Collection[str]) -> Callable[[], dict[str, StoredRule]]:
-        """The rules of an owner by these names, to be asked for when the database has answered."""
-        rows = self.execute("find_rules_named", owner=owner, names=list(names))
-        return lambda: {name: StoredRule(number, owner, name, text) for name, number, text in rows.fetchall()}
+    def ask_for_names(
+        self, owner: int, names: Collection[str], exchange: Exchange
+    ) -> Callable[[], dict[str, StoredRule]]:
+        """The rules of an owner by these names, to be asked for when the exchange has taken place."""
+        found = exchange.ask(numbered(self._sql["find_rules_named"])[0], [str(owner), json.dumps(list(names))])
+        return lambda: {
+            str(name): StoredRule(int(number or 0), owner, name, str(text)) for name, number, text in found.rows()
+        }
 
     def rules(self, ids: Collection[int]) -> list[StoredRule]:
         return [StoredRule(*row) for row in self.execute("find_rules", ids=list(ids)).fetchall()]
@@ -257,7 +271,9 @@ class Graph:
     def write(self, news: News, small: bool) -> None:
         """Write new atomic rules with all that belongs to them; a few rows as one statement."""
         if small:
-            news.at_once().send(self._session, "select")
+            exchange = Exchange(self._connection)
+            news.at_once().ask(exchange, "select")
+            exchange.send()
         else:
             self.copy(news.take_blocks())
             self.execute("count_uses", uses=_counted("rule_id", news.uses))
@@ -266,11 +282,11 @@ class Graph:
             self.execute("insert_searches", searches=json.dumps(news.searches))
 
     def write_step(
-        self, news: News, small: bool, step: Step, resources: int, seconds: int
+        self, news: News, small: bool, step: Step, resources: int, seconds: int, exchange: Exchange
     ) -> Callable[[], Collection[int]]:
-        """The same with the step that this is, so that first results can be found: what the last run found is
-        forgotten, and statements may take so many seconds from now on. The groups whose driver should be chosen again,
-        with so many resources stored, to be asked for when the database has answered."""
+        """The same, a few rows in the exchange, with the step that this is, so that first results can be found: what
+        the last run found is forgotten, and statements may take so many seconds from now on. The groups whose driver
+        should be chosen again, with so many resources stored, to be asked for when the database has answered."""
         if not small:
             self.write(news, small)
             self.advance(step)
@@ -280,10 +296,11 @@ class Graph:
         writes.insert("transactions (position, cause)", [(str(step.position), CAUSE)])
         writes.set("mdp_state", {name: str(value) for name, value in step._asdict().items() if value is not None})
         writes.empty("result_objects", "result_ranges")
-        found = writes.send(self._session, _then(seconds, any(news.members.values())))
+        found = writes.ask(exchange, _then(seconds, any(news.members.values())))
         if news.searches:
+            exchange.send()
             self.execute("insert_searches", searches=json.dumps(news.searches))
-        return lambda: found.fetchall()[0][-1]
+        return lambda: [int(number) for number in (found.rows()[0][-1] or "{}")[1:-1].split(",") if number]
 
     def forget_results(self, seconds: int) -> None:
         """Forget what the last run of the filter found. Statements are planned freely, and may take so many seconds,
@@ -339,7 +356,7 @@ class News:
         for target, lines in self._blocks():
             writes.insert(target, [fields_of(line) for line in lines])
         writes.add("atomic_rules", "rule_id", "uses", self.uses.items())
-        writes.add("rule_groups", "group_id", "members", self.members.items(), _revised())
+        writes.add("rule_groups", "group_id", "members", self.members.items(), _REVISED)
         return writes
 
     def _blocks(self) -> list[tuple[str, list[str]]]:
@@ -363,12 +380,11 @@ _CONSTANTS = {
 }
 
 
-@cache
-def _revised() -> str:
-    """What is to be known of groups that have more members. The state is that before, but of resources nothing has
-    changed."""
-    is_due = statements("graph")["is_due"].replace("%(resources)s", "(select last_resource from mdp_state)")
-    return f"t.group_id as number, {is_due} as is_due"
+_REVISED = """t.group_id as number,
+    t.whole and jsonb_array_length(t.pattern -> 'leaves') > 1 and (t.members >= 2 * t.chosen_at + 8
+        or (t.members > 1 and (select last_resource from mdp_state) >= 2 * t.chosen_with + 1000)) as is_due"""
+"""Of groups that have more members now, which are to be revised: by the same rule as the statement groups_to_revise has.
+The state is that before, but of resources nothing has changed."""
 
 
 @cache
@@ -386,11 +402,6 @@ def line(*fields: object) -> str:
     '1\\t\\\\N\\ta\\n'
     """
     return "\t".join(map(any_field, fields)) + "\n"
-
-
-def array_field(parts: Iterable[object]) -> str:
-    """Numbers or digests as an array is written."""
-    return "{" + ",".join(map(str, parts)) + "}"
 
 
 def digest_of(*parts: object) -> str:

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, select
 
 from mdv.db.engine import driver, together
+from mdv.db.exchange import Exchange
 from mdv.db.statements import statements
 from mdv.db.tables import mdp_state
 
@@ -52,13 +53,19 @@ def read_state(connection: Connection) -> State:
 
 def lock_state(connection: Connection) -> State:
     """Wait for the turn of this transaction: until it ends, no other one changes what is visible."""
-    with together(driver(connection)):  # BEGIN goes with it
-        state = ask_for_lock(connection)
-    return state()
+    session = driver(connection)
+    with together(session):  # BEGIN goes with it
+        row = session.execute(statements("register")["lock_state"], prepare=True)
+    return State(*row.fetchall()[0])
 
 
-def ask_for_lock(connection: Connection, statement: str = "lock_state") -> Callable[[], State]:
-    """The same in one message with what else is to be asked when it is this transaction's turn; the state, when the
-    database has answered."""
-    row = driver(connection).execute(statements("register")[statement], prepare=True)
-    return lambda: State(*row.fetchall()[0][: len(_COLUMNS)])
+def lock_rules(exchange: Exchange) -> Callable[[], State]:
+    """The same for rules, with what else is to be asked when it is this transaction's turn; the state, when the
+    exchange has taken place."""
+    answer = exchange.ask(statements("register")["lock_rules"])
+
+    def state() -> State:
+        epoch, *numbers = answer.rows()[0][: len(_COLUMNS)]
+        return State(UUID(epoch), *(int(number or 0) for number in numbers))
+
+    return state

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
-from mdv.db.engine import in_one_message
+from mdv.db.exchange import Exchange
 from mdv.db.state import State
 from mdv.mdp.filter import parameters
 from mdv.mdp.groups import TABLES, CompiledGroup, Groups, instances, states
@@ -36,13 +36,13 @@ def evaluate_ends(
     ends: Iterable[End],
     state: State,
     first_new: int | None = None,
-    unlimit: bool = False,
+    exchange: Exchange | None = None,
 ) -> None:
     """Keep all that these end rules match in `result_objects`, or (ranges, if many) in `result_ranges`.
 
     With `first_new`, all end rules from that one on are among them; so many are evaluated without the older ones. What
-    is kept may otherwise tell of other end rules of the same groups, too. `unlimit`: the time that statements may take
-    is limited until then.
+    is kept may otherwise tell of other end rules of the same groups, too. `exchange`: where few are asked in, the time
+    that statements may take being limited until then.
     """
     by_group: dict[int, list[End]] = defaultdict(list)
     for end in ends:
@@ -51,15 +51,19 @@ def evaluate_ends(
     for group_id, mine in by_group.items():
         if len(mine) > FEW:
             first = min(end.rule_id for end in mine) if first_new is None else first_new
+            if exchange is not None:
+                exchange.send()  # the rules themselves may be in it
             evaluate_whole_group(connection, groups, group_id, first, state)
             mine = [end for end in mine if end.rule_id < first]
         alone += mine
-    with in_one_message(connection, len(alone) > 1):
-        for left, end in zip(range(len(alone) - 1, -1, -1), alone, strict=True):
-            statement = groups.by_id[end.group_id].first_results
-            db.evaluate_into(connection, statement, {**end.values, "end": end.rule_id}, unlimit and left == 0)
-    if unlimit and not alone:
-        db.limit_time(connection, 0)
+    asked = exchange or Exchange(connection)
+    for left, end in zip(range(len(alone) - 1, -1, -1), alone, strict=True):
+        statement = groups.by_id[end.group_id].first_results
+        db.evaluate_into(asked, statement, {**end.values, "end": end.rule_id}, exchange is not None and left == 0)
+    if exchange is None:
+        asked.send()
+    elif not alone:
+        db.unlimit(exchange)
 
 
 def evaluate_whole_group(connection: Connection, groups: Groups, group_id: int, first_rule: int, state: State) -> None:
@@ -70,7 +74,7 @@ def evaluate_whole_group(connection: Connection, groups: Groups, group_id: int, 
     # Nothing is known from before: a rule that is new had no results.
     values = parameters(compiled, [roots, *nothing], state.position, 0, first_rule)
     with db.pinned(connection):
-        db.evaluate_into(connection, compiled.statement, values)
+        db.keep(connection, compiled.statement, values)
 
 
 def full_results(connection: Connection, groups: Groups, some: Iterable[CompiledGroup]) -> db.Results:

@@ -15,8 +15,9 @@ from decimal import Decimal
 from itertools import chain
 from typing import Any, NamedTuple
 
-from mdv.db.copy import NULL, text_field
-from mdv.db.graph import SMALL, Found, Graph, GroupKey, Known, News, PredicateKey, Step, array_field, line
+from mdv.db.copy import NULL, array_field, text_field
+from mdv.db.exchange import Exchange
+from mdv.db.graph import SMALL, Found, Graph, GroupKey, Known, News, PredicateKey, Step, line
 from mdv.mdp.groups import constant_values
 from mdv.mdp.plan import ConjunctionPlan, JoinPlan, TriggeringPlan, constant_of, digest_columns
 from mdv.rules.ast import Operator
@@ -111,12 +112,12 @@ class Parts:
             some.digests = digest_columns(some.plan, some.constants)
         self.few = sum(len(some.constants) for some in self.alike) <= FEW
 
-    def look(self, graph: Graph) -> Callable[[], Found]:
+    def look(self, graph: Graph, exchange: Exchange | None = None) -> Callable[[], Found]:
         """Ask which of the atomic rules are there already, and which of those are the end of some rule."""
         digests: set[str] = set()
         for some in self.alike:
             digests.update(*some.digests[: None if self.few else len(some.plan.triggering)])
-        return graph.look_for(digests)
+        return graph.look_for(digests, exchange)
 
 
 class Merge:
@@ -178,11 +179,11 @@ class Merge:
         self._graph.write(self._news, self._is_small)
 
     def write_step(
-        self, searches: Iterable[dict[str, int]], step: Step, resources: int, seconds: int
+        self, searches: Iterable[dict[str, int]], step: Step, resources: int, seconds: int, exchange: Exchange
     ) -> Callable[[], Collection[int]]:
         """The same with the `step` that this is: see there."""
         self._news.searches += searches
-        return self._graph.write_step(self._news, self._is_small, step, resources, seconds)
+        return self._graph.write_step(self._news, self._is_small, step, resources, seconds, exchange)
 
     def _name_groups(self, alike: Sequence[_Alike]) -> None:
         """The numbers of groups and predicates, given out where they are new."""

@@ -16,6 +16,7 @@ from secrets import randbits
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
+from mdv.db.exchange import Exchange
 from mdv.db.graph import Graph, Known, StoredRule
 from mdv.db.lmrs import names_of
 from mdv.db.publish import Publication
@@ -207,7 +208,9 @@ def _merge_anew(
     )  # fmt: skip
     with db.refusing_slow("The rules took too long to evaluate under the new schema, and nothing was changed."):
         graph.forget_results(MOST_SECONDS)
-        find_first_results(connection, merged, state, schema, vocabulary, rules)
+        exchange = Exchange(connection)
+        find_first_results(connection, merged, state, schema, vocabulary, rules, exchange)
+        exchange.send()
     return state, {end.rule_id for end in merged.new_ends}
 
 

@@ -112,7 +112,7 @@ class RuleReasons:
         for range_, more in ranges:
             least, greatest = range_.ends
             values = {"least": least, "greatest": greatest, "lmr": range_.lmr_id, "more": more}
-            db.evaluate_into(self._connection, group.range_reasons, values)
+            db.keep(self._connection, group.range_reasons, values)
 
 
 def recount(connection: Connection, groups: Groups, state: State) -> None:

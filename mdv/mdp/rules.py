@@ -22,8 +22,9 @@ from sqlalchemy import Connection, select
 from mdv.db import filter as db
 from mdv.db.copy import any_field, text_field
 from mdv.db.engine import in_one_message
+from mdv.db.exchange import Exchange
 from mdv.db.graph import Found, Graph, Step, StoredRule
-from mdv.db.state import State, ask_for_lock, lock_state, read_state
+from mdv.db.state import State, lock_rules, lock_state, read_state
 from mdv.db.tables import resources
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import BadRequest, Conflict, InvalidRule, NotFound
@@ -172,12 +173,17 @@ def _add_rules(
     state, step = _advanced(state, merged, last + len(drafts), position)
     searches = [{"rule_id": last + place, "searched_id": searched} for place, searched in read.searches]
     numbers = range(last + 1, last + len(drafts) + 1)
-    with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, merge.is_small):
-        to_revise = merge.write_step(searches, step, state.last_resource, MOST_SECONDS)
-        find_first_results(connection, merged, state, schema, vocabulary, rules)
-        if _concerns_lmrs(state, (draft.owner for draft in drafts)):
-            reasons = RuleReasons(connection, state)
-            groups = rules.groups(connection, state, schema, vocabulary)
+    with db.refusing_slow(_TOO_COSTLY):
+        exchange = Exchange(connection)
+        to_revise = merge.write_step(searches, step, state.last_resource, MOST_SECONDS, exchange)
+        if merged.regrouped:
+            exchange.send()
+        find_first_results(connection, merged, state, schema, vocabulary, rules, exchange)
+        exchange.send()
+    if _concerns_lmrs(state, (draft.owner for draft in drafts)):
+        reasons = RuleReasons(connection, state)
+        groups = rules.groups(connection, state, schema, vocabulary)
+        with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, True):
             reasons.grant_new(groups, numbers, merged.known_ends, merged.touched({draft.owner for draft in drafts}))
             reasons.publish(schema, vocabulary)
     if some := to_revise():
@@ -225,7 +231,9 @@ def change_rule(
     graph.advance(step)
     with db.refusing_slow(_TOO_COSTLY):
         graph.forget_results(MOST_SECONDS)
-        find_first_results(connection, merged, state, schema, vocabulary, rules)
+        exchange = Exchange(connection)
+        find_first_results(connection, merged, state, schema, vocabulary, rules, exchange)
+        exchange.send()
         if told:
             groups = rules.groups(connection, state, schema, vocabulary)
             reasons.grant(groups, ids, merged.known_ends)
@@ -276,11 +284,18 @@ def remove_rules(
 
 
 def find_first_results(
-    connection: Connection, merged: Merged, state: State, schema: SchemaInForce, vocabulary: Vocabulary, rules: Rules
+    connection: Connection,
+    merged: Merged,
+    state: State,
+    schema: SchemaInForce,
+    vocabulary: Vocabulary,
+    rules: Rules,
+    exchange: Exchange,
 ) -> None:
-    """Evaluate the end rules that are new on what is stored. What the last run found is forgotten already."""
+    """Evaluate the end rules that are new on what is stored, a few of them in the exchange. What the last run found is
+    forgotten already, or will be in it."""
     groups = rules.groups(connection, state, schema, vocabulary, fresh=True)
-    evaluate_ends(connection, groups, merged.new_ends, state, merged.first_atomic_rule, unlimit=True)
+    evaluate_ends(connection, groups, merged.new_ends, state, merged.first_atomic_rule, exchange)
 
 
 def results_of(
@@ -389,10 +404,11 @@ def _take_turn(
     it is looked up only when the lock is there."""
     names = _names(drafts)
     read = _foresee(drafts, schemas.remembered, rules)
-    with in_one_message(connection, True):
-        lock = ask_for_lock(connection, "lock_rules")
-        taken = [graph.ask_for_names(owner, mine) for owner, mine in names.items()]
-        found = [parts.look(graph) for parts in read.parts] if read is not None else []
+    exchange = Exchange(connection)
+    lock = lock_rules(exchange)
+    taken = [graph.ask_for_names(owner, mine, exchange) for owner, mine in names.items()]
+    found = [parts.look(graph, exchange) for parts in read.parts] if read is not None else []
+    exchange.send()
     state = lock()
     schema = schemas.at(connection, state.schema_version)
     for name in chain.from_iterable(ask() for ask in taken):

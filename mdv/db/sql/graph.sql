@@ -56,11 +56,13 @@ update mdp_state set graph_version = %(graph_version)s;
 select leaf - 1, count(distinct rule) from end_rules, unnest(leaves) with ordinality as l (rule, leaf)
 where group_id = %(group)s group by leaf;
 
--- name: is_due
--- Of a whole group with several constants: whether its rules, or the resources, have become twice as many since its driver
--- was chosen.
-(t.whole and jsonb_array_length(t.pattern -> 'leaves') > 1
- and (t.members >= 2 * t.chosen_at + 8 or (t.members > 1 and %(resources)s >= 2 * t.chosen_with + 1000)))
+-- name: groups_to_revise
+-- Whole groups with several constants whose rules, or the resources, have become twice as many since their driver was
+-- chosen.
+select group_id from rule_groups
+where whole and jsonb_array_length(pattern -> 'leaves') > 1
+  and (members >= 2 * chosen_at + 8 or (members > 1 and %(resources)s >= 2 * chosen_with + 1000))
+order by group_id;
 
 -- name: count_members_of
 select members from rule_groups where group_id = %(group)s;
@@ -79,7 +81,8 @@ set position = %(position)s, last_rule = %(last_rule)s, last_atomic_rule = %(las
 insert into transactions (position, cause) values (%(position)s, %(cause)s);
 
 -- name: find_rules_named
-select name, id, text from rules where owner = %(owner)s and name = any (%(names)s);
+select name, id, text from rules
+where owner = %(owner)s::bigint and name = any (array(select jsonb_array_elements_text(%(names)s::jsonb)));
 
 -- name: find_rules
 select id, owner, name, text from rules where id = any (%(ids)s) order by id;
