@@ -383,7 +383,7 @@ _CONSTANTS = {
 _REVISED = """t.group_id as number,
     t.whole and jsonb_array_length(t.pattern -> 'leaves') > 1 and (t.members >= 2 * t.chosen_at + 8
         or (t.members > 1 and (select last_resource from mdp_state) >= 2 * t.chosen_with + 1000)) as is_due"""
-"""Of groups that have more members now, which are to be revised: by the same rule as the statement groups_to_revise has.
+"""Of groups that have more members now, which are to be revised: by the rule that the statement groups_to_revise has.
 The state is that before, but of resources nothing has changed."""
 
 
