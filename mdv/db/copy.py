@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self
 
 NULL = "\\N"
 
@@ -28,6 +29,11 @@ def any_field(value: object) -> str:
     if isinstance(value, bytes):
         return "\\\\x" + value.hex()
     return str(value)
+
+
+def array_field(parts: Iterable[object]) -> str:
+    """Numbers or digests as an array is written."""
+    return "{" + ",".join(map(str, parts)) + "}"
 
 
 def text_field(value: str) -> str:
@@ -75,13 +81,45 @@ def _blocks(lines: Iterable[str], size: int = BLOCK) -> Iterator[bytes]:
         yield "".join(block).encode()
 
 
-def insert_lines(session: Any, target: str, lines: Iterable[str]) -> None:
-    """What `copy_lines` does, as a statement like any other, that can be sent with others: for a few lines."""
-    rows = [line.rstrip("\n").split("\t") for line in lines]
-    if rows:
-        values = ", ".join(f"({', '.join(['%s'] * len(row))})" for row in rows)
-        fields = [None if field == NULL else _unescape(field) for row in rows for field in row]
-        session.execute(f"insert into {target} values {values}", fields, prepare=True)  # noqa: S608
+class Copying:
+    """COPYs one after the other, while the caller makes more lines ready. Until `wait` returns, and before the end of
+    the `with`, nothing else may use the session."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._thread: ThreadPoolExecutor | None = None
+        self._copies: list[Future[None]] = []
+
+    def put(self, target: str, lines: Iterable[str]) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "copy")
+        self._copies.append(self._thread.submit(copy_lines, self._session, target, lines))
+
+    def wait(self) -> None:
+        """Until all is written; what went wrong meanwhile is raised here."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            copies, self._copies, self._thread = self._copies, [], None
+            for copy in copies:
+                copy.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._thread is not None and error[0] is not None:
+            self._thread.shutdown(cancel_futures=True)
+            self._thread = None
+        self.wait()
+
+
+def fields_of(line: str) -> list[str | None]:
+    r"""What the fields of a line say, for a statement like any other.
+
+    >>> fields_of("1\ta\\tb\t\\N\n")
+    ['1', 'a\tb', None]
+    """
+    return [None if field == NULL else _unescape(field) for field in line[:-1].split("\t")]
 
 
 def _unescape(field: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -13,7 +14,8 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from mdv.db.copy import copy_rows
 from mdv.db.engine import driver, together
-from mdv.db.statements import statements
+from mdv.db.exchange import Exchange
+from mdv.db.statements import numbered, statements
 from mdv.db.tables import filter_data, filter_data_history, result_objects, result_ranges
 from mdv.errors import TooCostly
 
@@ -46,12 +48,24 @@ def _gone() -> Select[Any]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compiled:
     """A statement as text, with the parameters that never change."""
 
     sql: str
     fixed: dict[str, Any]
+
+    @cached_property
+    def numbered(self) -> tuple[str, tuple[str, ...]]:
+        """The statement with numbers for its parameters, and their names in that order."""
+        return numbered(self.sql)
+
+    @cached_property
+    def unlimiting(self) -> tuple[str, tuple[str, ...]]:
+        """The same, and the statements after it may take any time again. A limit is for what begins after it is set, so
+        that the statement itself has its own still."""
+        sql, names = self.numbered
+        return f"with kept as ({sql}) select set_config('statement_timeout', '0', true)", names
 
 
 def compiled(statement: Select[Any] | Insert) -> Compiled:
@@ -142,11 +156,31 @@ def clear(connection: Connection) -> None:
         session.execute(sql["clear_ranges"], prepare=True)
 
 
-def evaluate_into(connection: Connection, statement: Compiled, values: dict[str, Any], pinned: bool = False) -> None:
+def unlimit(exchange: Exchange) -> None:
+    """Let statements take any time again."""
+    exchange.ask(numbered(statements("graph")["limit_time"])[0], ["0"])
+
+
+def keep(connection: Connection, statement: Compiled, values: Mapping[str, Any]) -> None:
     """Run one statement that keeps results, beside what was kept already."""
+    driver(connection).execute(statement.sql, {**statement.fixed, **values}, prepare=True)
+
+
+def evaluate_into(exchange: Exchange, statement: Compiled, values: Mapping[str, Any], unlimit: bool = False) -> None:
+    """The same when the exchange takes place, all values being numbers or texts. `unlimit`: statements after it may
+    take any time again."""
+    sql, names = statement.unlimiting if unlimit else statement.numbered
+    given = [values[name] if name in values else statement.fixed[name] for name in names]
+    exchange.ask(sql, [None if value is None else str(value) for value in given])
+
+
+@contextmanager
+def pinned(connection: Connection) -> Iterator[None]:
+    """Statements within go as they are written, as those of a filter run do."""
     session, sql = driver(connection), statements("graph")
-    session.execute(sql["pin_filter" if pinned else "unpin_filter"], prepare=True)
-    session.execute(statement.sql, statement.fixed | values, prepare=True)
+    session.execute(sql["pin_filter"], prepare=True)
+    yield
+    session.execute(sql["unpin_filter"], prepare=True)
 
 
 def evaluate(connection: Connection, statement: Compiled, values: dict[str, Any]) -> list[Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import md5
 from typing import Any, NamedTuple
 
@@ -17,9 +17,11 @@ import psycopg
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
-from mdv.db.copy import any_field, copy_lines, insert_lines
-from mdv.db.engine import driver, together
-from mdv.db.statements import statements
+from mdv.db.at_once import ANSWER, AtOnce
+from mdv.db.copy import Copying, any_field, array_field, fields_of
+from mdv.db.engine import driver
+from mdv.db.exchange import Exchange
+from mdv.db.statements import numbered, statements
 from mdv.db.tables import (
     filter_rules_con,
     filter_rules_eq,
@@ -35,6 +37,9 @@ from mdv.rules.normal import Sort
 
 SMALL = 200
 """Up to so many rows are sent with other statements, in one message; more go by COPY."""
+
+CAUSE = "rules"
+"""What a transaction is noted by that changes rules."""
 
 FILTER_RULES = {
     Operator.EQ: filter_rules_eq,
@@ -86,38 +91,68 @@ class PredicateKey(NamedTuple):
     sort: Sort
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The groups that there are, with their numbers and drivers, and the numbers of predicates."""
+
+    groups: Mapping[GroupKey, tuple[int, int | None]]
+    predicates: Mapping[PredicateKey, int]
+
+
+class Found(NamedTuple):
+    """Atomic rules that are there already, by their digests, and which of them are the end of some rule."""
+
+    rules: dict[str, int]
+    ends: set[int]
+
+
+class Step(NamedTuple):
+    """How far the MDP is when rules have changed; the version is None where the groups have not."""
+
+    position: int
+    last_rule: int
+    last_atomic_rule: int
+    graph_version: int | None
+
+
 class Graph:
     """The graph's tables, for one transaction."""
 
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._session: psycopg.Connection[Any] = driver(connection)
         self._sql = statements("graph")
+        self.copying = Copying(self._session)
 
     def execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
+        self.copying.wait()
         return self._session.execute(self._sql[name], values, prepare=True)
 
-    def look_around(
-        self, groups: Collection[GroupKey], predicates: Collection[PredicateKey], digests: Collection[str]
-    ) -> tuple[dict[GroupKey, tuple[int, int | None]], dict[PredicateKey, int], dict[str, int], set[int]]:
-        """Of these groups (with their drivers), predicates and atomic rules those that are there already; and which of
-        these atomic rules are the end of some rule."""
-        asked = json.dumps([key.digest for key in groups])
-        classes = json.dumps(sorted({key.class_iri for key in predicates}))
-        with self._session.pipeline():
-            found_groups = self.execute("find_groups", digests=asked) if groups else None
-            found_predicates = self.execute("find_predicates", classes=classes) if predicates else None
-            found = self.execute("find_atomic_rules", digests=json.dumps(list(digests)))
-        known, ends = {}, set()
-        for digest, number, is_end in found.fetchall():
-            known[digest.hex] = number
-            if is_end:
-                ends.add(number)
-        return (
-            {GroupKey(whole, digest.hex): (number, its) for whole, digest, number, its in found_groups or ()},
-            {PredicateKey(c, p, Operator(o), Sort(s)): number for c, p, o, s, number in found_predicates or ()},
-            known,
-            ends,
-        )
+    def look_for(self, digests: Iterable[str], exchange: Exchange | None = None) -> Callable[[], Found]:
+        """Look for atomic rules, in the exchange if one is given; what was found, to be asked for when the database has
+        answered."""
+        mine = exchange or Exchange(self._connection)
+        self.copying.wait()
+        found = mine.ask(numbered(self._sql["find_atomic_rules"])[0], [array_field(digests)])
+        if exchange is None:
+            mine.send()
+
+        def answer() -> Found:
+            rows = [(digest or "", int(number or 0), end == "t") for digest, number, end in found.rows()]
+            return Found({digest: number for digest, number, _ in rows}, {number for _, number, end in rows if end})
+
+        return answer
+
+    def read_known(self) -> Known:
+        """All groups and predicates."""
+        keys = self.execute("read_group_keys").fetchall()
+        groups = {GroupKey(whole, digest): (number, its) for whole, digest, number, its in keys}
+        return Known(groups, self.read_predicates())
+
+    def read_predicates(self) -> dict[PredicateKey, int]:
+        rows = self.execute("read_predicates").fetchall()
+        return {PredicateKey(class_iri, name, Operator(operator), Sort(sort)): number
+                for number, class_iri, name, operator, sort in rows}  # fmt: skip
 
     def add_group(self, key: GroupKey, text: str, pattern: dict[str, Any]) -> int:
         """A new group's number."""
@@ -143,16 +178,11 @@ class Graph:
         row = self.execute("count_members_of", group=group_id).fetchone()
         return int(row[0]) if row is not None else 0
 
-    def groups_to_revise(self, resources: int) -> Callable[[], list[int]]:
+    def groups_to_revise(self, resources: int) -> Callable[[], Collection[int]]:
         """The whole groups whose driver should be chosen again, with so many resources stored; to be asked for when
         the database has answered."""
         rows = self.execute("groups_to_revise", resources=resources)
         return lambda: [number for (number,) in rows.fetchall()]
-
-    def read_predicates(self) -> dict[tuple[str, str | None, Operator, Sort], int]:
-        rows = self.execute("read_predicates").fetchall()
-        return {(class_iri, name, Operator(operator), Sort(sort)): number
-                for number, class_iri, name, operator, sort in rows}  # fmt: skip
 
     def read_constants(self, operator: Operator, predicates: Collection[int], most: int) -> list[tuple[int, Any, str]]:
         """The constants of some predicates, no more than that: the predicate, a number or a text, and its gram."""
@@ -173,8 +203,20 @@ class Graph:
     # Rules as they were written.
 
     def rules_named(self, owner: int, names: Collection[str]) -> dict[str, StoredRule]:
-        rows = self.execute("find_rules_named", owner=owner, names=list(names)).fetchall()
-        return {name: StoredRule(number, owner, name, text) for name, number, text in rows}
+        self.copying.wait()
+        exchange = Exchange(self._connection)
+        found = self.ask_for_names(owner, names, exchange)
+        exchange.send()
+        return found()
+
+    def ask_for_names(
+        self, owner: int, names: Collection[str], exchange: Exchange
+    ) -> Callable[[], dict[str, StoredRule]]:
+        """The rules of an owner by these names, to be asked for when the exchange has taken place."""
+        found = exchange.ask(numbered(self._sql["find_rules_named"])[0], [str(owner), json.dumps(list(names))])
+        return lambda: {
+            str(name): StoredRule(int(number or 0), owner, name, str(text)) for name, number, text in found.rows()
+        }
 
     def rules(self, ids: Collection[int]) -> list[StoredRule]:
         return [StoredRule(*row) for row in self.execute("find_rules", ids=list(ids)).fetchall()]
@@ -206,18 +248,66 @@ class Graph:
         return [number for (number,) in self.execute("release_ends", ids=list(ids)).fetchall()]
 
     def drop(self, ends: Sequence[int]) -> bool:
-        """Take away what nobody needs of these ends and below them; whether a whole group went with it."""
+        """Take away what nobody needs of these ends and below them; whether a group went with it."""
         self.execute("drop_ends", rules=list(ends))
         suspects = list(ends)
         while suspects:
             gone, suspects = self.execute("drop_unused", rules=suspects).fetchone() or ([], [])
             for name in (*(table.name for table in FILTER_RULES.values()), "filter_rules") if gone else ():
                 self._session.execute(f"delete from {name} where rule_id = any (%s)", (gone,))  # noqa: S608
-        return any(whole for (whole,) in self.execute("drop_empty_groups").fetchall())
+        return bool(self.execute("drop_empty_groups").fetchall())
+
+    def advance(self, step: Step) -> None:
+        """Note that rules have changed."""
+        self.execute("insert_rules_transaction", position=step.position, cause=CAUSE)
+        self.execute("advance_rules", **step._asdict())
+
+    def copy(self, blocks: Iterable[tuple[str, list[str]]]) -> None:
+        """Write lines to tables while the caller goes on; all that is asked afterwards waits for it."""
+        for target, lines in blocks:
+            if lines:
+                self.copying.put(target, lines)
 
     def write(self, news: News, small: bool) -> None:
-        """Write new atomic rules with all that belongs to them; a few rows as statements like any other."""
-        news.write(self, self._session, small)
+        """Write new atomic rules with all that belongs to them; a few rows as one statement."""
+        if small:
+            exchange = Exchange(self._connection)
+            news.at_once().ask(exchange, "select")
+            exchange.send()
+        else:
+            self.copy(news.take_blocks())
+            self.execute("count_uses", uses=_counted("rule_id", news.uses))
+            self.execute("count_members", members=_counted("group_id", news.members))
+        if news.searches:
+            self.execute("insert_searches", searches=json.dumps(news.searches))
+
+    def write_step(
+        self, news: News, small: bool, step: Step, resources: int, seconds: int, exchange: Exchange
+    ) -> Callable[[], Collection[int]]:
+        """The same, a few rows in the exchange, with the step that this is, so that first results can be found: what
+        the last run found is forgotten, and statements may take so many seconds from now on. The groups whose driver
+        should be chosen again, with so many resources stored, to be asked for when the database has answered."""
+        if not small:
+            self.write(news, small)
+            self.advance(step)
+            self.forget_results(seconds)
+            return self.groups_to_revise(resources)
+        writes = news.at_once()
+        writes.insert("transactions (position, cause)", [(str(step.position), CAUSE)])
+        writes.set("mdp_state", {name: str(value) for name, value in step._asdict().items() if value is not None})
+        writes.empty("result_objects", "result_ranges")
+        found = writes.ask(exchange, _then(seconds, any(news.members.values())))
+        if news.searches:
+            exchange.send()
+            self.execute("insert_searches", searches=json.dumps(news.searches))
+        return lambda: [int(number) for number in (found.rows()[0][-1] or "{}")[1:-1].split(",") if number]
+
+    def forget_results(self, seconds: int) -> None:
+        """Forget what the last run of the filter found. Statements are planned freely, and may take so many seconds,
+        from now on."""
+        self.execute("clear_results")
+        self.execute("clear_ranges")
+        self.execute("plan_freely", most=f"{seconds}s")
 
     def numbers(self, uris: Collection[str]) -> dict[str, int]:
         """The numbers of those of these URIs that have one."""
@@ -253,28 +343,56 @@ class News:
         lists = (self.rules, self.atomic, self.dependencies, self.rule_ends, self.ends, self.plain)
         return sum(map(len, (*lists, *self.constants.values())))
 
-    def write(self, graph: Graph, session: psycopg.Connection[Any], small: bool) -> None:
-        blocks = [
-            ("rules", "id, owner, name, text, position", self.rules),
-            ("atomic_rules", "rule_id, uses, group_id, digest, class, text", self.atomic),
-            ("rule_dependencies", "source, target, param, group_id", self.dependencies),
-            ("rule_ends", "rule_id, end_id, owner", self.rule_ends),
-            ("end_rules", "rule_id, driver_id, group_id, leaves", self.ends),
-            ("filter_rules", "rule_id, class", self.plain),
-        ]
-        for operator, lines in self.constants.items():
-            gram = ", gram" if operator is Operator.CONTAINS else ""
-            blocks.append((FILTER_RULES[operator].name, f"rule_id, predicate_id, number, value{gram}", lines))
-        put = insert_lines if small else copy_lines
-        with together(session) if small else nullcontext():
-            for table, columns, lines in blocks:
-                put(session, f"{table} ({columns})", lines)
-            if self.uses:
-                graph.execute("count_uses", uses=_counted("rule_id", self.uses))
-            if self.members:
-                graph.execute("count_members", members=_counted("group_id", self.members))
-            if self.searches:
-                graph.execute("insert_searches", searches=json.dumps(self.searches))
+    def take_blocks(self) -> list[tuple[str, list[str]]]:
+        """The lines for each table, which are then no more to be written."""
+        blocks = self._blocks()
+        self.rules, self.atomic, self.dependencies, self.rule_ends, self.ends, self.plain = [], [], [], [], [], []
+        self.constants = defaultdict(list)
+        return blocks
+
+    def at_once(self) -> AtOnce:
+        """All as one statement, for a few rows; it answers which groups are to be revised."""
+        writes = AtOnce()
+        for target, lines in self._blocks():
+            writes.insert(target, [fields_of(line) for line in lines])
+        writes.add("atomic_rules", "rule_id", "uses", self.uses.items())
+        writes.add("rule_groups", "group_id", "members", self.members.items(), _REVISED)
+        return writes
+
+    def _blocks(self) -> list[tuple[str, list[str]]]:
+        """The lines for each table."""
+        lists = (self.rules, self.atomic, self.dependencies, self.rule_ends, self.ends, self.plain)
+        blocks = list(zip(_TARGETS, lists, strict=True))
+        return blocks + [(_CONSTANTS[operator], lines) for operator, lines in self.constants.items()]
+
+
+_TARGETS = (
+    "rules (id, owner, name, text, position)",
+    "atomic_rules (rule_id, uses, group_id, digest, class, text)",
+    "rule_dependencies (source, target, param, group_id)",
+    "rule_ends (rule_id, end_id, owner)",
+    "end_rules (rule_id, driver_id, group_id, leaves)",
+    "filter_rules (rule_id, class)",
+)
+_CONSTANTS = {
+    operator: f"{table.name} (rule_id, predicate_id, number, value{', gram' if operator is Operator.CONTAINS else ''})"
+    for operator, table in FILTER_RULES.items()
+}
+
+
+_REVISED = """t.group_id as number,
+    t.whole and jsonb_array_length(t.pattern -> 'leaves') > 1 and (t.members >= 2 * t.chosen_at + 8
+        or (t.members > 1 and (select last_resource from mdp_state) >= 2 * t.chosen_with + 1000)) as is_due"""
+"""Of groups that have more members now, which are to be revised: by the rule that the statement groups_to_revise has.
+The state is that before, but of resources nothing has changed."""
+
+
+@cache
+def _then(seconds: int, counted: bool) -> str:
+    """What follows after a few rules have been written: see `Graph.write_step`."""
+    freely = statements("graph")["plan_freely"].rstrip(";").replace("%(most)s", f"'{seconds}s'")
+    due = f"(select number from {ANSWER} where is_due)" if counted else "[]::int[]"  # noqa: S608
+    return f"{freely}, array{due}"
 
 
 def line(*fields: object) -> str:
@@ -284,10 +402,6 @@ def line(*fields: object) -> str:
     '1\\t\\\\N\\ta\\n'
     """
     return "\t".join(map(any_field, fields)) + "\n"
-
-
-def array_field(numbers: Iterable[int]) -> str:
-    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def digest_of(*parts: object) -> str:

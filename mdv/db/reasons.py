@@ -28,6 +28,11 @@ class StoredEnd(NamedTuple):
     group_id: int
     constants: tuple[Decimal | str, ...]
 
+    @property
+    def values(self) -> dict[str, Decimal | str]:
+        """The constants as the parameters of its group."""
+        return {f"constant{number}": value for number, value in enumerate(self.constants)}
+
 
 class Range(NamedTuple):
     """Of an LMR's rules in a group that match stretches of constants, the least constant and the greatest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, select
 
 from mdv.db.engine import driver, together
+from mdv.db.exchange import Exchange
 from mdv.db.statements import statements
 from mdv.db.tables import mdp_state
 
@@ -56,3 +57,15 @@ def lock_state(connection: Connection) -> State:
     with together(session):  # BEGIN goes with it
         row = session.execute(statements("register")["lock_state"], prepare=True)
     return State(*row.fetchall()[0])
+
+
+def lock_rules(exchange: Exchange) -> Callable[[], State]:
+    """The same for rules, with what else is to be asked when it is this transaction's turn; the state, when the
+    exchange has taken place."""
+    answer = exchange.ask(statements("register")["lock_rules"])
+
+    def state() -> State:
+        epoch, *numbers = answer.rows()[0][: len(_COLUMNS)]
+        return State(UUID(epoch), *(int(number or 0) for number in numbers))
+
+    return state

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
-from mdv.db.engine import in_one_message
+from mdv.db.exchange import Exchange
 from mdv.db.state import State
 from mdv.mdp.filter import parameters
 from mdv.mdp.groups import TABLES, CompiledGroup, Groups, instances, states
@@ -18,30 +18,52 @@ from mdv.query.compile import all_matches, all_reached
 FEW = 20
 """Rules of one group are evaluated one by one up to so many, and by all resources of the group's class beyond."""
 
-EndValues = tuple[int, int, Mapping[str, Any]]
-"""An end rule, its group, and its constants as the group's parameters."""
+
+class End(Protocol):
+    """An end rule, its group, and its constants as the group's parameters."""
+
+    @property
+    def rule_id(self) -> int: ...
+    @property
+    def group_id(self) -> int: ...
+    @property
+    def values(self) -> Mapping[str, Any]: ...
 
 
 def evaluate_ends(
-    connection: Connection, groups: Groups, ends: Iterable[EndValues], state: State, first_new: int | None = None
+    connection: Connection,
+    groups: Groups,
+    ends: Iterable[End],
+    state: State,
+    first_new: int | None = None,
+    exchange: Exchange | None = None,
 ) -> None:
     """Keep all that these end rules match in `result_objects`, or (ranges, if many) in `result_ranges`.
 
     With `first_new`, all end rules from that one on are among them; so many are evaluated without the older ones. What
-    is kept may otherwise tell of other end rules of the same groups, too.
+    is kept may otherwise tell of other end rules of the same groups, too. `exchange`: where few are asked in, the time
+    that statements may take being limited until then.
     """
-    by_group: dict[int, list[EndValues]] = defaultdict(list)
+    by_group: dict[int, list[End]] = defaultdict(list)
     for end in ends:
-        by_group[end[1]].append(end)
+        by_group[end.group_id].append(end)
+    alone: list[End] = []
     for group_id, mine in by_group.items():
         if len(mine) > FEW:
-            first = min(end[0] for end in mine) if first_new is None else first_new
+            first = min(end.rule_id for end in mine) if first_new is None else first_new
+            if exchange is not None:
+                exchange.send()  # the rules themselves may be in it
             evaluate_whole_group(connection, groups, group_id, first, state)
-            mine = [end for end in mine if end[0] < first]
-        statement = groups.by_id[group_id].first_results
-        with in_one_message(connection, True):
-            for rule_id, _, values in mine:
-                db.evaluate_into(connection, statement, {**values, "end": rule_id})
+            mine = [end for end in mine if end.rule_id < first]
+        alone += mine
+    asked = exchange or Exchange(connection)
+    for left, end in zip(range(len(alone) - 1, -1, -1), alone, strict=True):
+        statement = groups.by_id[end.group_id].first_results
+        db.evaluate_into(asked, statement, {**end.values, "end": end.rule_id}, exchange is not None and left == 0)
+    if exchange is None:
+        asked.send()
+    elif not alone:
+        db.unlimit(exchange)
 
 
 def evaluate_whole_group(connection: Connection, groups: Groups, group_id: int, first_rule: int, state: State) -> None:
@@ -51,7 +73,8 @@ def evaluate_whole_group(connection: Connection, groups: Groups, group_id: int, 
     nothing: Sequence[Sequence[int]] = [[] for _ in range(compiled.nodes - 1)]
     # Nothing is known from before: a rule that is new had no results.
     values = parameters(compiled, [roots, *nothing], state.position, 0, first_rule)
-    db.evaluate_into(connection, compiled.statement, values, pinned=True)
+    with db.pinned(connection):
+        db.keep(connection, compiled.statement, values)
 
 
 def full_results(connection: Connection, groups: Groups, some: Iterable[CompiledGroup]) -> db.Results:

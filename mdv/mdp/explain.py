@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Numeric, Select, Text, literal, select, union
 
 from mdv.db import explain as db
 from mdv.db.filter import compiled
-from mdv.db.graph import FILTER_RULES, Graph
+from mdv.db.graph import FILTER_RULES, Graph, PredicateKey
 from mdv.db.state import read_state
 from mdv.mdp.explanation import (
     AtomicPart,
@@ -253,7 +253,7 @@ class _Evaluation:
             return None
         pattern = self._plans[number].pattern
         predicates = self._graph.read_predicates()
-        its_predicates = [predicates.get(leaf[1:], 0) for leaf in pattern.leaves]
+        its_predicates = [predicates.get(PredicateKey(*leaf[1:]), 0) for leaf in pattern.leaves]
         group = Group(whole.id or 0, pattern, whole.driver.leaf if whole.driver is not None else None, its_predicates)
         statement = CompiledGroup(group, self._names).statement
         return Sql(db.readable(statement), db.readable(compiled(self._selects[number])))

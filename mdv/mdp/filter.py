@@ -19,6 +19,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
+from mdv.db.copy import array_field
 from mdv.db.state import State
 from mdv.db.store import Change
 from mdv.figures import CANDIDATES
@@ -110,7 +111,7 @@ def parameters(
 ) -> dict[str, Any]:
     """The parameters of a group's statement. Numbers go as the text of an array, which is written ten times faster than
     the driver writes a list."""
-    nodes = {f"node{node}": f"{{{','.join(map(str, numbers))}}}" for node, numbers in enumerate(changed)}
+    nodes = {f"node{node}": array_field(numbers) for node, numbers in enumerate(changed)}
     return {**nodes, "position": position, "known": known, "first_rule": first_rule}
 
 

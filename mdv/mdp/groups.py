@@ -32,7 +32,7 @@ from mdv.db.filter import (
     statements_either,
     statements_now,
 )
-from mdv.db.graph import FILTER_RULES, Graph
+from mdv.db.graph import FILTER_RULES, Graph, Known, PredicateKey
 from mdv.db.reasons import keep_reasons
 from mdv.db.state import State as MdpState
 from mdv.db.store import Encoded
@@ -111,8 +111,11 @@ EVERYTHING = _Everything()
 class Groups:
     """All whole groups at one version of the graph and of the schema."""
 
-    def __init__(self, version: tuple[int, int], names: Names, groups: Sequence[CompiledGroup], revise_at: int) -> None:
+    def __init__(
+        self, version: tuple[int, int], names: Names, groups: Sequence[CompiledGroup], known: Known, revise_at: int
+    ) -> None:
         self.version = version
+        self.known = known
         self.revise_at = revise_at
         """With so many resources, some driver should be chosen again."""
         self.names = names
@@ -201,21 +204,21 @@ def read_groups(
     """
     graph = Graph(connection)
     stored = graph.read_groups()
-    predicates = graph.read_predicates()
+    known_now = graph.read_known()
     patterns = {group.group_id: Pattern.from_json(group.pattern) for group in stored}
     names = read_names(graph, patterns.values(), schema, vocabulary, last_resource)
     still = known.by_id if known is not None and known.version[1] == state.schema_version else {}
     groups = []
     for group in stored:
         pattern = patterns[group.group_id]
-        its_predicates = tuple(predicates[leaf[1:]] for leaf in pattern.leaves)
+        its_predicates = tuple(known_now.predicates[PredicateKey(*leaf[1:])] for leaf in pattern.leaves)
         now = CompiledGroup(Group(group.group_id, pattern, group.driver, its_predicates), names)
         before = still.get(group.group_id)
         alike = before is not None and before.group == now.group and before.numbers == now.numbers
         groups.append(before if before is not None and alike else now)
     several = [group for group in stored if group.members > 1 and len(patterns[group.group_id].leaves) > 1]
     revise_at = min((2 * group.chosen_with + 1000 for group in several), default=2**62)
-    return Groups((state.graph_version, state.schema_version), names, groups, revise_at)
+    return Groups((state.graph_version, state.schema_version), names, groups, known_now, revise_at)
 
 
 def constant_parameters(pattern: Pattern) -> list[BindParameter[Any]]:

@@ -2,21 +2,27 @@
 
 Atomic rules that are there already are used once more; only the others are written. A digest names each by what it
 says, down to its triggering rules, so that all of them can be looked for before any is written.
+
+Rules of one plan are taken apart together, column by column: a column is the same atomic rule of each of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import chain
+from typing import Any, NamedTuple
 
-from mdv.db.copy import NULL, text_field
-from mdv.db.graph import SMALL, Graph, GroupKey, News, PredicateKey, array_field, line
-from mdv.mdp.plan import ConjunctionPlan, JoinPlan, TriggeringPlan, constant_of, digests_of
+from mdv.db.copy import NULL, array_field, text_field
+from mdv.db.exchange import Exchange
+from mdv.db.graph import SMALL, Found, Graph, GroupKey, Known, News, PredicateKey, Step, line
+from mdv.mdp.groups import constant_values
+from mdv.mdp.plan import ConjunctionPlan, JoinPlan, TriggeringPlan, constant_of, digest_columns
 from mdv.rules.ast import Operator
 from mdv.rules.normal import Constant
-from mdv.rules.pattern import Leaf
+from mdv.rules.pattern import Leaf, Pattern
 
 GRAMS = (6, 4)
 """The lengths of the parts by which constants of `contains` are found; the function mdv_grams knows the same."""
@@ -25,8 +31,7 @@ FEW = 50
 """Up to so many conjunctions are looked for in one go; of more, joins only where their inputs are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(NamedTuple):
     """A rule to be merged: its number, whose it is, and how it is taken apart."""
 
     rule_id: int
@@ -36,31 +41,39 @@ class Planned:
 
 
 @dataclass(slots=True)
-class _Part:
-    """One conjunction of one rule on its way: the digests and numbers of its atomic rules by place."""
+class _Alike:
+    """The conjunctions of one plan on their way, in the order of their rules: the digests and numbers of their atomic
+    rules, a column for each place."""
 
-    rule_id: int
     plan: ConjunctionPlan
-    constants: tuple[Constant, ...]
-    digests: list[str]
-    ids: list[int] = field(default_factory=list)
+    constants: list[tuple[Constant, ...]] = field(default_factory=list)
+    digests: list[list[str]] = field(default_factory=list)
+    ids: list[list[int]] = field(default_factory=list)
 
     @property
-    def end(self) -> int:
+    def ends(self) -> list[int]:
         return self.ids[-1]
 
-    def leaf_constants(self) -> list[Constant]:
-        found = [constant_of(self.plan.triggering[place], self.constants) for place in self.plan.leaves]
-        return [constant for constant in found if constant is not None]
+    def leaves(self) -> Iterable[tuple[int, ...]]:
+        """The triggering rules of each, in the order of the pattern."""
+        if not self.plan.leaves:
+            return [()] * len(self.constants)
+        return zip(*[self.ids[place] for place in self.plan.leaves], strict=True)
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """An end rule, with its group and its constants."""
+class End(NamedTuple):
+    """An end rule, with its group, and the plan and the constants of a rule that ends there."""
 
     rule_id: int
     group_id: int
-    constants: list[Constant]
+    plan: ConjunctionPlan
+    constants: tuple[Constant, ...]
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Its constants as the parameters of its group. A truth is compared as 1 or 0."""
+        found = [constant_of(self.plan.triggering[place], self.constants) for place in self.plan.leaves]
+        return constant_values(constant for constant in found if constant is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,187 +89,278 @@ class Merged:
     first_atomic_rule: int
     """The first of those that are new; an end that is new may be an older one."""
 
+    def touched(self, owners: Iterable[int]) -> set[tuple[int, int]]:
+        """The whole groups that the rules end in, each with all of these owners."""
+        groups = {end.group_id for end in chain(self.new_ends, self.known_ends)}
+        return {(group, owner) for group in groups for owner in owners}
+
+
+class Parts:
+    """Rules taken apart: what is to be looked for in the graph, before anything of them is written."""
+
+    def __init__(self, items: Sequence[Planned]) -> None:
+        self.items = items
+        alike: dict[int, _Alike] = {}
+        for item in items:
+            for plan in item.plan:
+                mine = alike.get(id(plan))
+                if mine is None:
+                    mine = alike[id(plan)] = _Alike(plan)
+                mine.constants.append(item.constants)
+        self.alike = list(alike.values())
+        for some in self.alike:
+            some.digests = digest_columns(some.plan, some.constants)
+        self.few = sum(len(some.constants) for some in self.alike) <= FEW
+
+    def look(self, graph: Graph, exchange: Exchange | None = None) -> Callable[[], Found]:
+        """Ask which of the atomic rules are there already, and which of those are the end of some rule."""
+        digests: set[str] = set()
+        for some in self.alike:
+            digests.update(*some.digests[: None if self.few else len(some.plan.triggering)])
+        return graph.look_for(digests, exchange)
+
 
 class Merge:
-    """One merge: what is to be written is made ready in memory; `write` writes it."""
+    """One merge. `add` makes ready what is to be written; of a great many rules, that of some is written already while
+    the next are made ready. `write` writes the rest."""
 
-    def __init__(self, graph: Graph, last_atomic_rule: int, items: Sequence[Planned]) -> None:
-        self._graph = graph
-        self._last = last_atomic_rule
+    def __init__(self, graph: Graph, known: Known, last_atomic_rule: int, after: int = 0) -> None:
+        """`known`: the groups and predicates that there are. `after`: the numbers of the rules follow that one."""
+        self._graph, self._known_groups = graph, known
+        self._first, self._last, self._after = last_atomic_rule + 1, last_atomic_rule, after
+        self._groups: dict[GroupKey, tuple[int, int | None]] = {}
+        self._predicates: dict[PredicateKey, int] = {}
+        self._regrouped = False
+        self._known: dict[str, int] = {}
+        self._are_ends: set[int] = set()
+        self._known_ends: dict[int, End] = {}
+        self._new_ends: dict[int, End] = {}
+        self._ends: dict[int, tuple[int, ...]] = {}
         self._news = News()
-        self._fresh: dict[int, tuple[object, str, str, str]] = {}
+        self._fresh: dict[int, str] = {}
         self._contains: dict[int, list[tuple[int, str]]] = defaultdict(list)
-        self._joins: dict[str, int] = {}
-        parts = [_part(item, part) for item in items for part in item.plan]
-        self._few = len(parts) <= FEW
-        self._look_around(parts)
-        self._place_triggering(parts)
-        self._place_joins(parts)
+        self._grams: dict[int, Counter[str]] = defaultdict(Counter)
+        self._is_small = True
+
+    def add(self, parts: Parts, found: Found, lines: Sequence[str] = ()) -> None:
+        """Merge some rules. `found`: what was there when they were looked for. `lines`: the rules as they are kept."""
+        self._known |= found.rules
+        self._are_ends |= found.ends
+        self._name_groups(parts.alike)
+        for some in parts.alike:
+            self._place_triggering(some)
+        for some in parts.alike:
+            self._place_joins(some, parts.few)
         for predicate, constants in self._contains.items():
             self._add_contains(predicate, constants)
-        new_ends = self._place_ends(parts)
-        ends: dict[int, dict[int, None]] = defaultdict(dict)
-        for part in parts:
-            ends[part.rule_id][part.end] = None
-        owners = {item.rule_id: item.owner for item in items}
-        for rule, its_ends in ends.items():
-            for end in its_ends:
-                self._news.rule_ends.append(f"{rule}\t{end}\t{owners[rule]}\n")
-                self._news.uses[end] += 1
-        self.is_small = self._news.size + len(self._fresh) + len(items) <= SMALL
+        self._place_ends(parts.alike)
+        self._end_rules(parts)
+        self._news.rules += lines
+        uses = self._news.uses
+        self._news.atomic += [f"{number}\t{uses.pop(number, 0)}\t{rest}" for number, rest in self._fresh.items()]
+        self._fresh, self._contains = {}, defaultdict(list)
+        self._is_small = self._is_small and parts.few and self._news.size <= SMALL
+        if not self._is_small:
+            self._graph.copy(self._news.take_blocks())
+
+    @property
+    def merged(self) -> Merged:
+        new, known = list(self._new_ends.values()), list(self._known_ends.values())
+        return Merged(self._ends, new, known, self._regrouped, self._last, self._first)
+
+    @property
+    def is_small(self) -> bool:
         """Whether what is to be written can be sent with other statements, in one message."""
-        self.merged = Merged(
-            {rule: tuple(its) for rule, its in ends.items()},
-            new_ends,
-            self._known_ends(parts),
-            self._regrouped,
-            self._last,
-            last_atomic_rule + 1,
-        )
+        return self._is_small
 
-    def write(self, rules: Iterable[str] = (), searches: Iterable[dict[str, int]] = ()) -> None:
-        """Write the new atomic rules, and the lines of `rules` with what they search."""
-        uses, news = self._news.uses, self._news
-        news.rules, news.searches = list(rules), list(searches)
-        news.atomic = [
-            f"{number}\t{uses.pop(number, 0)}\t{group}\t{digest}\t{class_iri}\t{text_field(text)}\n"
-            for number, (group, digest, class_iri, text) in self._fresh.items()
-        ]
-        self._graph.write(news, self.is_small)
+    def write(self, searches: Iterable[dict[str, int]] = ()) -> None:
+        """Write the new atomic rules, and what rules search."""
+        self._news.searches += searches
+        self._graph.write(self._news, self._is_small)
 
-    def _look_around(self, parts: Sequence[_Part]) -> None:
-        """Find what is there already: groups, predicates and atomic rules."""
-        plans = {id(part.plan): part.plan for part in parts}.values()
-        groups = {GroupKey(False, join.group_digest): (join.group_text, join.group_body)
-                  for plan in plans for join in plan.joins}  # fmt: skip
-        groups |= {GroupKey(True, plan.digest): (plan.text, plan.pattern.as_json()) for plan in plans}
-        predicates = {
-            predicate for plan in plans for one in plan.triggering if (predicate := _predicate(one)) is not None
-        }
-        digests = {
-            digest for part in parts for digest in part.digests[: None if self._few else len(part.plan.triggering)]
-        }
-        found = self._graph.look_around(groups, predicates, digests)
-        self._groups, self._predicates, self._known, self._ends = found
-        self._regrouped = any(key.whole and key not in self._groups for key in groups)
-        for key, (text, body) in groups.items():
-            if key not in self._groups:
-                self._groups[key] = (self._graph.add_group(key, text, body), None)
-        for predicate in predicates - self._predicates.keys():
-            self._predicates[predicate] = self._graph.add_predicate(predicate)
+    def write_step(
+        self, searches: Iterable[dict[str, int]], step: Step, resources: int, seconds: int, exchange: Exchange
+    ) -> Callable[[], Collection[int]]:
+        """The same with the `step` that this is: see there."""
+        self._news.searches += searches
+        return self._graph.write_step(self._news, self._is_small, step, resources, seconds, exchange)
 
-    def _place_triggering(self, parts: Sequence[_Part]) -> None:
-        places: dict[str, int] = dict(self._known)
-        for part in parts:
-            for plan, digest in zip(part.plan.triggering, part.digests, strict=False):
-                number = places.get(digest)
-                if number is None:
-                    number = places[digest] = self._add_triggering(plan, constant_of(plan, part.constants), digest)
-                part.ids.append(number)
+    def _name_groups(self, alike: Sequence[_Alike]) -> None:
+        """The numbers of groups and predicates, given out where they are new."""
+        known = self._known_groups
+        for plan in [some.plan for some in alike]:
+            for place, key in enumerate(plan.group_keys):
+                if key not in self._groups:
+                    self._groups[key] = known.groups.get(key) or self._new_group(plan, place)
+            for predicate in plan.predicate_keys:
+                if predicate is not None and predicate not in self._predicates:
+                    self._predicates[predicate] = known.predicates.get(predicate) or self._new_predicate(predicate)
 
-    def _add_triggering(self, plan: TriggeringPlan, constant: Constant | None, digest: str) -> int:
-        self._last += 1
-        number, rule = self._last, plan.rule
-        text = plan.text if constant is None else plan.text + constant.shown
-        self._fresh[number] = (NULL, digest, text_field(rule.class_iri), text)
-        key = _predicate(plan)
-        if constant is None or key is None or rule.operator is None:
-            self._news.plain.append(line(number, rule.class_iri))
+    def _new_group(self, plan: ConjunctionPlan, place: int) -> tuple[int, None]:
+        self._regrouped = True
+        if place == len(plan.joins):
+            return self._graph.add_group(plan.group_keys[place], plan.text, plan.pattern.as_json()), None
+        join = plan.joins[place]
+        return self._graph.add_group(plan.group_keys[place], join.group_text, join.group_body), None
+
+    def _new_predicate(self, key: PredicateKey) -> int:
+        self._regrouped = True
+        return self._graph.add_predicate(key)
+
+    def _place_triggering(self, some: _Alike) -> None:
+        for plan, key, digests in zip(some.plan.triggering, some.plan.predicate_keys, some.digests, strict=False):
+            add = self._adding(plan, key)
+            known, column, last = self._known, [], ""
+            number = 0
+            for digest, constants in zip(digests, some.constants, strict=True):
+                if digest is not last:
+                    last = digest
+                    found = known.get(digest)
+                    number = known[digest] = add(digest, constants) if found is None else found
+                column.append(number)
+            some.ids.append(column)
+
+    def _adding(self, plan: TriggeringPlan, key: PredicateKey | None) -> Callable[[str, Sequence[Constant]], int]:
+        """What writes a triggering rule of that plan, given its digest and its rule's constants; its number."""
+        rule, fresh = plan.rule, self._fresh
+        shared, text = f"\t{text_field(rule.class_iri)}\t", text_field(plan.text)
+
+        def plain(digest: str, _constants: Sequence[Constant]) -> int:
+            self._last += 1
+            fresh[self._last] = f"{NULL}\t{digest}{shared}{text}\n"
+            self._news.plain.append(line(self._last, rule.class_iri))
+            return self._last
+
+        if key is None or rule.operator is None:
+            return plain
+        predicate, operator = self._predicates[key], rule.operator
+        lines, contained = self._news.constants[operator], self._contains[predicate]
+
+        def compared(digest: str, constants: Sequence[Constant]) -> int:
+            constant = constant_of(plan, constants)
+            assert constant is not None
+            self._last += 1
+            number, value = self._last, constant.value
+            fresh[number] = f"{NULL}\t{digest}{shared}{text}{text_field(constant.shown)}\n"
+            if operator is Operator.CONTAINS:
+                contained.append((number, str(value)))
+            elif isinstance(value, str):
+                lines.append(f"{number}\t{predicate}\t{NULL}\t{text_field(value)}\n")
+            else:
+                exact = format(value, "f") if isinstance(value, Decimal) else int(value)
+                lines.append(f"{number}\t{predicate}\t{exact}\t{NULL}\n")
             return number
-        predicate, value = self._predicates[key], constant.value
-        if rule.operator is Operator.CONTAINS:
-            self._contains[predicate].append((number, str(value)))
-        elif isinstance(value, str):
-            self._news.constants[rule.operator].append(f"{number}\t{predicate}\t{NULL}\t{text_field(value)}\n")
-        else:
-            exact = format(value, "f") if isinstance(value, Decimal) else int(value)
-            self._news.constants[rule.operator].append(f"{number}\t{predicate}\t{exact}\t{NULL}\n")
-        return number
+
+        return compared
 
     def _add_contains(self, predicate: int, constants: Sequence[tuple[int, str]]) -> None:
         """Constants of `contains`, each with a part by which few others are found."""
-        shared = Counter(gram for _, text in constants for gram in grams_of(text))
+        shared = self._grams[predicate]
+        shared.update(gram for _, text in constants for gram in grams_of(text))
         for number, text in constants:
             gram = min(grams_of(text), key=lambda g: (shared[g], g), default="")
             self._news.constants[Operator.CONTAINS].append(
                 f"{number}\t{predicate}\t{NULL}\t{text_field(text)}\t{text_field(gram)}\n"
             )
 
-    def _place_joins(self, parts: Sequence[_Part]) -> None:
-        for step in range(max((len(part.plan.joins) for part in parts), default=0)):
-            some = [part for part in parts if len(part.plan.joins) > step]
-            if not self._few:
-                self._look_for_joins(some, step)
-            for part in some:
-                plan, digest = part.plan.joins[step], part.digests[len(part.plan.triggering) + step]
-                number = self._known.get(digest) or self._joins.get(digest)
-                if number is None:
-                    inputs = tuple([part.ids[place] for place in plan.rule.inputs])
-                    number = self._joins[digest] = self._add_join(plan, digest, inputs)
-                part.ids.append(number)
+    def _place_joins(self, some: _Alike, few: bool) -> None:
+        for join, digests in zip(some.plan.joins, some.digests[len(some.plan.triggering) :], strict=True):
+            inputs = [some.ids[place] for place in join.rule.inputs]
+            if not few:
+                self._look_for_joins(digests, inputs)
+            some.ids.append(self._place_join(join, digests, inputs))
 
-    def _look_for_joins(self, parts: Sequence[_Part], step: int) -> None:
+    def _look_for_joins(self, digests: Sequence[str], inputs: Sequence[Sequence[int]]) -> None:
         """Of a great many: with an input that is new, a join rule must be new, too."""
-        digests = {
-            part.digests[len(part.plan.triggering) + step]
-            for part in parts
-            if not any(part.ids[place] in self._fresh for place in part.plan.joins[step].rule.inputs)
-        }
-        if digests:
-            _, _, known, ends = self._graph.look_around({}, set(), digests)
-            self._known |= known
-            self._ends |= ends
+        newest = map(max, zip(*inputs, strict=True))
+        asked = {digest for digest, last in zip(digests, newest, strict=True) if last < self._first}
+        asked -= self._known.keys()
+        if asked:
+            found = self._graph.look_for(asked)()
+            self._known |= found.rules
+            self._are_ends |= found.ends
 
-    def _add_join(self, plan: JoinPlan, digest: str, inputs: tuple[int, ...]) -> int:
-        self._last += 1
-        number = self._last
+    def _place_join(self, plan: JoinPlan, digests: Sequence[str], inputs: Sequence[Sequence[int]]) -> list[int]:
+        """The numbers of join rules that are alike, given those of their inputs."""
         group, _ = self._groups[GroupKey(False, plan.group_digest)]
-        self._fresh[number] = (group, digest, text_field(plan.rule.class_iri), plan.text % inputs)
-        for param, source in enumerate(inputs, 1):
-            self._news.dependencies.append(f"{source}\t{number}\t{param}\t{group}\n")
-            self._news.uses[source] += 1
-        self._news.members[group] += 1
-        return number
+        shared, text = f"\t{text_field(plan.rule.class_iri)}\t", text_field(plan.text)
+        known, fresh, dependencies = self._known, self._fresh, self._news.dependencies
+        column, number = [], self._last
+        sources: list[tuple[int, ...]] = []
+        for digest, mine in zip(digests, zip(*inputs, strict=True), strict=True):
+            found = known.get(digest)
+            if found is None:
+                number += 1
+                found = known[digest] = number
+                fresh[number] = f"{group}\t{digest}{shared}{text % mine}\n"
+                sources.append(mine)
+                for param, source in enumerate(mine, 1):
+                    dependencies.append(f"{source}\t{number}\t{param}\t{group}\n")
+            column.append(found)
+        self._last = number
+        for used in zip(*sources, strict=True):
+            self._news.uses.update(used)
+        self._news.members[group] += len(sources)
+        return column
 
-    def _place_ends(self, parts: Sequence[_Part]) -> list[End]:
-        fresh: dict[int, _Part] = {}
-        for part in parts:
-            if part.end not in self._ends:
-                fresh.setdefault(part.end, part)
-        by_plan: dict[str, list[_Part]] = defaultdict(list)
-        for part in fresh.values():
-            by_plan[part.plan.digest].append(part)
-        return [new for members in by_plan.values() for new in self._place_group(members)]
+    def _place_ends(self, alike: Sequence[_Alike]) -> None:
+        """End rules into their whole groups, those that are new."""
+        by_group: dict[GroupKey, list[_Alike]] = defaultdict(list)
+        for some in alike:
+            by_group[some.plan.group_keys[-1]].append(some)
+        for key, mine in by_group.items():
+            leaves: dict[int, tuple[int, ...]] = {}
+            for some in mine:
+                group, _ = self._groups[key]
+                for end, its_leaves, constants in zip(some.ends, some.leaves(), some.constants, strict=True):
+                    if end in self._are_ends:
+                        self._known_ends[end] = End(end, group, some.plan, constants)
+                    elif end not in self._new_ends:
+                        self._new_ends[end] = End(end, group, some.plan, constants)
+                        leaves[end] = its_leaves
+            if leaves:
+                self._place_group(key, mine[0].plan.pattern, leaves)
 
-    def _known_ends(self, parts: Sequence[_Part]) -> list[End]:
-        known = {part.end: part for part in parts if part.end in self._ends}
-        groups = {digest: self._groups[GroupKey(True, digest)][0] for digest in {p.plan.digest for p in known.values()}}
-        return [End(end, groups[part.plan.digest], part.leaf_constants()) for end, part in known.items()]
-
-    def _place_group(self, members: Sequence[_Part]) -> list[End]:
-        plan = members[0].plan
-        group, driver = self._groups[GroupKey(True, plan.digest)]
-        leaves = [[part.ids[place] for place in part.plan.leaves] for part in members]
-        if driver is None and plan.leaves:
-            different = [len(set(column)) for column in zip(*leaves, strict=True)]
-            driver = choose_driver(plan.pattern.leaves, different, len(members))
+    def _place_group(self, key: GroupKey, pattern: Pattern, leaves: Mapping[int, tuple[int, ...]]) -> None:
+        """End rules that are new, with their triggering rules, into their whole group."""
+        group, driver = self._groups[key]
+        if driver is None and pattern.leaves:
+            different = [len(set(column)) for column in zip(*leaves.values(), strict=True)]
+            driver = choose_driver(pattern.leaves, different, len(leaves))
             self._graph.execute("choose_driver", group=group, driver=driver, resources=0)
-        for part, its_leaves in zip(members, leaves, strict=True):
-            found_by = NULL if driver is None else its_leaves[driver]
-            self._news.ends.append(f"{part.end}\t{found_by}\t{group}\t{array_field(its_leaves)}\n")
-        self._news.members[group] += len(members)
-        return [End(part.end, group, part.leaf_constants()) for part in members]
+            self._groups[key] = (group, driver)
+            self._regrouped = True
+        lines = self._news.ends
+        for end, mine in leaves.items():
+            found_by = NULL if driver is None else mine[driver]
+            lines.append(f"{end}\t{found_by}\t{group}\t{array_field(mine)}\n")
+        self._news.members[group] += len(leaves)
+
+    def _end_rules(self, parts: Parts) -> None:
+        """Where each rule ends: once in each end rule, whichever of its conjunctions lead there."""
+        next_end = {id(some.plan): iter(some.ends).__next__ for some in parts.alike}
+        lines = self._news.rule_ends
+        uses: list[int] = []
+        for rule_id, owner, plans, _ in parts.items:
+            rule = self._after + rule_id
+            found = tuple(dict.fromkeys([next_end[id(plan)]() for plan in plans]))
+            self._ends[rule] = found
+            uses += found
+            for end in found:
+                lines.append(f"{rule}\t{end}\t{owner}\n")
+        self._news.uses.update(uses)
 
 
-def _part(item: Planned, plan: ConjunctionPlan) -> _Part:
-    return _Part(item.rule_id, plan, item.constants, digests_of(plan, item.constants))
-
-
-def _predicate(plan: TriggeringPlan) -> PredicateKey | None:
-    rule = plan.rule
-    if rule.operator is None or rule.sort is None:
-        return None
-    return PredicateKey(rule.class_iri, rule.property, rule.operator, rule.sort)
+def merge_rules(
+    graph: Graph, items: Sequence[Planned], known: Known, last_atomic_rule: int, searches: Iterable[dict[str, int]] = ()
+) -> Merged:
+    """Merge rules that are stored already, in one go."""
+    parts = Parts(items)
+    merge = Merge(graph, known, last_atomic_rule)
+    with graph.copying:
+        merge.add(parts, parts.look(graph)())
+    merge.write(searches)
+    return merge.merged
 
 
 def choose_driver(leaves: Sequence[Leaf], different: Sequence[int], rules: int) -> int:

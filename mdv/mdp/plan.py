@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
+from functools import cached_property
 from typing import Any
 
-from mdv.db.graph import digest_of
+from mdv.db.graph import GroupKey, PredicateKey, digest_of
 from mdv.rdf.schema import Schema
 from mdv.rdf.values import DIGIT_LIMIT
 from mdv.rules.atomic import Join, Triggering, decompose, group_text, text_of
@@ -51,6 +52,16 @@ class ConjunctionPlan:
     """The triggering rule of each leaf of the pattern, by its place."""
     text: str
     digest: str
+
+    @cached_property
+    def group_keys(self) -> tuple[GroupKey, ...]:
+        """The groups that its rules belong to: those of its joins, in their order, and the whole one."""
+        return (*(GroupKey(False, join.group_digest) for join in self.joins), GroupKey(True, self.digest))
+
+    @cached_property
+    def predicate_keys(self) -> tuple[PredicateKey | None, ...]:
+        """The predicate of each triggering rule, None where it has no constant."""
+        return tuple(_predicate(one.rule) for one in self.triggering)
 
 
 def plan(rule: NormalRule, schema: Schema) -> tuple[ConjunctionPlan, ...]:
@@ -110,6 +121,12 @@ def _triggering_plan(rule: Triggering, short: object, any_of: object) -> Trigger
     )  # fmt: skip
 
 
+def _predicate(rule: Triggering) -> PredicateKey | None:
+    if rule.operator is None or rule.sort is None:
+        return None
+    return PredicateKey(rule.class_iri, rule.property, rule.operator, rule.sort)
+
+
 def written_in(schema: Schema) -> Callable[[str], str]:
     """How properties are written in rules of this schema: short, with `?` where they are set-valued."""
 
@@ -140,10 +157,26 @@ def key_of(constant: Constant) -> str:
 
 def digests_of(plan: ConjunctionPlan, constants: Sequence[Constant]) -> list[str]:
     """By what the atomic rules of a conjunction are found in the graph, by place: each named by all that it says."""
-    digests = []
-    for triggering in plan.triggering:
-        constant = constant_of(triggering, constants)
-        digests.append(digest_of(triggering.digest, "" if constant is None else key_of(constant)))
+    return [digest for (digest,) in digest_columns(plan, [constants])]
+
+
+def digest_columns(plan: ConjunctionPlan, constants: Sequence[Sequence[Constant]]) -> list[list[str]]:
+    """The same for any number of rules that differ in their constants: a column for each place."""
+    columns = [_triggering_digests(triggering, constants) for triggering in plan.triggering]
     for join in plan.joins:
-        digests.append(digest_of(join.group_digest, *[digests[place] for place in join.rule.inputs]))
+        inputs = zip(*[columns[place] for place in join.rule.inputs], strict=True)
+        columns.append([digest_of(join.group_digest, *mine) for mine in inputs])
+    return columns
+
+
+def _triggering_digests(plan: TriggeringPlan, constants: Sequence[Sequence[Constant]]) -> list[str]:
+    if plan.slot is None:
+        fixed = plan.rule.constant
+        return [digest_of(plan.digest, "" if fixed is None else key_of(fixed))] * len(constants)
+    digests, last, digest = [], None, ""
+    for mine in constants:
+        constant = mine[plan.slot]
+        if constant is not last:
+            last, digest = constant, digest_of(plan.digest, key_of(constant))
+        digests.append(digest)
     return digests

@@ -16,7 +16,8 @@ from secrets import randbits
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
-from mdv.db.graph import Graph, StoredRule
+from mdv.db.exchange import Exchange
+from mdv.db.graph import Graph, Known, StoredRule
 from mdv.db.lmrs import names_of
 from mdv.db.publish import Publication
 from mdv.db.schemas import (
@@ -33,10 +34,10 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.errors import BreakingSchema, Flaw, InvalidDocument, InvalidRule, PreconditionFailed
 from mdv.mdp.evaluate import full_results
 from mdv.mdp.groups import CompiledGroup
-from mdv.mdp.merge import Merge, Planned
+from mdv.mdp.merge import Planned, merge_rules
 from mdv.mdp.publish import MOST_NAMED, strong_numbers
 from mdv.mdp.reasons import recount
-from mdv.mdp.rules import Library, Rules, find_first_results
+from mdv.mdp.rules import MOST_SECONDS, Library, Rules, find_first_results
 from mdv.mdp.schemas import SchemaInForce, Schemas, in_force
 from mdv.model import RDF, RDF_TYPE, RDFS, Document
 from mdv.rdf.compare import Change, compare
@@ -103,7 +104,7 @@ def put_schema(
     keep_schema_version(connection, new.version, state.position, new.statements, document.prefixes)
     if before.groups:
         last = state.last_atomic_rule
-        state, new_ends = _merge_anew(connection, graph, read_anew, state, new, vocabulary, rules)
+        state, new_ends = _merge_anew(connection, graph, read_anew, before.known, state, new, vocabulary, rules)
         after = rules.groups(connection, state, new, vocabulary, fresh=True)
         still = [after.by_id[group.group.group_id] for group in touched if group.group.group_id in after.by_id]
         db.keep_difference(connection, matched, full_results(connection, after, still), new_ends, last)
@@ -190,6 +191,7 @@ def _merge_anew(
     connection: Connection,
     graph: Graph,
     changed: list[tuple[StoredRule, Planned]],
+    known: Known,
     state: State,
     schema: SchemaInForce,
     vocabulary: Vocabulary,
@@ -197,17 +199,18 @@ def _merge_anew(
 ) -> tuple[State, set[int]]:
     """Put rules into the graph as the new schema takes them apart, and let every process read the groups again."""
     detached = graph.detach([stored.id for stored, _ in changed])
-    merge = Merge(graph, state.last_atomic_rule, [planned for _, planned in changed])
-    merge.write()
-    merged = merge.merged
+    merged = merge_rules(graph, [planned for _, planned in changed], known, state.last_atomic_rule)
     graph.drop(detached)
     state = replace(state, last_atomic_rule=merged.last_atomic_rule, graph_version=randbits(62))
     graph.execute(
-        "advance_rules", position=state.position, last_rule=state.last_rule, last_atomic=state.last_atomic_rule,
+        "advance_rules", position=state.position, last_rule=state.last_rule, last_atomic_rule=state.last_atomic_rule,
         graph_version=state.graph_version,
     )  # fmt: skip
     with db.refusing_slow("The rules took too long to evaluate under the new schema, and nothing was changed."):
-        find_first_results(connection, merged, state, schema, vocabulary, rules)
+        graph.forget_results(MOST_SECONDS)
+        exchange = Exchange(connection)
+        find_first_results(connection, merged, state, schema, vocabulary, rules, exchange)
+        exchange.send()
     return state, {end.rule_id for end in merged.new_ends}
 
 

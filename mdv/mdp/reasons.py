@@ -15,12 +15,11 @@ from sqlalchemy import Connection
 
 from mdv.db import filter as db
 from mdv.db.publish import Publication
-from mdv.db.reasons import Range, Reasons, StoredEnd
+from mdv.db.reasons import Range, Reasons, Touched
 from mdv.db.state import State
 from mdv.db.vocabulary import Vocabulary
-from mdv.mdp.evaluate import FEW, EndValues, evaluate_ends, evaluate_whole_group
-from mdv.mdp.groups import CompiledGroup, Groups, constant_values
-from mdv.mdp.merge import End
+from mdv.mdp.evaluate import FEW, End, evaluate_ends, evaluate_whole_group
+from mdv.mdp.groups import CompiledGroup, Groups
 from mdv.mdp.publish import ToldOf, strong_numbers
 from mdv.mdp.schemas import SchemaInForce
 
@@ -39,23 +38,30 @@ class RuleReasons:
     def withdraw(self, groups: Groups, rules: Collection[int]) -> None:
         """What these rules match now is about to have a reason less each."""
         self._groups |= groups.by_id
-        self._note_touched(rules)
+        self._note_touched(self._db.touched(rules))
         db.clear(self._connection)
-        self._evaluate(groups, map(_as_values, self._db.ends(rules)))
+        self._evaluate(groups, self._db.ends(rules))
         self._db.change(rules, -1, self._ranged())
 
-    def grant(self, groups: Groups, rules: Collection[int], known: Iterable[End], new: bool = False) -> None:
+    def grant(self, groups: Groups, rules: Collection[int], known: Iterable[End]) -> None:
         """What these rules match has a reason more each. The results of their end rules stand in `result_objects`
-        already, but for those that were `known` before. `new`: the rules have just been added, so that ranges can only
-        grow."""
+        already, but for those that were `known` before."""
         self._groups |= groups.by_id
-        self._note_touched(rules)
-        self._evaluate(groups, ((end.rule_id, end.group_id, constant_values(end.constants)) for end in known))
+        self._note_touched(self._db.touched(rules))
+        self._evaluate(groups, known)
+        self._db.change(rules, 1, self._ranged())
+        self._compare_ranges(groups, new=False)
+
+    def grant_new(self, groups: Groups, rules: Collection[int], known: Iterable[End], touched: Touched) -> None:
+        """The same for rules that have just been added, so that ranges can only grow. `touched`: the groups that they
+        end in, each with the LMRs that may have rules there: so nothing has to be asked, unless there are ranges."""
+        self._groups |= groups.by_id
+        self._note_touched(touched)
+        self._evaluate(groups, known)
         ranged = self._ranged()
         self._db.change(rules, 1, ranged)
-        if new:
-            self._db.extend_ranges(rules, ranged)
-        self._compare_ranges(groups, new)
+        self._db.extend_ranges(rules, ranged)
+        self._compare_ranges(groups, new=True)
 
     def settle(self, groups: Groups) -> None:
         """After `withdraw`, where the rules are gone and nothing comes instead."""
@@ -67,8 +73,8 @@ class RuleReasons:
         publication = Publication(self._connection, self._state.position, self._state.last_offset, strong)
         return ToldOf(publication, publication.of_rules())
 
-    def _note_touched(self, rules: Collection[int]) -> None:
-        fresh = {(group, lmr) for group, lmr in self._db.touched(rules) if self._is_ranged(group)} - self._touched
+    def _note_touched(self, touched: Touched) -> None:
+        fresh = {(group, lmr) for group, lmr in touched if self._is_ranged(group)} - self._touched
         self._touched |= fresh
         self._before |= self._db.ranges(fresh)
 
@@ -78,9 +84,9 @@ class RuleReasons:
     def _ranged(self) -> set[int]:
         return {group for group, _ in self._touched}
 
-    def _evaluate(self, groups: Groups, ends: Iterable[EndValues]) -> None:
+    def _evaluate(self, groups: Groups, ends: Iterable[End]) -> None:
         """Find what these end rules match, but for ranges."""
-        evaluate_ends(self._connection, groups, [end for end in ends if not self._is_ranged(end[1])], self._state)
+        evaluate_ends(self._connection, groups, [end for end in ends if not self._is_ranged(end.group_id)], self._state)
 
     def _compare_ranges(self, groups: Groups, new: bool) -> None:
         """Count what the ranges matched as less, and what they match now as more, where they are not the same."""
@@ -106,7 +112,7 @@ class RuleReasons:
         for range_, more in ranges:
             least, greatest = range_.ends
             values = {"least": least, "greatest": greatest, "lmr": range_.lmr_id, "more": more}
-            db.evaluate_into(self._connection, group.range_reasons, values)
+            db.keep(self._connection, group.range_reasons, values)
 
 
 def recount(connection: Connection, groups: Groups, state: State) -> None:
@@ -121,7 +127,3 @@ def recount(connection: Connection, groups: Groups, state: State) -> None:
     reasons.make_ranges(touched)
     reasons.change_by_ranges((range_, 1) for range_ in reasons.ranges(touched).values())
     db.clear(connection)
-
-
-def _as_values(end: StoredEnd) -> EndValues:
-    return end.rule_id, end.group_id, {f"constant{number}": value for number, value in enumerate(end.constants)}

@@ -9,11 +9,12 @@ Rules are added, changed and removed in the same one order as documents, so that
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from secrets import randbits
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, select
@@ -21,8 +22,9 @@ from sqlalchemy import Connection, select
 from mdv.db import filter as db
 from mdv.db.copy import any_field, text_field
 from mdv.db.engine import in_one_message
-from mdv.db.graph import Graph, StoredRule
-from mdv.db.state import State, lock_state, read_state
+from mdv.db.exchange import Exchange
+from mdv.db.graph import Found, Graph, Step, StoredRule
+from mdv.db.state import State, lock_rules, lock_state, read_state
 from mdv.db.tables import resources
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import BadRequest, Conflict, InvalidRule, NotFound
@@ -36,7 +38,7 @@ from mdv.mdp.groups import (
     read_names,
     states,
 )
-from mdv.mdp.merge import Merge, Merged, Planned, choose_driver
+from mdv.mdp.merge import Merge, Merged, Parts, Planned, choose_driver, merge_rules
 from mdv.mdp.plan import ConjunctionPlan, constant_of, plan
 from mdv.mdp.reasons import RuleReasons
 from mdv.mdp.schemas import SchemaInForce, Schemas
@@ -53,6 +55,9 @@ OWN = 0
 """The owner of rules that belong to no local repository, but to the provider itself."""
 
 MAX_NAME = 200
+
+MERGED_AT_ONCE = 10_000
+"""While so many rules are made ready, those before are written."""
 
 MOST_SECONDS = 30
 """A rule that cannot be evaluated in this time on what is stored is refused: it would hold up every registration."""
@@ -150,50 +155,40 @@ def add_rules(
     connection: Connection, drafts: Sequence[RuleDraft], schemas: Schemas, vocabulary: Vocabulary, rules: Rules
 ) -> list[AddedRule]:
     """Add rules, all or none; what they match now stands in `result_objects` when this returns."""
-    state = lock_state(connection)
-    schema = schemas.at(connection, state.schema_version)
-    graph = Graph(connection)
-    _refuse_taken(graph, drafts)
-    numbered = list(enumerate(drafts, state.last_rule + 1))
-    libraries = _libraries(graph, numbered)
-    planned: list[Planned] = []
-    searches: list[dict[str, int]] = []
-    for number, draft in numbered:
-        library = libraries[draft.owner]
-        try:
-            normal, its_plan, constants = rules.read(draft.text, schema, library)
-        except InvalidRule as error:
-            if len(drafts) == 1:
-                raise
-            place = number - state.last_rule
-            named = f", {draft.name}," if draft.name else ""
-            raise InvalidRule(f"Of {len(drafts):,} rules number {place}{named} has a flaw, and none was added. "
-                              f"{error.detail}", error.flaws, number=place) from None  # fmt: skip
-        planned.append(Planned(number, draft.owner, its_plan, constants))
-        searches += [{"rule_id": number, "searched_id": library.id(name)} for name in normal.searches]
-    position = state.position + 1
-    lines = [
-        f"{number}\t{draft.owner}\t{any_field(draft.name)}\t{text_field(draft.text)}\t{position}\n"
-        for number, draft in numbered
-    ]
     with without_collecting():
-        merge = Merge(graph, state.last_atomic_rule, planned)
-        with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, merge.is_small):
-            merge.write(lines, searches)
-            state = _advance(graph, state, merge.merged, state.last_rule + len(drafts), position)
-            find_first_results(connection, merge.merged, state, schema, vocabulary, rules)
-            to_revise = graph.groups_to_revise(state.last_resource)
+        return _add_rules(connection, drafts, schemas, vocabulary, rules)
+
+
+def _add_rules(
+    connection: Connection, drafts: Sequence[RuleDraft], schemas: Schemas, vocabulary: Vocabulary, rules: Rules
+) -> list[AddedRule]:
+    graph = Graph(connection)
+    state, schema, read, found = _take_turn(connection, graph, drafts, schemas, rules)
+    position, last = state.position + 1, state.last_rule
+    merge = Merge(graph, rules.groups(connection, state, schema, vocabulary).known, state.last_atomic_rule, after=last)
+    with graph.copying:
+        for parts, its_found in zip(read.parts, found, strict=True):
+            merge.add(parts, its_found, _lines(drafts, parts.items, last, position))
     merged = merge.merged
+    state, step = _advanced(state, merged, last + len(drafts), position)
+    searches = [{"rule_id": last + place, "searched_id": searched} for place, searched in read.searches]
+    numbers = range(last + 1, last + len(drafts) + 1)
+    with db.refusing_slow(_TOO_COSTLY):
+        exchange = Exchange(connection)
+        to_revise = merge.write_step(searches, step, state.last_resource, MOST_SECONDS, exchange)
+        if merged.regrouped:
+            exchange.send()
+        find_first_results(connection, merged, state, schema, vocabulary, rules, exchange)
+        exchange.send()
     if _concerns_lmrs(state, (draft.owner for draft in drafts)):
         reasons = RuleReasons(connection, state)
-        ids = [number for number, _ in numbered]
-        with db.refusing_slow(_TOO_COSTLY):
-            groups = rules.groups(connection, state, schema, vocabulary)
-            reasons.grant(groups, ids, merged.known_ends, new=True)
-        reasons.publish(schema, vocabulary)
+        groups = rules.groups(connection, state, schema, vocabulary)
+        with db.refusing_slow(_TOO_COSTLY), in_one_message(connection, True):
+            reasons.grant_new(groups, numbers, merged.known_ends, merged.touched({draft.owner for draft in drafts}))
+            reasons.publish(schema, vocabulary)
     if some := to_revise():
         revise_drivers(connection, state, rules.groups(connection, state, schema, vocabulary), some)
-    return [AddedRule(number, merged.ends[number], position) for number, _ in numbered]
+    return [AddedRule(number, merged.ends[number], position) for number in numbers]
 
 
 def change_rule(
@@ -228,14 +223,17 @@ def change_rule(
     graph.execute("delete_searches", ids=ids)
     graph.execute("change_rule", id=rule_id, text=text, position=position)
     # What the rules were made of goes after what they are made of has come, so that what is in both stays.
+    known = rules.groups(connection, state, schema, vocabulary).known
     detached = graph.detach(ids)
-    merge = Merge(graph, state.last_atomic_rule, planned)
-    merge.write(searches=searches)
-    merged = merge.merged
+    merged = merge_rules(graph, planned, known, state.last_atomic_rule, searches)
     regrouped = graph.drop(detached)
-    state = _advance(graph, state, merged, state.last_rule, position, regrouped)
+    state, step = _advanced(state, merged, state.last_rule, position, regrouped)
+    graph.advance(step)
     with db.refusing_slow(_TOO_COSTLY):
-        find_first_results(connection, merged, state, schema, vocabulary, rules)
+        graph.forget_results(MOST_SECONDS)
+        exchange = Exchange(connection)
+        find_first_results(connection, merged, state, schema, vocabulary, rules, exchange)
+        exchange.send()
         if told:
             groups = rules.groups(connection, state, schema, vocabulary)
             reasons.grant(groups, ids, merged.known_ends)
@@ -276,7 +274,8 @@ def remove_rules(
     graph.execute("delete_rules", ids=list(ids))
     db.clear(connection)
     merged = Merged({}, [], [], False, state.last_atomic_rule, state.last_atomic_rule + 1)
-    state = _advance(graph, state, merged, last_rule=state.last_rule, position=position, regrouped=regrouped)
+    state, step = _advanced(state, merged, state.last_rule, position, regrouped)
+    graph.advance(step)
     if told:
         reasons.settle(rules.groups(connection, state, schema, vocabulary))
         reasons.publish(schema, vocabulary)
@@ -285,15 +284,18 @@ def remove_rules(
 
 
 def find_first_results(
-    connection: Connection, merged: Merged, state: State, schema: SchemaInForce, vocabulary: Vocabulary, rules: Rules
+    connection: Connection,
+    merged: Merged,
+    state: State,
+    schema: SchemaInForce,
+    vocabulary: Vocabulary,
+    rules: Rules,
+    exchange: Exchange,
 ) -> None:
-    """Evaluate the end rules that are new on what is stored."""
+    """Evaluate the end rules that are new on what is stored, a few of them in the exchange. What the last run found is
+    forgotten already, or will be in it."""
     groups = rules.groups(connection, state, schema, vocabulary, fresh=True)
-    db.clear(connection)
-    db.limit_time(connection, MOST_SECONDS)
-    ends = [(end.rule_id, end.group_id, constant_values(end.constants)) for end in merged.new_ends]
-    evaluate_ends(connection, groups, ends, state, merged.first_atomic_rule)
-    db.limit_time(connection, 0)
+    evaluate_ends(connection, groups, merged.new_ends, state, merged.first_atomic_rule, exchange)
 
 
 def results_of(
@@ -364,27 +366,106 @@ def _concerns_lmrs(state: State, owners: Iterable[int]) -> bool:
     return state.lmrs > 0 and any(owner != OWN for owner in owners)
 
 
-def _refuse_taken(graph: Graph, drafts: Sequence[RuleDraft]) -> None:
-    """A name stands for one rule of its owner."""
-    names: dict[int, list[str]] = defaultdict(list)
+def _names(drafts: Sequence[RuleDraft]) -> dict[int, set[str]]:
+    """The names of rules by their owners: a name stands for one rule of its owner."""
+    names: dict[int, set[str]] = {}
     for draft in drafts:
         if draft.name is not None:
             if len(draft.name) > MAX_NAME or not draft.name.isprintable():
                 raise BadRequest(f"A rule's name is at most {MAX_NAME} characters that can be printed.")
-            if draft.name in names[draft.owner]:
+            mine = names.setdefault(draft.owner, set())
+            if draft.name in mine:
                 raise Conflict(f"Two of these rules have the name {draft.name}.")
-            names[draft.owner].append(draft.name)
-    for owner, mine in names.items():
-        for name in graph.rules_named(owner, mine):
-            raise Conflict(f"There is a rule of the name {name} already.")
+            mine.add(draft.name)
+    return names
 
 
-def _libraries(graph: Graph, numbered: Sequence[tuple[int, RuleDraft]]) -> dict[int, Library]:
-    names: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
-    for number, draft in numbered:
+class _Read(NamedTuple):
+    """Rules as they were read by a schema: taken apart, and which of them (by place, from 1) search which rules."""
+
+    schema: SchemaInForce
+    parts: list[Parts]
+    searches: list[tuple[int, int]]
+
+
+class _Turn(NamedTuple):
+    """What is to be known of rules when it is their turn: also which of their parts are there already."""
+
+    state: State
+    schema: SchemaInForce
+    read: _Read
+    found: list[Found]
+
+
+def _take_turn(
+    connection: Connection, graph: Graph, drafts: Sequence[RuleDraft], schemas: Schemas, rules: Rules
+) -> _Turn:
+    """Read rules, and wait for their turn. What is likely to be asked then goes with the one message that asks for it:
+    it is looked up only when the lock is there."""
+    names = _names(drafts)
+    read = _foresee(drafts, schemas.remembered, rules)
+    exchange = Exchange(connection)
+    lock = lock_rules(exchange)
+    taken = [graph.ask_for_names(owner, mine, exchange) for owner, mine in names.items()]
+    found = [parts.look(graph, exchange) for parts in read.parts] if read is not None else []
+    exchange.send()
+    state = lock()
+    schema = schemas.at(connection, state.schema_version)
+    for name in chain.from_iterable(ask() for ask in taken):
+        raise Conflict(f"There is a rule of the name {name} already.")
+    if read is None or read.schema is not schema:
+        read = _read(drafts, schema, rules, _libraries(graph, drafts, state.last_rule))
+        found = [parts.look(graph) for parts in read.parts]
+    return _Turn(state, schema, read, [ask() for ask in found])
+
+
+def _foresee(drafts: Sequence[RuleDraft], schema: SchemaInForce, rules: Rules) -> _Read | None:
+    """Rules as they will be read unless the schema has changed, so that nobody waits meanwhile; None where only who
+    holds the lock can tell: for rules that search others, for flaws, and where no schema is remembered."""
+    if not schema.version:
+        return None
+    try:
+        return _read(drafts, schema, rules, {})
+    except InvalidRule:
+        return None
+
+
+def _read(drafts: Sequence[RuleDraft], schema: SchemaInForce, rules: Rules, libraries: Mapping[int, Library]) -> _Read:
+    planned: list[Planned] = []
+    searches: list[tuple[int, int]] = []
+    for place, draft in enumerate(drafts, 1):
+        library = libraries.get(draft.owner)
+        try:
+            normal, its_plan, constants = rules.read(draft.text, schema, library)
+        except InvalidRule as error:
+            if len(drafts) == 1:
+                raise
+            named = f", {draft.name}," if draft.name else ""
+            raise InvalidRule(f"Of {len(drafts):,} rules number {place}{named} has a flaw, and none was added. "
+                              f"{error.detail}", error.flaws, number=place) from None  # fmt: skip
+        planned.append(Planned(place, draft.owner, its_plan, constants))
+        if library is not None:
+            searches += [(place, library.id(name)) for name in normal.searches]
+    some = [Parts(planned[first : first + MERGED_AT_ONCE]) for first in range(0, len(planned), MERGED_AT_ONCE)]
+    return _Read(schema, some, searches)
+
+
+def _lines(drafts: Sequence[RuleDraft], items: Iterable[Planned], last_rule: int, position: int) -> list[str]:
+    """Rules as they are kept."""
+    lines = []
+    for place, owner, _, _ in items:
+        draft = drafts[place - 1]
+        name = any_field(draft.name)
+        lines.append(f"{last_rule + place}\t{owner}\t{name}\t{text_field(draft.text)}\t{position}\n")
+    return lines
+
+
+def _libraries(graph: Graph, drafts: Sequence[RuleDraft], last_rule: int) -> dict[int, Library]:
+    names: dict[int, dict[str, tuple[int, str]]] = {draft.owner: {} for draft in drafts}
+    for number, draft in enumerate(drafts, last_rule + 1):
         if draft.name is not None:
             names[draft.owner][draft.name] = (number, draft.text)
-    return {draft.owner: Library(graph, draft.owner, names[draft.owner]) for _, draft in numbered}
+    return {owner: Library(graph, owner, mine) for owner, mine in names.items()}
 
 
 def _stored(graph: Graph, rule_id: int) -> StoredRule:
@@ -404,18 +485,15 @@ def _following(graph: Graph, ids: Sequence[int]) -> list[StoredRule]:
     return list(found.values())
 
 
-def _advance(
-    graph: Graph, state: State, merged: Merged, last_rule: int, position: int, regrouped: bool = False
-) -> State:
+def _advanced(
+    state: State, merged: Merged, last_rule: int, position: int, regrouped: bool = False
+) -> tuple[State, Step]:
+    """The state after rules have changed, and the step that leads there."""
     # A number that no other change of the groups has: were this transaction rolled back, nobody would take what was
     # remembered of it for what came instead.
     version = randbits(62) if regrouped or merged.regrouped else None
-    graph.execute("insert_rules_transaction", position=position, cause="rules")
-    graph.execute(
-        "advance_rules", position=position, last_rule=last_rule, last_atomic=merged.last_atomic_rule,
-        graph_version=version,
-    )  # fmt: skip
-    return replace(
+    after = replace(
         state, position=position, last_rule=last_rule, last_atomic_rule=merged.last_atomic_rule,
         graph_version=version or state.graph_version,
     )  # fmt: skip
+    return after, Step(position, last_rule, merged.last_atomic_rule, version)

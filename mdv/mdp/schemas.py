@@ -42,6 +42,11 @@ class Schemas:
     def __init__(self) -> None:
         self._known = in_force(0, [], {})
 
+    @property
+    def remembered(self) -> SchemaInForce:
+        """The schema that was in force when somebody last looked."""
+        return self._known
+
     def at(self, connection: Connection, version: int) -> SchemaInForce:
         known = self._known  # other threads may replace it meanwhile
         if known.version != version:

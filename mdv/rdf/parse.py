@@ -95,6 +95,10 @@ def check_document_uri(uri: str | None) -> str:
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
+_PLAIN = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._~!$&'()*+,;=:@/-]*)?(?:#[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?"
+)
+"""What is an IRI beyond doubt: most are, and need not be tried."""
 
 
 def is_absolute_iri(text: str) -> bool:
@@ -103,6 +107,8 @@ def is_absolute_iri(text: str) -> bool:
     >>> is_absolute_iri("http://a/b"), is_absolute_iri("a/b"), is_absolute_iri("http://a b")
     (True, False, False)
     """
+    if _PLAIN.fullmatch(text):
+        return True
     if not _SCHEME.match(text):
         return False
     try:

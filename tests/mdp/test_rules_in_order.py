@@ -62,6 +62,35 @@ def test_what_was_remembered_of_a_rule_that_was_rolled_back_is_forgotten(mdp: Md
     assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#d", True)]
 
 
+def test_a_rule_is_read_by_the_schema_of_its_turn(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    mdp.add_rules([RULE])
+    other = type(mdp)(mdp.engine)
+    other.put_schema(SCHEMA + " :D rdfs:subClassOf :C .")
+    other.put_one("http://d/1", "<#d> a :D ; :n 1 .")
+    # This process has not heard of it: of one rule that it has a meaning, of the other that it means more.
+    for text in ("search D d register d", "search C c register c where c.n < 2"):
+        mdp.add_rules([text])
+        assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#d", True)]
+    other.put_one("http://d/1", None)
+    for rule in other.rows("select id from rules where text like '%D%'"):
+        other.remove_rules(rule)
+    other.put_schema(SCHEMA)
+    with pytest.raises(InvalidRule):
+        mdp.add_rules(["search D d register d"])
+
+
+def test_groups_that_another_process_ended_are_made_anew(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    mdp.put_one("http://d/1", "<#c> a :C ; :n 1 ; :next <#d> . <#d> a :C ; :n 2 .")
+    other = type(mdp)(mdp.engine)
+    for _ in range(3):
+        (rule,) = mdp.add_rules(["search C c register c where c.next.n = 2 and c.n = 1"])
+        assert mdp.changes() == [(rule.ends[0], "http://d/1#c", True)]
+        other.remove_rules([rule.id])
+        assert other.one("select count(*) from rule_groups") == 0
+
+
 def test_a_dry_run_leaves_no_trace(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules([RULE])

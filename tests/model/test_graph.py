@@ -204,6 +204,25 @@ def test_the_same_rule_twice_is_one_set_of_atomic_rules(world: Mdp) -> None:
     check(world, {added[1].id: A}, {added[1].id: added[1].id})
 
 
+def test_very_many_rules_are_merged_as_a_few_are(world: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.mdp.rules.MERGED_AT_ONCE", 70)
+    shapes = (
+        "search Book b register b where b.pages = {}",
+        "search Book b register b where b.author.name = 'a' and b.pages > {}",
+        "search Book b register b where b.author.name contains 'name {}'",
+        "search Agent a register a where a.name = 'a' or a.name = 'b{}'",
+        "search Agent a register a",
+    )
+    # Each comes again, next to itself and much later; some were there before.
+    texts_of = [shapes[n % len(shapes)].format(n // 2 % 40) for n in range(300)]
+    before = [(rule.id, text) for rule, text in zip(world.add_rules(texts_of[:9]), texts_of, strict=False)]
+    added = [(rule.id, text) for rule, text in zip(world.add_rules(texts_of), texts_of, strict=True)]
+    rules: dict[object, str] = dict(before + added)
+    check(world, rules, {number: number for number in rules})  # type: ignore[misc]
+    world.remove_rules([number for number, _ in before + added])
+    assert empty(world)
+
+
 def test_constants_that_are_the_same_number_are_the_same_rule(world: Mdp) -> None:
     rule = "search Book b register b where b.total = {}"
     one, other, more = world.add_rules([rule.format(5), rule.format("5.00"), rule.format("5.01")])

@@ -8,7 +8,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyoxigraph
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from second_opinion import (
     CORPUS,
     GOLDEN,
@@ -24,7 +27,7 @@ from mdv.errors import BadRequest, InvalidDocument, MdvError, NotWellFormed, Too
 from mdv.model import RDF, RDF_TYPE, XSD, Statement, Term
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
-from mdv.rdf.parse import MAX_FLAWS, check_document_uri, is_absolute_iri, parse
+from mdv.rdf.parse import _PLAIN, MAX_FLAWS, check_document_uri, is_absolute_iri, parse
 from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, TURTLE, Syntax
 from mdv.rdf.validate import refuse_reserved
 
@@ -353,6 +356,12 @@ def test_an_iri_is_absolute_by_the_measure_of_all_readers() -> None:
         assert said(f"<{iri}> <{EX}p> <{iri}> .", TURTLE) == said(f"<{iri}> <{EX}p> <{iri}> .", N_TRIPLES)
     for other in ("", ":", "a", "1a:b", "http://[", "http://e/%zz", "http://e/^"):
         assert not is_absolute_iri(other)
+
+
+@given(iri=st.from_regex(_PLAIN, fullmatch=True))
+def test_what_is_plainly_an_iri_is_one_to_the_parser(iri: str) -> None:
+    (quad,) = pyoxigraph.parse(f"<{iri}> <urn:p> <urn:o> .", format=pyoxigraph.RdfFormat.N_TRIPLES)
+    assert quad.subject == pyoxigraph.NamedNode(iri)
 
 
 def test_a_value_beyond_the_parsers_limit_is_too_large() -> None:

@@ -3,17 +3,17 @@
 
 -- name: find_atomic_rules
 -- Which of these atomic rules are there already, and whether some rule ends there.
-select digest, rule_id, exists (select from end_rules e where e.rule_id = a.rule_id) from atomic_rules a
-where digest = any (array(select jsonb_array_elements_text(%(digests)s::jsonb)::uuid));
+select replace(digest::text, '-', ''), rule_id, exists (select from end_rules e where e.rule_id = a.rule_id)
+from atomic_rules a where digest = any (%(digests)s::uuid[]);
 
 -- name: count_uses
 update atomic_rules a set uses = a.uses + u.more
 from jsonb_to_recordset(%(uses)s::jsonb) as u (rule_id bigint, more int)
 where a.rule_id = u.rule_id;
 
--- name: find_groups
-select whole, digest, group_id, driver from rule_groups
-where digest = any (array(select jsonb_array_elements_text(%(digests)s::jsonb)::uuid));
+-- name: read_group_keys
+-- What tells each group from the others, its number and its driver.
+select whole, replace(digest::text, '-', ''), group_id, driver from rule_groups;
 
 -- name: add_group
 insert into rule_groups (whole, text, digest, members, pattern)
@@ -26,11 +26,7 @@ from jsonb_to_recordset(%(members)s::jsonb) as m (group_id int, more bigint)
 where g.group_id = m.group_id;
 
 -- name: drop_empty_groups
-delete from rule_groups where members = 0 returning whole;
-
--- name: find_predicates
-select class, property, operator, sort, predicate_id from rule_predicates
-where class = any (array(select jsonb_array_elements_text(%(classes)s::jsonb)));
+delete from rule_groups where members = 0 returning group_id;
 
 -- name: add_predicate
 insert into rule_predicates (class, property, operator, sort)
@@ -78,14 +74,15 @@ on conflict do nothing;
 
 -- name: advance_rules
 update mdp_state
-set position = %(position)s, last_rule = %(last_rule)s, last_atomic_rule = %(last_atomic)s,
+set position = %(position)s, last_rule = %(last_rule)s, last_atomic_rule = %(last_atomic_rule)s,
     graph_version = coalesce(%(graph_version)s::bigint, graph_version);
 
 -- name: insert_rules_transaction
 insert into transactions (position, cause) values (%(position)s, %(cause)s);
 
 -- name: find_rules_named
-select name, id, text from rules where owner = %(owner)s and name = any (%(names)s);
+select name, id, text from rules
+where owner = %(owner)s::bigint and name = any (array(select jsonb_array_elements_text(%(names)s::jsonb)));
 
 -- name: find_rules
 select id, owner, name, text from rules where id = any (%(ids)s) order by id;
@@ -176,6 +173,14 @@ select set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', '
        set_config('enable_memoize', 'on', true),
        set_config('join_collapse_limit', '8', true), set_config('from_collapse_limit', '8', true),
        set_config('plan_cache_mode', 'auto', true);
+
+-- name: plan_freely
+-- The same; and statements may take so long from now on.
+select set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true),
+       set_config('enable_mergejoin', 'on', true), set_config('enable_material', 'on', true),
+       set_config('enable_memoize', 'on', true),
+       set_config('join_collapse_limit', '8', true), set_config('from_collapse_limit', '8', true),
+       set_config('plan_cache_mode', 'auto', true), set_config('statement_timeout', %(most)s, true);
 
 -- name: limit_time
 select set_config('statement_timeout', %(most)s, true);

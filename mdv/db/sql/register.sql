@@ -7,6 +7,13 @@ select epoch, position, schema_version, last_resource, last_document, last_rule,
        last_offset, lmrs
 from mdp_state for update;
 
+-- name: lock_rules
+-- The same; and what is asked of the graph of rules is planned once, by index, however small it was then.
+select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
+       last_offset, lmrs,
+       set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
+from mdp_state for update;
+
 -- name: open_run
 -- The same; and the big tables are reached through their indexes from now on, whatever the planner saw of them when they
 -- were small.
