@@ -18,7 +18,8 @@ import mdv.mdp.register as registering
 from mdv.bench.registration import Bench
 from mdv.bench.rulebase import RuleType
 from mdv.bench.workload import NAMESPACE, rdf_xml
-from mdv.db.bench import ask_each, await_answers, changes_of, count_ranged, forget_documents, number_of, strpos_on_all
+from mdv.db.bench import ask_each, changes_of, count_ranged, forget_documents, number_of, strpos_on_all
+from mdv.db.exchange import Exchange
 from mdv.db.floor import tidy
 from mdv.db.state import read_state
 from mdv.mdp.filter import read_changes
@@ -54,11 +55,11 @@ def filter_clock(wanted: bool = True) -> Iterator[list[float]]:
         yield times
         return
 
-    def timed(connection: Connection, *arguments: Any) -> Any:
-        await_answers(connection)
+    def timed(exchange: Exchange, *arguments: Any) -> Any:
+        exchange.send()
         began = time.perf_counter()
-        found = run(connection, *arguments)
-        await_answers(connection)
+        found = run(exchange, *arguments)
+        exchange.send()
         times.append(time.perf_counter() - began)
         return found
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy
-from psycopg.pq import PipelineStatus
 from sqlalchemy import Connection, Engine, text
 
 from mdv.db.copy import text_field
@@ -68,14 +67,6 @@ class Databases:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text(statement))
         engine.dispose()
-
-
-def await_answers(connection: Connection) -> None:
-    """Wait until all that was sent in a pipeline has been done."""
-    session = driver(connection)
-    if session.pgconn.pipeline_status != PipelineStatus.OFF:
-        with session.pipeline() as pipeline:
-            pipeline.sync()
 
 
 def forget_documents(engine: Engine, last_kept: int) -> None:

@@ -8,7 +8,7 @@ unusual (a statement that is not prepared yet, a pipeline that is open) goes psy
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg import pq
@@ -17,6 +17,7 @@ from psycopg.waiting import Ready, Wait
 from sqlalchemy import Connection
 
 from mdv.db.engine import driver, together
+from mdv.db.statements import numbered
 
 Row = tuple[str | None, ...]
 """Values as texts."""
@@ -31,6 +32,7 @@ class Answer:
         self.cursor: psycopg.RawCursor[Any] | None = None
 
     def rows(self) -> list[Row]:
+        """As texts."""
         if self.result is None and self.cursor is not None:
             self.cursor.fetchall()  # the message that it is a part of may still be open
             self.result = self.cursor.pgresult
@@ -54,6 +56,11 @@ class Exchange:
         self._asked.append(answer)
         return answer
 
+    def ask_named(self, sql: str, **values: object) -> Answer:
+        """The same for a statement whose parameters have names."""
+        text, names = numbered(sql)
+        return self.ask(text, [None if (value := values[name]) is None else str(value) for name in names])
+
     def send(self) -> None:
         """Send what has been asked, and wait for all answers; an error of any is raised."""
         asked, self._asked = self._asked, []
@@ -64,6 +71,19 @@ class Exchange:
             self._send_one_by_one(asked)
         else:
             self._send_at_once(asked, names)
+
+    def send_unless(self, wait: bool) -> None:
+        """Send now, unless more is to go along."""
+        if not wait:
+            self.send()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """What has been asked is sent in the end, if nothing went wrong."""
+        if kind is None:
+            self.send()
 
     def _names(self, asked: Sequence[Answer]) -> list[bytes] | None:
         """The names under which psycopg has prepared these statements; None where it has not, or where a pipeline is

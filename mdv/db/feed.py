@@ -11,8 +11,8 @@ from uuid import UUID
 import psycopg
 from sqlalchemy import Connection
 
+from mdv.db.copy import array_field
 from mdv.db.engine import driver, together
-from mdv.db.publish import numbers_field
 from mdv.db.statements import statements
 from mdv.feed import BUCKETS, MODULUS
 
@@ -87,7 +87,7 @@ class Feed:
     def progress(self, lmrs: Collection[int], most: int) -> dict[int, Progress]:
         """How some LMRs get on, by their numbers; nothing is counted beyond `most`."""
         self._run("one_by_one")
-        rows = self._run("progress", lmrs=numbers_field(lmrs), most=most)
+        rows = self._run("progress", lmrs=array_field(lmrs), most=most)
         return {number: Progress(*rest) for number, *rest in rows}
 
     def offset_before(self, lmr: int, offset: int) -> int | None:
@@ -105,8 +105,8 @@ class Feed:
         """Of resources as of positions, the classes and the statements, as JSON."""
         rows = self._run(
             "contents",
-            resources=numbers_field(resource for resource, _ in wanted),
-            txs=numbers_field(tx for _, tx in wanted),
+            resources=array_field(resource for resource, _ in wanted),
+            txs=array_field(tx for _, tx in wanted),
             type=type_id,
         ).fetchall()
         found: list[tuple[str | None, str | None]] = [(None, None)] * len(wanted)
@@ -232,4 +232,4 @@ def see_one_moment_of(session: psycopg.Connection[Any]) -> None:
 
 
 def _array(numbers: Collection[int] | None) -> str | None:
-    return None if numbers is None else numbers_field(numbers)
+    return None if numbers is None else array_field(numbers)

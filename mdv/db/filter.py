@@ -83,15 +83,15 @@ def keep_ranges(changes: Select[Any]) -> Compiled:
     return compiled(result_ranges.insert().from_select([column.name for column in result_ranges.c], changes))
 
 
-def run(connection: Connection, steps: Sequence[tuple[Compiled, dict[str, Any]]]) -> Callable[[], set[int]]:
-    """Run the statements of a filter run; the resources that came to match something, to be asked for when all that
-    was sent has been answered."""
-    session, sql = driver(connection), statements("graph")
-    session.execute(sql["begin_filter"], prepare=True)
+def run(exchange: Exchange, steps: Sequence[tuple[Compiled, dict[str, Any]]]) -> Callable[[], set[int]]:
+    """The statements of a filter run; the resources that came to match something, to be asked for when the exchange has
+    taken place."""
+    sql = statements("graph")
+    exchange.ask_named(sql["begin_filter"])
     for statement, values in steps:
-        session.execute(statement.sql, statement.fixed | values, prepare=True)
-    matched = session.execute(sql["matched_resources"], prepare=True)
-    return lambda: {number for (number,) in matched.fetchall()}
+        evaluate_into(exchange, statement, values)
+    matched = exchange.ask_named(sql["matched_resources"])
+    return lambda: {int(number or 0) for (number,) in matched.rows()}
 
 
 def find_referring(connection: Connection, some: Collection[int], targets: Collection[int]) -> list[tuple[int, int]]:

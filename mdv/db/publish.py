@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import psycopg
-from sqlalchemy import Connection
-
-from mdv.db.engine import driver, together
+from mdv.db.copy import array_field
+from mdv.db.exchange import Answer, Exchange, Row
 from mdv.db.statements import statements
 
 
@@ -29,74 +28,75 @@ class Published(NamedTuple):
 
 
 class Publication:
-    """One publication, within the transaction at `tx`. Nothing is waited for until its answer is asked."""
+    """One publication, within the transaction at `tx`. It is done when the exchange is sent."""
 
-    def __init__(self, connection: Connection, tx: int, last_offset: int, strong: Iterable[int]) -> None:
-        self._session: psycopg.Connection[Any] = driver(connection)
+    def __init__(self, exchange: Exchange, tx: int, last_offset: int, strong: Iterable[int]) -> None:
+        self._exchange = exchange
         self._sql = statements("publish")
         self._tx = tx
         self._last_offset = last_offset
-        self._strong = numbers_field(strong)
+        self._strong = array_field(strong)
 
     def of_changes(
         self, changed: Iterable[int], gone: Collection[int], references: References
     ) -> Callable[[], Published]:
         """After a run of the filter: what changed, what is gone, and which strong references came and went."""
-        with together(self._session):
-            self._run("begin_publication")
-            self._run("count_reasons")
-            if gone:
-                self._run("note_gone", gone=numbers_field(gone))
-            return self._finish(changed, references)
+        self._run("begin_publication")
+        self._run("count_reasons")
+        if gone:
+            self._run("note_gone", gone=array_field(gone))
+        return self._finish(changed, references)
 
     def of_rules(self) -> Callable[[], Published]:
         """After rules came, changed or went: the reasons that `reason_changes` holds."""
-        with together(self._session):
-            self._run("begin_publication")
-            self._run("count_rule_reasons")
-            self._run("clear_reason_changes")
-            return self._finish((), References())
+        self._run("begin_publication")
+        self._run("count_rule_reasons")
+        self._run("clear_reason_changes")
+        return self._finish((), References())
 
     def of_schema(self, stronger: Collection[int], weaker: Collection[int]) -> Callable[[], Published]:
         """After a change of the schema: the reasons that `reason_changes` holds, and properties that became strong, or
         ceased to be. Every LMR is told the schema."""
-        with together(self._session):
-            self._run("begin_publication")
-            self._run("count_rule_reasons")
-            self._run("clear_reason_changes")
-            if stronger:
-                self._run("note_new_strong", stronger=numbers_field(stronger), strong=self._strong)
-            if weaker:
-                self._run("doubt_weaker", weaker=numbers_field(weaker))
-                self._run("doubt_onward", strong=self._strong)
-            return self._finish((), References(), schema=True)
+        self._run("begin_publication")
+        self._run("count_rule_reasons")
+        self._run("clear_reason_changes")
+        if stronger:
+            self._run("note_new_strong", stronger=array_field(stronger), strong=self._strong)
+        if weaker:
+            self._run("doubt_weaker", weaker=array_field(weaker))
+            self._run("doubt_onward", strong=self._strong)
+        return self._finish((), References(), schema=True)
 
     def _finish(self, changed: Iterable[int], references: References, schema: bool = False) -> Callable[[], Published]:
-        sources, targets = numbers_field(references.sources), numbers_field(references.targets)
+        sources, targets = array_field(references.sources), array_field(references.targets)
         self._run("enter", sources=sources, targets=targets, strong=self._strong)
-        self._run("doubt", lost=numbers_field(references.lost), strong=self._strong)
+        self._run("doubt", lost=array_field(references.lost), strong=self._strong)
         self._run("trust", strong=self._strong)
         self._run("leave")
-        self._run("note_changed", changed=numbers_field(changed))
+        self._run("note_changed", changed=array_field(changed))
         told = self._run("write_feed", tx=self._tx, last_offset=self._last_offset, schema=schema)
-        return cache(lambda: Published(*(told.fetchone() or (0, 0))))
+
+        def published() -> Published:
+            (row,) = told.rows() or [("0", "0")]
+            return Published(*(int(number or 0) for number in row))
+
+        return cache(published)
 
     def told_of(self) -> dict[int, list[int]]:
         """By resource, the LMRs that were told of it."""
-        return dict(self._run("told_of").fetchall())
+        told = defaultdict(list)
+        for resource, lmr in self._answered("told_of"):
+            told[int(resource or 0)].append(int(lmr or 0))
+        return told
 
     def names_told(self, most: int) -> list[str]:
         """The names of those that were told of something."""
-        return [name for (name,) in self._run("names_told", tx=self._tx, most=most).fetchall()]
+        return [name or "" for (name,) in self._answered("names_told", tx=self._tx, most=most)]
 
-    def _run(self, name: str, **values: object) -> psycopg.Cursor[Any]:
-        return self._session.execute(self._sql[name], values, prepare=True)
+    def _answered(self, name: str, **values: object) -> list[Row]:
+        answer = self._run(name, **values)
+        self._exchange.send()
+        return answer.rows()
 
-
-def numbers_field(numbers: Iterable[int]) -> str:
-    """Numbers as an array is written, which is faster than a list of them.
-
-    >>> numbers_field([3, 4])
-    '{3,4}'
-    """
-    return "{" + ",".join(map(str, numbers)) + "}"
+    def _run(self, name: str, **values: object) -> Answer:
+        return self._exchange.ask_named(self._sql[name], **values)

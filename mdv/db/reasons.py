@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import psycopg
 from sqlalchemy import Connection, Select
 
+from mdv.db.copy import array_field
 from mdv.db.engine import driver
 from mdv.db.filter import Compiled, compiled
-from mdv.db.publish import numbers_field
 from mdv.db.statements import statements
 from mdv.db.tables import reason_changes
 
@@ -74,7 +74,7 @@ class Reasons:
 
     def change(self, rules: Iterable[int], more: int, ranged: Iterable[int]) -> None:
         """Count what was found for the end rules of these rules; `ranged` are groups that are counted otherwise."""
-        self._run("change_reasons", ids=list(rules), more=more, ranged=numbers_field(ranged))
+        self._run("change_reasons", ids=list(rules), more=more, ranged=array_field(ranged))
 
     def ranges(self, touched: Touched) -> dict[tuple[int, int], Range]:
         rows = self._run("read_ranges", **_columns(touched)).fetchall() if touched else ()
@@ -83,7 +83,7 @@ class Reasons:
     def extend_ranges(self, rules: Iterable[int], ranged: Collection[int]) -> None:
         """Let ranges include the constants of rules that are new."""
         if ranged:
-            self._run("extend_ranges", ids=list(rules), ranged=numbers_field(ranged))
+            self._run("extend_ranges", ids=list(rules), ranged=array_field(ranged))
 
     def make_ranges(self, touched: Touched) -> None:
         """Make ranges anew from the rules that there are."""
@@ -100,7 +100,7 @@ class Reasons:
         """Take every reason for gone; the groups and LMRs that have ranges."""
         self._run("subtract_present")
         self._run("forget_all_ranges")
-        return set(self._run("every_range", ranged=numbers_field(ranged)).fetchall())
+        return set(self._run("every_range", ranged=array_field(ranged)).fetchall())
 
     def add_all(self) -> None:
         """Count what was found for all end rules."""
@@ -116,4 +116,4 @@ def keep_reasons(found: Select[Any]) -> Compiled:
 
 
 def _columns(touched: Touched) -> dict[str, str]:
-    return {"groups": numbers_field(g for g, _ in touched), "lmrs": numbers_field(lmr for _, lmr in touched)}
+    return {"groups": array_field(g for g, _ in touched), "lmrs": array_field(lmr for _, lmr in touched)}

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, select
 
 from mdv.db.engine import driver, together
-from mdv.db.exchange import Exchange
+from mdv.db.exchange import Exchange, Row
 from mdv.db.statements import statements
 from mdv.db.tables import mdp_state
 
@@ -64,8 +64,10 @@ def lock_rules(exchange: Exchange) -> Callable[[], State]:
     exchange has taken place."""
     answer = exchange.ask(statements("register")["lock_rules"])
 
-    def state() -> State:
-        epoch, *numbers = answer.rows()[0][: len(_COLUMNS)]
-        return State(UUID(epoch), *(int(number or 0) for number in numbers))
+    return lambda: state_of(answer.rows()[0])
 
-    return state
+
+def state_of(row: Row) -> State:
+    """A row that begins with the state's columns."""
+    epoch, *numbers = row[: len(_COLUMNS)]
+    return State(UUID(epoch), *(int(number or 0) for number in numbers))

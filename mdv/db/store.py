@@ -20,7 +20,8 @@ from sqlalchemy import Connection
 
 from mdv.db.copy import NULL, any_field, copy_lines, copy_rows, text_field
 from mdv.db.engine import driver
-from mdv.db.state import State
+from mdv.db.exchange import Exchange, Row
+from mdv.db.state import State, state_of
 from mdv.db.statements import statements
 from mdv.model import BLANK_MARK, Statement
 
@@ -126,15 +127,22 @@ class Opened(NamedTuple):
 
 def open_run(connection: Connection, documents: Collection[str], resources: Collection[str]) -> Opened:
     """Wait for the turn of this transaction, and ask what it needs to know. Plans are pinned from here on."""
-    session, sql = driver(connection), statements("register")
-    with session.pipeline():
-        state = session.execute(sql["open_run"], prepare=True)
-        found = session.execute(sql["find_documents"], {"uris": _as_json(documents)}, prepare=True)
-        numbers = session.execute(sql["find_resources"], {"uris": _as_json(resources)}, prepare=True)
-    there = (StoredDocument(*row) for row in found.fetchall())
+    sql = statements("register")
+    with Exchange(connection) as exchange:
+        state = exchange.ask_named(sql["open_run"])
+        found = exchange.ask_named(sql["find_documents"], uris=_as_json(documents))
+        numbers = exchange.ask_named(sql["find_resources"], uris=_as_json(resources))
+    there = [_stored_document(row) for row in found.rows()]
     return Opened(
-        State(*state.fetchall()[0][:10]), {document.uri: document for document in there}, dict(numbers.fetchall())
+        state_of(state.rows()[0]),
+        {document.uri: document for document in there},
+        {uri or "": int(number or 0) for uri, number in numbers.rows()},
     )
+
+
+def _stored_document(row: Row) -> StoredDocument:
+    number, uri, version, present, content = (text or "" for text in row)
+    return StoredDocument(int(number), uri, int(version), present == "t", bytes.fromhex(content[2:]))
 
 
 SMALL = 200
@@ -146,8 +154,8 @@ class Run:
     """One run: replaces what the documents of `batch` say, in the transaction after `state`.
 
     Every document of the batch differs from its stored version, and is in the batch once. If the run `is_small`, it is
-    compared at once, and what `write` sends can go in a pipeline. Otherwise `write` compares document after document
-    while the database takes the rows of those before. What came of it can be asked for after `write`.
+    compared at once, and `write` only asks for what is to be sent with the rest. Otherwise `write` compares document
+    after document while the database takes the rows of those before. What came of it can be asked for after `write`.
     """
 
     def __init__(
@@ -189,23 +197,24 @@ class Run:
         return Change(self._position, self._known_resources, self._gains.keys(), self._losses.keys(), described, gone,
                       self._blank)  # fmt: skip
 
-    def write(self) -> None:
+    def write(self, exchange: Exchange) -> None:
         if self.is_small:
-            self._insert("insert_statements", _FILTER_DATA, self._inserted_rows())
-            self._insert("insert_resources", ("id", "uri"), self._fresh)
-            self._insert("insert_history", _HISTORY, self._removed_rows())
+            self._insert(exchange, "insert_statements", _FILTER_DATA, self._inserted_rows())
+            self._insert(exchange, "insert_resources", ("id", "uri"), self._fresh)
+            self._insert(exchange, "insert_history", _HISTORY, self._removed_rows())
         else:
             copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._compared_lines())
             self._settle()
             copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._doubtful_lines())
             copy_rows(self._session, "resources (id, uri)", self._fresh)
             copy_rows(self._session, f"filter_data_history ({', '.join(_HISTORY)})", self._removed_rows())
-        self._keep_documents()
+        self._keep_documents(exchange)
+        exchange.send_unless(self.is_small)
 
-    def _insert(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    def _insert(self, exchange: Exchange, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         items = [dict(zip(columns, row, strict=True)) for row in rows]
         if items:
-            self._execute(name, rows=json.dumps(items, ensure_ascii=False, default=str))
+            exchange.ask_named(self._sql[name], rows=json.dumps(items, ensure_ascii=False, default=str))
 
     def _read_stored(self) -> dict[int, dict[Encoded, StoredRow]]:
         """What the documents said until now."""
@@ -357,7 +366,7 @@ class Run:
                 kept = (stored.position, stored.shows, stored.blank, *stored.typed)
                 yield (difference.document, *key, *kept, self._position, hides)
 
-    def _keep_documents(self) -> None:
+    def _keep_documents(self, exchange: Exchange) -> None:
         kept = list(zip(self._differences, self._counts, strict=True))
         if not self.is_small:
             fresh = [(d, counted) for d, counted in kept if d.item.stored is None]
@@ -374,8 +383,8 @@ class Run:
             }
             for difference, counted in kept
         ]
-        self._execute(
-            "keep_documents",
+        exchange.ask_named(
+            self._sql["keep_documents"],
             position=self._position,
             documents=json.dumps(items, ensure_ascii=False),
             last_resource=self._last_resource,

@@ -11,8 +11,8 @@ from uuid import UUID
 import psycopg
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
+from mdv.db.copy import array_field
 from mdv.db.engine import driver
-from mdv.db.publish import numbers_field
 from mdv.db.statements import statements
 from mdv.db.tables import lmrs, webhook_deliveries, webhooks
 
@@ -162,7 +162,7 @@ def claim(connection: Connection, now: datetime, lost: datetime, busy: Collectio
     """Take the message that has waited longest, of none of the `busy` LMRs. Who else looks for messages does not see it
     before `lost`."""
     _run(connection, "pin")
-    row = _run(connection, "claim", now=now, lost=lost, busy=numbers_field(busy)).fetchone()
+    row = _run(connection, "claim", now=now, lost=lost, busy=array_field(busy)).fetchone()
     return Message(*row) if row else None
 
 

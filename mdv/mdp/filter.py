@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 
 from mdv.db import filter as db
 from mdv.db.copy import array_field
+from mdv.db.exchange import Exchange
 from mdv.db.state import State
 from mdv.db.store import Change
 from mdv.figures import CANDIDATES
@@ -43,10 +44,10 @@ class Candidates:
 
 
 def filter_changes(
-    connection: Connection, groups: Groups, change: Change, candidates: Mapping[int, Set[int]] | None = None
+    exchange: Exchange, groups: Groups, change: Change, candidates: Mapping[int, Set[int]] | None = None
 ) -> Callable[[], set[int]]:
-    """Run the filter on a change that has been stored; the resources that came to match some rule, to be asked for
-    when the database has answered. `candidates`: by predicate, the only new resources that satisfy it.
+    """Run the filter on a change that has been stored, when the exchange is sent; the resources that came to match some
+    rule, to be asked for after that. `candidates`: by predicate, the only new resources that satisfy it.
 
     What it found stands in `result_objects` and `result_ranges` until the next run.
     """
@@ -61,7 +62,7 @@ def filter_changes(
         (groups.groups[index].statement, parameters(groups.groups[index], sets, change.position, change.known))
         for index, sets in concerned.items()
     ]
-    return db.run(connection, steps)
+    return db.run(exchange, steps)
 
 
 def _without_hopeless(
@@ -109,8 +110,7 @@ def concerned_by(
 def parameters(
     compiled: CompiledGroup, changed: Iterable[Iterable[int]], position: int, known: int, first_rule: int = 0
 ) -> dict[str, Any]:
-    """The parameters of a group's statement. Numbers go as the text of an array, which is written ten times faster than
-    the driver writes a list."""
+    """The parameters of a group's statement."""
     nodes = {f"node{node}": array_field(numbers) for node, numbers in enumerate(changed)}
     return {**nodes, "position": position, "known": known, "first_rule": first_rule}
 

@@ -16,6 +16,7 @@ from itertools import chain
 
 from sqlalchemy import Connection
 
+from mdv.db.exchange import Exchange
 from mdv.db.publish import Publication, Published, References
 from mdv.db.state import State
 from mdv.db.store import Change
@@ -55,14 +56,14 @@ NOBODY = ToldOf(None, lambda: Published(0, 0))
 
 
 def publish_changes(
-    connection: Connection, change: Change, state: State, schema: SchemaInForce, vocabulary: Vocabulary
+    exchange: Exchange, change: Change, state: State, schema: SchemaInForce, vocabulary: Vocabulary
 ) -> ToldOf:
-    """Publish a change of documents, after the filter has run on it."""
+    """Publish a change of documents, after the filter has run on it, when the exchange is sent."""
     strong = strong_numbers(schema, vocabulary)
     # Of what is new with this change, no LMR can hold anything yet.
     known = change.known
     changed = {key.resource for key in chain(change.gains, change.losses) if key.resource <= known}
-    publication = Publication(connection, change.position, state.last_offset, strong)
+    publication = Publication(exchange, change.position, state.last_offset, strong)
     return ToldOf(publication, publication.of_changes(changed, change.gone, _references(change, strong)))
 
 

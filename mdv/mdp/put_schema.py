@@ -123,8 +123,10 @@ def _publish(
 ) -> Told:
     """Tell every LMR the schema, and what enters its closure, or leaves it, as references became strong or weak."""
     ids = vocabulary.ids(old.strong | new.strong)
-    publication = Publication(connection, state.position, state.last_offset, strong_numbers(new, vocabulary))
+    exchange = Exchange(connection)
+    publication = Publication(exchange, state.position, state.last_offset, strong_numbers(new, vocabulary))
     publication.of_schema([ids[p] for p in new.strong - old.strong], [ids[p] for p in old.strong - new.strong])
+    exchange.send()
     return count_news(connection, MOST_NAMED)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
+from mdv.db.exchange import Exchange
 from mdv.db.publish import Publication
 from mdv.db.reasons import Range, Reasons, Touched
 from mdv.db.state import State
@@ -70,8 +71,11 @@ class RuleReasons:
     def publish(self, schema: SchemaInForce, vocabulary: Vocabulary) -> ToldOf:
         """Tell LMRs what changed for them."""
         strong = strong_numbers(schema, vocabulary)
-        publication = Publication(self._connection, self._state.position, self._state.last_offset, strong)
-        return ToldOf(publication, publication.of_rules())
+        exchange = Exchange(self._connection)
+        publication = Publication(exchange, self._state.position, self._state.last_offset, strong)
+        told = ToldOf(publication, publication.of_rules())
+        exchange.send()
+        return told
 
     def _note_touched(self, touched: Touched) -> None:
         fresh = {(group, lmr) for group, lmr in touched if self._is_ranged(group)} - self._touched

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from mdv.db.engine import in_one_message
+from mdv.db.exchange import Exchange
 from mdv.db.graph import Graph
 from mdv.db.state import State
 from mdv.db.store import Counts, Replacement, Run, StoredDocument, TypedValue, open_run
@@ -161,19 +161,21 @@ def register(
     ids = vocabulary.ids(names)
     groups = rules.groups(connection, state, schema, vocabulary)
     run = Run(connection, replacements, opened, ids)
-    with stage("answer"), in_one_message(connection, run.is_small):
+    with stage("answer"), Exchange(connection) as exchange:  # of a small run, all of it is one message
         with stage("store"):
-            run.write()
+            run.write(exchange)
         reach("after the store")
         change = run.change
         hopeful = candidates.numbers(state, opened.numbers) if candidates is not None else None
         with stage("filter"):
-            found = filter_changes(connection, groups, change, hopeful)
+            found = filter_changes(exchange, groups, change, hopeful)
+            exchange.send_unless(run.is_small)
         reach("after the filter")
         told = NOBODY
         if state.lmrs and groups.groups:
             with stage("publish"):
-                told = publish_changes(connection, change, state, schema, vocabulary)
+                told = publish_changes(exchange, change, state, schema, vocabulary)
+                exchange.send_unless(run.is_small)
     reach("after the publication")
     matched = count_matched(connection, found(), change)
     MATCHED.inc(sum(matched.values()))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
+from counted import executed
 
 from mdv.db.read import document_statements, list_documents, read_document, resource_documents, resource_statements
 from mdv.errors import Forbidden, InvalidDocument, NotFound, PreconditionFailed
@@ -192,26 +191,6 @@ def test_names_of_2048_bytes_of_noise_are_stored_and_found(store: Mdp) -> None:
 
 
 # -- cost
-
-
-@contextmanager
-def executed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The statements that psycopg sends."""
-    sent: list[str] = []
-    execute, copy = psycopg.Cursor.execute, psycopg.Cursor.copy
-
-    def count_execute(self: Any, query: Any, *rest: Any, **options: Any) -> Any:
-        sent.append(str(query))
-        return execute(self, query, *rest, **options)
-
-    def count_copy(self: Any, query: Any, *rest: Any, **options: Any) -> Any:
-        sent.append(str(query))
-        return copy(self, query, *rest, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(psycopg.Cursor, "execute", count_execute)
-        patch.setattr(psycopg.Cursor, "copy", count_copy)
-        yield sent
 
 
 def books(count: int, version: int = 1, first: int = 0, size: int = 5) -> list[Prepared]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 import sqlalchemy
+from counted import executed
 
 import mdv.mdp.rules
 from mdv.errors import InvalidRule, TooCostly
@@ -34,34 +35,22 @@ def rules(count: int, first: int = 0) -> list[str]:
     return [kind.format(number) for number in range(first, first + count) for kind in kinds]
 
 
-def sent(mdp: Mdp, act: object) -> int:
+def sent(act: Callable[[], object]) -> int:
     """How many statements the database was sent."""
-    counted = 0
-    execute = psycopg.Connection.execute
-
-    def count(self: object, *rest: object, **options: object) -> object:
-        nonlocal counted
-        counted += 1
-        return execute(self, *rest, **options)  # type: ignore[arg-type]
-
-    patch = pytest.MonkeyPatch()
-    patch.setattr("psycopg.Connection.execute", count)
-    try:
-        act()  # type: ignore[operator]
-    finally:
-        patch.undo()
-    return counted
+    with executed(pytest.MonkeyPatch()) as statements:
+        act()
+    return len(statements)
 
 
 def test_the_number_of_statements_does_not_grow_with_the_rules(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(rules(2))
     mdp.put_one("http://d/0", document(0))
-    few = sent(mdp, lambda: mdp.put_one("http://d/1", document(1)))
+    few = sent(lambda: mdp.put_one("http://d/1", document(1)))
     assert len(mdp.changes()) >= 4
     mdp.add_rules(rules(400, first=10))
     mdp.put_one("http://d/20", document(20))
-    many = sent(mdp, lambda: mdp.put_one("http://d/21", document(21)))
+    many = sent(lambda: mdp.put_one("http://d/21", document(21)))
     assert {uri for _, uri, _ in mdp.changes()} == {"http://d/21#c", "http://d/21#s"}
     assert few == many
 
@@ -137,6 +126,6 @@ def test_the_number_of_statements_does_not_grow_with_the_batch(mdp: Mdp) -> None
         answers.append(mdp.put({f"http://s/{n}": "<#s> a :S ; :memory 1 ." for n in numbers}))
 
     put(range(2))
-    few, many = sent(mdp, lambda: put(range(2, 5))), sent(mdp, lambda: put(range(5, 60)))
+    few, many = sent(lambda: put(range(2, 5))), sent(lambda: put(range(5, 60)))
     assert all(getattr(answer, "matched", None) == 1 for batch in answers for answer in batch)
     assert few == many

@@ -266,7 +266,7 @@ select events, coalesce(cardinality(lmrs), 0) from told;
 
 -- name: told_of
 -- Which LMRs were told of which resources.
-select resource_id, array_agg(distinct lmr_id) from news where kind > 0 group by resource_id;
+select distinct resource_id, lmr_id from news where kind > 0;
 
 -- name: names_told
 select l.name from publications p cross join unnest(p.lmrs) as t (id) join lmrs l on l.id = t.id
