@@ -120,12 +120,9 @@ def test_the_number_of_statements_does_not_grow_with_the_batch(mdp: Mdp) -> None
     mdp.put_schema(SCHEMA)
     mdp.add_rules(["search C c register c where c.info.memory = 1"])
     mdp.put({f"http://c/{n}": f"<#c> a :C ; :info <http://s/{n}#s> ." for n in range(60)})
-    answers = []
-
-    def put(numbers: range) -> None:
-        answers.append(mdp.put({f"http://s/{n}": "<#s> a :S ; :memory 1 ." for n in numbers}))
-
-    put(range(2))
-    few, many = sent(lambda: put(range(2, 5))), sent(lambda: put(range(5, 60)))
+    ready = [mdp.prepare(f"http://s/{n}", "<#s> a :S ; :memory 1 .") for n in range(60)]
+    answers = [mdp.register_batch(ready[:2])]
+    few = sent(lambda: answers.append(mdp.register_batch(ready[2:5])))
+    many = sent(lambda: answers.append(mdp.register_batch(ready[5:])))
     assert all(getattr(answer, "matched", None) == 1 for batch in answers for answer in batch)
     assert few == many
