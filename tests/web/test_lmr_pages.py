@@ -493,6 +493,28 @@ def test_a_rule_is_looked_at_while_it_is_written(user: Visitor, mark: str) -> No
     assert "CycleProvider" in [one["name"] for one in words["classes"]]
 
 
+def test_a_rule_may_search_a_named_rule_of_the_lmr(
+    start: Start, server: Server, mark: str, anybody: Callable[[Lmr], Visitor]
+) -> None:
+    proxy = Proxy(server.port)
+    lmr = start(proxy.url)
+    user = anybody(lmr).sign_in(lmr.token)
+    assert user.post("/subscriptions", rule=rule(mark), name="near").status == 200
+    right, wrong = "search near n register n where n.serverPort > 1", "search near n register n where n.memory > 1"
+    looked = user.post("/rules/look", rule=right)
+    assert "can be read" in looked.words and looked.tree.xpath("string(//@data-flaws)") == "[]"
+    assert '"column"' in user.post("/rules/look", rule=wrong).tree.xpath("string(//@data-flaws)")
+    assert '"column"' in user.post("/rules/look", rule="search far f register f").tree.xpath("string(//@data-flaws)")
+    (told,) = user.get("/rules/words.json").answer.json()["rules"]
+    assert (told["name"], told["iri"].rpartition("#")[2]) == ("near", "CycleProvider")
+    proxy.close()
+    proxy.cut()
+    eventually(lambda: "may be a named rule" in user.post("/rules/look", rule=right).words, 40)
+    assert user.post("/rules/look", rule=right).tree.xpath("string(//@data-flaws)") == "[]"
+    assert user.get("/rules/words.json").answer.json()["rules"] == []
+    assert "Write a rule" in user.post("/subscriptions", rule=" ").alert()
+
+
 # Local documents
 
 

@@ -22,6 +22,8 @@ from web.lmr.sessions import Attempts, SignedIn, find_session
 
 ASKING = 8
 """So many callers may wait for the MDP's answer at a time."""
+ANSWERING = 16
+"""So many queries may be answered at a time: some take long, and there must be threads left for everything else."""
 WAITERS = 20
 """So many callers may wait for a position at once: each holds one of the server's threads, and others are to be
 served meanwhile."""
@@ -37,6 +39,7 @@ class LmrServices:
     sync: Sync
     _stop: threading.Event = field(default_factory=threading.Event)
     asking: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ASKING))
+    answering: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ANSWERING))
     attempts: Attempts = field(default_factory=Attempts)
     _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(WAITERS))
 
@@ -126,6 +129,19 @@ def asking_mdp() -> Iterator[None]:
         raise Unavailable(f"The MDP at {lmr().mdp.url} refuses this LMR: {error.detail}") from error
     finally:
         lmr().asking.release()
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """What may take long to answer, a bounded number of times at once."""
+    if not lmr().answering.acquire(blocking=False):
+        raise Unavailable(
+            "Many queries are being answered just now, and more would keep everybody waiting; try again soon."
+        )
+    try:
+        yield
+    finally:
+        lmr().answering.release()
 
 
 def user() -> None:
