@@ -500,7 +500,7 @@ def test_a_rule_may_search_a_named_rule_of_the_lmr(
     lmr = start(proxy.url)
     user = anybody(lmr).sign_in(lmr.token)
     assert user.post("/subscriptions", rule=rule(mark), name="near").status == 200
-    right, wrong = "search near n register n where n.serverPort > 1", "search near n register n where n.memory > 1"
+    right, wrong = "search near n register n where n.serverPort > 1", "search near n register n where n.nonsense > 1"
     looked = user.post("/rules/look", rule=right)
     assert "can be read" in looked.words and looked.tree.xpath("string(//@data-flaws)") == "[]"
     assert '"column"' in user.post("/rules/look", rule=wrong).tree.xpath("string(//@data-flaws)")

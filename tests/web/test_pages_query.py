@@ -72,6 +72,11 @@ def bars(page: Page) -> list[tuple[str, int, float | None]]:
 # Answers
 
 
+def test_that_nothing_was_asked_is_said(visitor: Visitor, host: str) -> None:
+    assert "nothing to ask" in visitor.get("/query", q=" ").words
+    assert "nothing to ask" not in visitor.get("/query").words
+
+
 def test_without_a_query_there_is_one_that_works(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query")
     assert page.status == 200

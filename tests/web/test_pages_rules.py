@@ -81,7 +81,7 @@ def test_errors_come_with_their_places(visitor: Visitor, figure: Api) -> None:
 
 def test_without_a_script_the_form_brings_the_text_however_long(visitor: Visitor, figure: Api) -> None:
     long = "search CycleProvider c register c where " + " or ".join(
-        f"c.serverHost contains '{'x' * 200}{number}'" for number in range(30))  # fmt: skip
+        f"c.serverHost contains '{'x' * 230}{number}'" for number in range(30))  # fmt: skip
     page = visitor.post("/rules", rule=long)
     assert page.status == 200
     assert page.tree.xpath("string(//textarea[@id='rule'])").strip() == long
@@ -134,7 +134,7 @@ def test_where_reading_is_public_the_rules_of_lmrs_stay_with_who_has_signed_in(
 def test_a_rule_is_subscribed_and_found_again(visitor: Visitor, figure: Api, lmr: str) -> None:
     number = subscribe(visitor, lmr, PAPER, "paper")
     page = visitor.get("/rules", id=number)
-    assert page.title == f"Rule {number} paper"
+    assert page.title == f"Subscription {number} paper"
     assert lmr in page.words
     assert "All of its atomic rules exist already" in page.words
     told = drawing(page)

@@ -50,7 +50,7 @@ function keepAddress(area) {
   for (const { name, value } of area.form.elements) {
     if (name === area.name || (value && ["lmr", "name"].includes(name))) address.searchParams.set(name, value);
   }
-  if (address.search.length < 7800) history.replaceState(history.state, "", address);
+  if (address.search.length < 7800) window.history.replaceState(window.history.state, "", address);
 }
 
 for (const area of document.querySelectorAll("textarea[data-editor]")) {

@@ -36,8 +36,6 @@ ON_A_PAGE = 50
 COUNT_SECONDS = 1.5
 """What matches is counted for no longer while somebody types."""
 MOST_LMRS = 200
-MOST_NAMES = 200
-"""Characters of an address that name an LMR and a rule."""
 MOST_WORDS = 200
 """Named rules that the editor completes."""
 MOST_OFFERED = 5
@@ -78,7 +76,7 @@ def rules_written() -> Response:
     which a browser can come back to."""
     visitor()
     text, lmr, name = (request.form.get(field, "").replace("\r\n", "\n") for field in ("rule", "lmr", "name"))
-    if len(lmr) + len(name) <= MOST_NAMES and fits_address(text):
+    if fits_address(text + lmr + name):
         return go("rules", rule=text, lmr=lmr or None, name=name or None)
     return _workbench(text, lmr, None, name=name)
 
