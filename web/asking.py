@@ -260,7 +260,7 @@ def download(text: str, ask: Ask, prefixes: Callable[[], Mapping[str, str]]) -> 
     limit = MAX_RESOURCES if isinstance(parsed, ParsedRule) else None
     answer = ask(parsed, limit=limit, with_statements=media_type in MEDIA_TYPES)
     if media_type == CSV:
-        answer = harmless(answer)
+        answer = in_thread(harmless, answer)
     response = query_response(answer, media_type, prefixes())
     response.headers["Content-Disposition"] = f"attachment; filename=answer.{suffix}"
     return response

@@ -128,7 +128,9 @@ def test_a_token_opens_and_signing_out_closes(lmr: Lmr, stranger: Visitor, token
     assert secret not in set_cookie
     stranger.sign_in(secret)
     assert stranger.get("/cache").title == "Cache"
+    kept = cookie_of(stranger)
     assert stranger.post("/sign-out").title == "Sign in"
+    assert raw(lmr, "GET", "/cache", cookies=kept).status_code == 303, "a cookie that was kept opens nothing"
     assert stranger.get("/").title == "Sign in"
 
 

@@ -18,7 +18,7 @@ from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
 from mdv.lmr.told import Teller, Told
 from web.lmr.counts import Counter
-from web.lmr.sessions import Attempts, SignedIn, find_session
+from web.lmr.sessions import Attempts, Ended, SignedIn, find_session
 
 ASKING = 8
 """So many callers may wait for the MDP's answer at a time."""
@@ -41,6 +41,7 @@ class LmrServices:
     asking: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ASKING))
     answering: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ANSWERING))
     attempts: Attempts = field(default_factory=Attempts)
+    ended: Ended = field(default_factory=Ended)
     _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(WAITERS))
 
     def __post_init__(self) -> None:
@@ -89,7 +90,7 @@ class LmrServices:
         return f"mdv_lmr_{port}" if port.isascii() and port.isdecimal() else "mdv_lmr"
 
     def find_person(self, secret: str) -> SignedIn | None:
-        return find_session(secret, self.tokens)
+        return None if secret in self.ended else find_session(secret, self.tokens)
 
     def wait_for(self, position: int, seconds: float) -> None:
         """Wait until a position is applied, unless too many do so already."""

@@ -14,7 +14,7 @@ from mdv.rules.ast import ParsedRule
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
 from mdv.rules.words import completions, registered_class
-from web.lmr.pages.frame import editor, pages, part, visitor
+from web.lmr.pages.frame import editor, may_change, pages, part, visitor
 from web.lmr.services import asking_mdp, lmr
 
 PATIENCE = 2.0
@@ -28,8 +28,7 @@ def words() -> Response:
     """Classes, properties and named rules, for an editor that completes them."""
     visitor()
     schema = _schema()
-    named = _Named()
-    return jsonify(completions(schema) | {"rules": list(named.told(schema))})
+    return jsonify(completions(schema) | {"rules": _Named().told(schema) if may_change() else []})
 
 
 @pages.post("/rules/look")
