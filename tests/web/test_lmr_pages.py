@@ -315,6 +315,10 @@ def test_a_resource_tells_what_is_said_and_why_it_is_here(
     explained = [link for link in page.links() if link.startswith(server.url)]
     assert explained and f"/lmrs/{lmr.name}/explain?uri=" in explained[0]
 
+    (more,) = page.tree.xpath("//*[@hx-get][starts-with(@hx-get, '/resource/why')]/@hx-get")
+    assert rule(mark) in user.get(str(more)).words
+    assert user.get("/resource/why").status == 400
+
     info = user.get("/resource", uri=f"{held}#i1")
     assert "strongly held by 1 strong reference from what is here:" in info.words and f"{held}#h1" in info.words
     assert "selected by a rule" not in info.words
@@ -609,6 +613,7 @@ def test_while_the_mdp_is_away_everything_is_read_from_the_cache(
     page = user.get("/")
     assert "not up to date" in page.words and "subscription, when last heard" in page.words
     assert user.get("/resource", uri=f"{doc}#h1").status == 200
+    assert user.get("/resource/why", uri=f"{doc}#h1").answer.text.strip() == ""
     assert f"{doc}#h1" in user.get("/cache/instances", **{"class": "CycleProvider"}).words
     text = turtle(f"<{doc}#h1> ex:note 'still' .")
     assert user.post("/local/put", files={"file": ("", b"")}, uri=f"{doc}/local", text=text).status == 200
