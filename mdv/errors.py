@@ -38,7 +38,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One thing wrong in an input: where, what, and what to try."""
+    """One thing wrong in an input: where (so many characters from a column on), what, and what to try."""
 
     message: str
     line: int | None = None
@@ -47,6 +47,7 @@ class Flaw:
     property: str | None = None
     value: str | None = None
     hint: str | None = None
+    length: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The flaw as JSON, without what is not known.

@@ -14,7 +14,7 @@ from mdv.query.answers import Resources, Rows
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import syntax_of_media_type
 from web.bodies import JSON
-from web.negotiate import rdf_response, written
+from web.negotiate import in_thread, rdf_response, written
 
 CSV = "text/csv"
 
@@ -23,9 +23,9 @@ def query_response(answer: Rows | Resources, media_type: str, prefixes: Mapping[
     """The answer to a query as JSON, CSV or (resources) RDF."""
     more = answer.truncated if isinstance(answer, Rows) else answer.next is not None
     if media_type == JSON:
-        response = jsonify(_as_json(answer))
+        response = jsonify(in_thread(_as_json, answer))
     elif media_type == CSV:
-        response = Response(_as_csv(answer), content_type="text/csv; charset=utf-8; header=present")
+        response = Response(in_thread(_as_csv, answer), content_type="text/csv; charset=utf-8; header=present")
     else:
         assert isinstance(answer, Resources)
         syntax = syntax_of_media_type(media_type)[0]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 from flask import Response, current_app, request, url_for
 
@@ -33,6 +34,7 @@ from mdv.rules.returns import normalise_query
 from mdv.rules.show import show
 from web.answers import CSV, query_response
 from web.bodies import JSON
+from web.negotiate import in_thread
 
 ON_A_PAGE = 50
 MOST_BARS = 20
@@ -188,19 +190,37 @@ def chart(answer: Rows, asked: str | None = None) -> Chart | None:
     columns = range(len(answer.columns))
     if asked is not None and asked.isascii() and asked.isdecimal() and len(asked) < 4 and int(asked) in columns:
         column = int(asked)
-        counts = Counter(row[column] for row in answer.rows)
+        counts = _count(answer, column)
     else:
         for column in columns:
-            counts = Counter(row[column] for row in answer.rows)
+            counts = _count(answer, column)
             if 2 <= len(counts) <= min(MOST_DISTINCT, len(answer.rows) - 1):
                 break
         else:
             return None
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0] is None, item[0] or ()))
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0] is None, item[0] and item[0][:2]))
     most = ranked[0][1]
     bars = [Bar(value, count, round(100 * count / most, 2)) for value, count in ranked[:MOST_BARS]]
     rest = ranked[MOST_BARS:]
     return Chart(column, bars, sum(count for _, count in rest), len(rest))
+
+
+def _count(answer: Rows, column: int) -> Counter[Term | None]:
+    """How many rows have which value, language and datatype aside, as rules compare them; of values that differ in
+    nothing else neither is shown.
+
+    >>> texts = [Term.literal("5"), Term.literal("5", datatype="u:int"), Term.literal("6", lang="de"), None]
+    >>> counts = _count(Rows(("p",), [(term,) for term in texts], False), 0)
+    >>> [(term and (term.value, term.lang), many) for term, many in counts.items()]
+    [(('5', None), 2), (('6', 'de'), 1), (None, 1)]
+    """
+    shown: dict[tuple[str, str], Term] = {}
+    for row in answer.rows:
+        if (term := row[column]) is not None:
+            before = shown.setdefault(term[:2], term)
+            if before != term:
+                shown[term[:2]] = Term(term.type, term.value)
+    return Counter(term and shown[term[:2]] for term in (row[column] for row in answer.rows))
 
 
 # Downloads
@@ -215,7 +235,8 @@ KINDS = {
 }
 """By what an address calls them: label, media type, and how the file's name ends."""
 
-_RUN = re.compile(r"\s*[=+\-@＝＋－＠]")
+_RUN = re.compile(r"(^|[;\t\r\n])(\s*[=+\-@＝＋－＠])")
+"""Also where a spreadsheet takes a semicolon or a tab for the end of a cell."""
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
@@ -239,7 +260,7 @@ def download(text: str, ask: Ask, prefixes: Callable[[], Mapping[str, str]]) -> 
     limit = MAX_RESOURCES if isinstance(parsed, ParsedRule) else None
     answer = ask(parsed, limit=limit, with_statements=media_type in MEDIA_TYPES)
     if media_type == CSV:
-        answer = harmless(answer)
+        answer = in_thread(harmless, answer)
     response = query_response(answer, media_type, prefixes())
     response.headers["Content-Disposition"] = f"attachment; filename=answer.{suffix}"
     return response
@@ -248,10 +269,10 @@ def download(text: str, ask: Ask, prefixes: Callable[[], Mapping[str, str]]) -> 
 def harmless(answer: Rows | Resources) -> Rows | Resources:
     """The same with an apostrophe before what a spreadsheet would run as a formula; numbers are none.
 
-    >>> texts = ["=1+1", "-5", "- five", "a=b"]
+    >>> texts = ["=1+1", "-5", "- five", "a=b", "x;=1+1"]
     >>> row = tuple(Term.literal(text) for text in texts)
-    >>> [term.value for term in harmless(Rows(("a", "b", "c", "d"), [row], False)).rows[0]]
-    ["'=1+1", '-5', "'- five", 'a=b']
+    >>> [term.value for term in harmless(Rows(("a", "b", "c", "d", "e"), [row], False)).rows[0]]
+    ["'=1+1", '-5', "'- five", 'a=b', "x;'=1+1"]
     """
     if isinstance(answer, Resources):  # URIs begin with a letter
         return answer
@@ -260,9 +281,7 @@ def harmless(answer: Rows | Resources) -> Rows | Resources:
 
 
 def _harmless(term: Term) -> Term:
-    if _RUN.match(term.value) and not _NUMBER.fullmatch(term.value):
-        return term._replace(value="'" + term.value)
-    return term
+    return term if _NUMBER.fullmatch(term.value) else term._replace(value=_RUN.sub(r"\1'\2", term.value))
 
 
 # While somebody types
@@ -314,10 +333,21 @@ def rules_of(text: str, endpoint: str) -> list[tuple[str, str]]:
 
 
 def example(schema: Schema) -> str:
+    """A query that works under a schema; looked for once, in a thread."""
+    known = _examples.get(schema)
+    if known is None:
+        known = _examples[schema] = in_thread(make_example, schema)
+    return known
+
+
+_examples: WeakKeyDictionary[Schema, str] = WeakKeyDictionary()
+
+
+def make_example(schema: Schema) -> str:
     """A query that works: the class of the schema that has most to say, with some of that.
 
     >>> from mdv.rdf.schema import EMPTY
-    >>> print(example(EMPTY))
+    >>> print(make_example(EMPTY))
     search rdfs:Resource r
     return r
     limit 100

@@ -1,4 +1,4 @@
-"""Every failure is answered as application/problem+json."""
+"""Every failure is answered as application/problem+json; on pages, as a page (`web.frame`)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from mdv.errors import MdvError, TooLarge, TooMany, Unauthenticated, Unavailable
 from web.services import first_line
 
 log = structlog.get_logger()
+
+_DATABASE_AWAY = (psycopg.OperationalError, psycopg.InterfaceError, OperationalError, InterfaceError, PoolTimeout)
 
 
 def problem_response(problem: dict[str, Any]) -> Response:
@@ -36,17 +38,6 @@ def answer_errors(app: Flask) -> None:
     @app.errorhandler(MdvError)
     def _known(error: MdvError) -> Response:
         return problem_response(error.problem())
-
-    @app.errorhandler(psycopg.OperationalError)
-    @app.errorhandler(psycopg.InterfaceError)
-    @app.errorhandler(OperationalError)
-    @app.errorhandler(InterfaceError)
-    @app.errorhandler(PoolTimeout)
-    def _database_away(error: Exception) -> Response:
-        log.error("database away", reason=first_line(error))
-        changes = request.method not in ("GET", "HEAD", "OPTIONS")
-        again = "Try again; with an Idempotency-Key nothing is done twice." if changes else "Try again shortly."
-        return problem_response(Unavailable(f"The database does not answer. {again}").problem())
 
     @app.errorhandler(HTTPException)
     def _http(error: HTTPException) -> Response:
@@ -70,5 +61,15 @@ def answer_errors(app: Flask) -> None:
 
     @app.errorhandler(Exception)
     def _unknown(error: Exception) -> Response:
-        log.exception("unexpected failure", error=repr(error))
-        return problem_response(MdvError("Something failed inside MDV; its log says what.").problem())
+        return problem_response(unexpected(error).problem())
+
+
+def unexpected(error: Exception) -> MdvError:
+    """What is said of a failure that nobody foresaw; the log has all of it."""
+    if isinstance(error, _DATABASE_AWAY):
+        log.error("database away", reason=first_line(error))
+        changes = request.method not in ("GET", "HEAD", "OPTIONS")
+        again = "Try again; with an Idempotency-Key nothing is done twice." if changes else "Try again shortly."
+        return Unavailable(f"The database does not answer. {again}")
+    log.error("unexpected failure", error=repr(error), exc_info=error)
+    return MdvError("Something failed inside MDV; its log says what.")

@@ -18,7 +18,8 @@ from werkzeug.exceptions import HTTPException
 
 import mdv
 from mdv.config import Config
-from mdv.errors import BadRequest, Forbidden, MdvError, NotFound, Unauthenticated
+from mdv.errors import BadRequest, Forbidden, MdvError, NotFound, Unauthenticated, Unavailable
+from web.errors import unexpected
 from web.negotiate import in_time
 from web.words import FILTERS
 
@@ -84,6 +85,7 @@ def make_pages(bring_text: Collection[str]) -> Blueprint:
     pages.after_request(_protect)
     pages.register_error_handler(MdvError, _refused)
     pages.register_error_handler(HTTPException, _http)
+    pages.register_error_handler(Exception, _failed)
     return pages
 
 
@@ -184,6 +186,16 @@ def _http(error: HTTPException) -> Response:
     if isinstance(error.response, Response):
         return error.response
     return failure({"title": error.name, "status": error.code or 500, "detail": error.description or error.name})
+
+
+def _failed(error: Exception) -> Response:
+    """What nobody foresaw: the request's name finds it in the log. Who is there may be just what cannot be known."""
+    g.setdefault("person", None)
+    problem = unexpected(error).problem()
+    response = failure(problem | {"request": g.get("request_id")})
+    if problem["status"] == Unavailable.status:
+        response.headers["Retry-After"] = "2"
+    return response
 
 
 def failure(problem: Mapping[str, Any]) -> Response:

@@ -134,6 +134,7 @@ class ConcernedLmr(BaseModel):
     matched: int
     unmatched: int
     sent: int
+    left: int
 
 
 class SchemaChange(BaseModel):
@@ -151,6 +152,7 @@ class SchemaChange(BaseModel):
     matched: int = Field(description="resources that some LMR's rules come to match by this")
     unmatched: int = Field(description="resources that some LMR's rules cease to match")
     sent: int = Field(description="resources that some LMR is sent")
+    left: int = Field(description="resources that leave some LMR: it neither selects them any more, nor holds them")
     lmrs: int = Field(description="LMRs that are told, if only the schema")
     concerned: list[ConcernedLmr] = Field(description="the LMRs that hear of resources, 100 at most")
     dry_run: bool | None = None

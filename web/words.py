@@ -9,6 +9,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from mdv.model import XSD
+
 MOST_SHOWN = 2000
 """Characters of a value that are shown in a list; the whole is behind it."""
 
@@ -123,6 +125,21 @@ def table_name(name: str) -> str:
     return "FilterRules" + operator.upper()
 
 
+_NUMBERS = frozenset(
+    XSD + name
+    for name in "integer decimal double float int long short byte nonNegativeInteger positiveInteger".split()  # noqa: SIM905
+)
+
+
+def is_number(datatype: str | None) -> bool:
+    """Whether a datatype says no more than that a number is one.
+
+    >>> is_number(XSD + "integer"), is_number(XSD + "date"), is_number(None)
+    (True, False, False)
+    """
+    return datatype in _NUMBERS
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "number": number,
     "moment": moment,
@@ -134,6 +151,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "result_words": result_words,
     "counted": counted,
     "table_name": table_name,
+    "is_number": is_number,
     "capitalize_first": lambda text: text[:1].upper() + text[1:],
     "said_words": lambda key: SAID.get(key or ""),
 }

@@ -78,15 +78,16 @@ def _aspect(aspect: Item, change: str) -> str:
 def _consequences(answer: Item) -> str:
     """What would come of a schema, in a sentence.
 
-    >>> _consequences({"rules_anew": 1, "matched": 2, "unmatched": 0, "sent": 3, "lmrs": 1})
-    'Rules taken apart anew: 1. LMRs told: 1; resources: 2 come to match, 0 cease to, 3 sent.'
+    >>> _consequences({"rules_anew": 1, "matched": 2, "unmatched": 0, "sent": 3, "left": 1, "lmrs": 1})
+    'Rules taken apart anew: 1. LMRs told: 1; resources: 2 come to match, 0 cease to, 3 sent, 1 leave.'
     """
     anew = f"Rules taken apart anew: {answer['rules_anew']:,}."
     return f"{anew} LMRs told: {answer['lmrs']:,}; resources: {_of_resources(answer)}."
 
 
 def _of_resources(told: Item) -> str:
-    return f"{told['matched']:,} come to match, {told['unmatched']:,} cease to, {told['sent']:,} sent"
+    matching = f"{told['matched']:,} come to match, {told['unmatched']:,} cease to"
+    return f"{matching}, {told['sent']:,} sent, {told['left']:,} leave"
 
 
 @schema.command("show", example="mdv schema show --syntax turtle")

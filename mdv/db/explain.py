@@ -66,9 +66,13 @@ def find_groups(connection: Connection, whole: bool, digests: Collection[str]) -
     return {digest.hex: FoundGroup(*rest) for digest, *rest in connection.execute(query)}
 
 
-def count_within(connection: Connection, rows: Select[Any], seconds: float) -> int | None:
+def counting(rows: Select[Any]) -> Compiled:
+    """The statement that counts the rows of a statement."""
+    return compiled(select(func.count()).select_from(rows.subquery()))
+
+
+def count_within(connection: Connection, counted: Compiled, seconds: float) -> int | None:
     """How many rows a statement has; None where they cannot be counted in so many seconds."""
-    counted = compiled(select(func.count()).select_from(rows.subquery()))
     session, named = driver(connection), statements("explain")
     try:
         with connection.begin_nested():

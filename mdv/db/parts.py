@@ -109,12 +109,26 @@ def ending_in(connection: Connection, end: int, after: int, most: int) -> list[L
 
 def list_rules(connection: Connection, after: int, most: int, lmr: str = "", holding: str = "") -> list[ListedRule]:
     """Subscriptions by their numbers; of one LMR, or with a text that holds something."""
-    query = _listed().where(rules.c.id > after).limit(most)
+    return _read(connection, _narrowed(_listed().where(rules.c.id > after).limit(most), lmr, holding))
+
+
+def count_rules(connection: Connection, lmr: str = "", holding: str = "") -> int:
+    """How many of them there are."""
+    every = select(func.count()).select_from(rules).outerjoin(lmrs, lmrs.c.id == rules.c.owner)
+    return connection.scalar(_narrowed(every, lmr, holding)) or 0
+
+
+def named_rules(connection: Connection, lmr: str, most: int) -> list[ListedRule]:
+    """The first subscriptions of an LMR that have a name, by which other rules can search them."""
+    return _read(connection, _narrowed(_listed().where(rules.c.name.is_not(None)).limit(most), lmr, ""))
+
+
+def _narrowed(query: Select[Any], lmr: str, holding: str) -> Select[Any]:
     if lmr:
         query = query.where(lmrs.c.name == lmr)
     if holding:
         query = query.where(func.strpos(func.lower(rules.c.text), holding.lower()) > 0)
-    return _read(connection, query)
+    return query
 
 
 def find_rule(connection: Connection, number: int) -> ListedRule | None:

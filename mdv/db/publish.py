@@ -72,6 +72,8 @@ class Publication:
         self._run("enter", sources=sources, targets=targets, strong=self._strong)
         self._run("doubt", lost=array_field(references.lost), strong=self._strong)
         self._run("trust", strong=self._strong)
+        if schema:
+            self._run("note_leaving")
         self._run("leave")
         self._run("note_changed", changed=array_field(changed))
         told = self._run("write_feed", tx=self._tx, last_offset=self._last_offset, schema=schema)

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from sqlalchemy import Connection, Select, select, text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import OperationalError
 
-from mdv.db.filter import compiled
+from mdv.db.filter import Compiled
 from mdv.db.read import decode, direct_classes, encoded
 from mdv.db.tables import filter_data
 from mdv.errors import TooCostly
@@ -36,15 +36,13 @@ def reading(connection: Connection, seconds: float, what: str) -> Iterator[None]
         raise TooCostly(what) from None
 
 
-def read_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
+def read_rows(connection: Connection, made: Compiled) -> Sequence[Any]:
     """The rows of a statement."""
-    made = compiled(statement)
     return connection.exec_driver_sql(made.sql, made.fixed).all()
 
 
-def read_one_by_one(connection: Connection, statement: Select[Any]) -> Iterator[Any]:
+def read_one_by_one(connection: Connection, made: Compiled) -> Iterator[Any]:
     """The rows of a statement, a few of them in memory at a time."""
-    made = compiled(statement)
     options = {"stream_results": True, "max_row_buffer": 100}
     with connection.exec_driver_sql(made.sql, made.fixed, execution_options=options) as rows:
         yield from rows

@@ -66,13 +66,14 @@ def keep_schema_version(
 
 @dataclass(frozen=True, slots=True)
 class Concerned:
-    """An LMR that hears more than the schema: of how many resources that its rules come to match, or cease to, and how
-    many resources it is sent."""
+    """An LMR that hears more than the schema: of how many resources that its rules come to match, or cease to, how many
+    resources it is sent, and how many leave it."""
 
     lmr: str
     matched: int
     unmatched: int
     sent: int
+    left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +83,32 @@ class Told:
     matched: int = 0
     unmatched: int = 0
     sent: int = 0
+    left: int = 0
     lmrs: int = 0
     concerned: tuple[Concerned, ...] = ()
 
 
-_PUT, _UNMATCH, _MATCH = 2, 3, 4
-"""Kinds of news, as in the feed."""
+_LEFT, _PUT, _UNMATCH, _MATCH = -1, 2, 3, 4
+"""Kinds of news: what leaves an LMR, and the others as in the feed."""
 
 
 def count_news(connection: Connection, most: int) -> Told:
     """What the last publication told, with the `most` first LMRs by name that heard of resources."""
     n = news.c
-    counts = [func.count(n.resource_id.distinct()).filter(n.kind == kind) for kind in (_MATCH, _UNMATCH, _PUT)]
+    counts = [func.count(n.resource_id.distinct()).filter(n.kind == kind) for kind in (_MATCH, _UNMATCH, _PUT, _LEFT)]
     told_of = connection.execute(select(*counts)).one()
     told = (
         select(lmrs.c.name, *counts)
         .join_from(news, lmrs, lmrs.c.id == n.lmr_id)
-        .where(n.kind.in_((_PUT, _UNMATCH, _MATCH)))
+        .where(n.kind.in_((_LEFT, _PUT, _UNMATCH, _MATCH)))
         .group_by(lmrs.c.name)
         .order_by(lmrs.c.name)
         .limit(most)
     )
     all_lmrs = connection.scalar(select(func.count()).select_from(lmrs)) or 0
     concerned = tuple(Concerned(*row) for row in connection.execute(told))
-    return Told(told_of[0], told_of[1], told_of[2], all_lmrs, concerned)
+    matched, unmatched, sent, left = (int(count) for count in told_of)
+    return Told(matched, unmatched, sent, left, all_lmrs, concerned)
 
 
 class StoredValue(NamedTuple):

@@ -40,7 +40,7 @@ class Mdp:
         self, url: str, token: str, *, lmr: str = "self", transport: httpx.BaseTransport | None = None
     ) -> None:
         self.url = url
-        self._path = f"{BASE}/lmrs/{lmr}"
+        self._lmr, self._path = lmr, f"{BASE}/lmrs/{lmr}"
         self._page = PAGE
         self._http = httpx.Client(
             base_url=url,
@@ -108,6 +108,11 @@ class Mdp:
         """One of this LMR's subscriptions."""
         return self._call("GET", f"/subscriptions/{subscription}", timeout=seconds)
 
+    def why(self, uri: str, seconds: float = PATIENCE) -> Json:
+        """Why a resource is, or is not, at this LMR."""
+        asked = {"lmr": self._lmr, "uri": uri}
+        return self._call("GET", "/explain", params=asked, timeout=seconds, base=BASE)
+
     def change(self, subscription: str, rule: str) -> Json:
         """Let a subscription say something else."""
         return self._call("PUT", f"/subscriptions/{subscription}", body={"rule": rule}, timeout=CHANGE_SECONDS)
@@ -124,6 +129,7 @@ class Mdp:
         params: Mapping[str, Any] | None = None,
         body: Json | None = None,
         timeout: float = PATIENCE,
+        base: str | None = None,
     ) -> Json:
         content = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": JSON} if content is not None else {}
@@ -132,8 +138,8 @@ class Mdp:
             headers["X-Request-ID"] = str(name)
         patience = httpx.Timeout(timeout, connect=min(5, timeout), pool=None)
         try:
-            response = self._http.request(method, self._path + path, params=params, content=content, headers=headers,
-                                          timeout=patience)  # fmt: skip
+            response = self._http.request(method, (base or self._path) + path, params=params, content=content,
+                                          headers=headers, timeout=patience)  # fmt: skip
             answer = json.loads(response.content) if response.content else {}
         except (httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError, httpx.DecodingError) as error:
             made = "" if method == "GET" else " Whether the change was made is not known: look before it is made again."

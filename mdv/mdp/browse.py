@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, select, union
 
 from mdv.db import browse as db
 from mdv.db import query
 from mdv.db.explain import KnownNames
+from mdv.db.filter import compiled
 from mdv.db.graph import Graph
 from mdv.db.read import list_resources
 from mdv.errors import BadRequest, TooCostly
@@ -61,7 +63,7 @@ class Branch:
 
 
 def class_tree(schema: Schema) -> list[Branch]:
-    """The schema's own classes, each below the nearest of its superclasses, in the order of their names.
+    """The schema's own classes, each below the nearest of its superclasses, in the order of their names; found once.
 
     >>> from mdv.model import Statement
     >>> from mdv.rdf.schema import read_schema
@@ -70,8 +72,18 @@ def class_tree(schema: Schema) -> list[Branch]:
     >>> [(branch.iri, branch.depth) for branch in class_tree(read_schema(said, {}))]
     [('u:a', 0), ('u:b', 1), ('u:c', 2), ('u:d', 1)]
     """
+    if schema not in _trees:
+        _trees[schema] = _tree(schema)
+    return list(_trees[schema])
+
+
+_trees: WeakKeyDictionary[Schema, list[Branch]] = WeakKeyDictionary()
+
+
+def _tree(schema: Schema) -> list[Branch]:
     own = sorted((iri for iri in schema.classes if not iri.startswith(_BUILT_IN)), key=lambda iri: (_local(iri), iri))
-    above = {iri: _directly_above(iri, schema) for iri in own}
+    all_above = {iri: frozenset(schema.classes[iri].superclasses) for iri in schema.classes}
+    above = {iri: _directly_above(iri, schema, all_above) for iri in own}
     below: dict[str, list[str]] = {}
     for iri in own:
         for parent in above[iri][:1]:
@@ -94,16 +106,12 @@ def class_tree(schema: Schema) -> list[Branch]:
     return list(seen.values())
 
 
-def _directly_above(iri: str, schema: Schema) -> tuple[str, ...]:
+def _directly_above(iri: str, schema: Schema, above: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
     others = [up for up in schema.classes[iri].superclasses if up != iri and not up.startswith(_BUILT_IN)]
     return tuple(
         up
         for up in others
-        if not any(
-            up in schema.classes[between].superclasses and between not in schema.classes[up].superclasses
-            for between in others
-            if between != up
-        )
+        if not any(up in above[between] and between not in above[up] for between in others if between != up)
     )
 
 
@@ -118,7 +126,7 @@ def choices(schema: Schema, class_iri: str, used: Iterable[str] = ()) -> list[Sc
     """The properties that instances of a class may have, the most telling first: those that the schema gives to it or
     to a class above it, and those that are used."""
     class_ = schema.classes.get(class_iri)
-    above = class_.superclasses if class_ is not None else ()
+    above = frozenset(class_.superclasses if class_ is not None else ())
     declared = [
         property_
         for property_ in schema.properties.values()
@@ -219,7 +227,8 @@ def _selected(
     found = (union(*parts) if len(parts) > 1 else parts[0]).subquery("found")
     number = found.c.resource_id
     wanted = select(number).where(number > after).order_by(number).limit(most)
-    return [row[0] for row in query.read_rows(connection, wanted if bound is None else wanted.where(number <= bound))]
+    statement = compiled(wanted if bound is None else wanted.where(number <= bound))
+    return [row[0] for row in query.read_rows(connection, statement)]
 
 
 def _walked(connection: Connection, schema: Schema, wish: Wish) -> Found | None:

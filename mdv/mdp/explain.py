@@ -7,7 +7,7 @@ text → normal form → plan → its atomic rules and groups, looked for in the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, product
 from string import ascii_uppercase
@@ -38,6 +38,7 @@ from mdv.mdp.merge import choose_driver
 from mdv.mdp.plan import ConjunctionPlan, constant_of, digests_of, written_in
 from mdv.mdp.rules import Library, Rules, best_leaf
 from mdv.mdp.schemas import Schemas
+from mdv.query.apart import Apart, here
 from mdv.query.compile import Group, matches
 from mdv.rdf.schema import Schema
 from mdv.rules.atomic import Triggering, text_of
@@ -51,9 +52,9 @@ COUNT_SECONDS = 5.0
 """How long all counting for one explanation may take."""
 MOST_INSTANCES = 1_000_000
 """More instances of a class than this are not counted."""
-MOST_NODES = 128
-"""A rule with more variables than this, over all conjunctions, is explained without its SQL and not evaluated: the
-statement alone would take long to write."""
+MOST_PARTS = 400
+"""A rule with more variables and comparisons than this, over all conjunctions, is explained without its SQL and not
+evaluated: the statement alone would take long to write."""
 
 
 def explain(
@@ -64,10 +65,11 @@ def explain(
     owner: int | None = None,
     with_sql: bool = False,
     seconds: float = COUNT_SECONDS,
+    apart: Apart = here,
 ) -> Explanation:
     """What a rule means, how it is taken apart, which parts of it exist already, and how many resources match now.
 
-    It may search the named rules of `owner`.
+    It may search the named rules of `owner`. Statements are written `apart`.
     """
     in_force = schemas.at(connection, read_state(connection).schema_version)
     schema = in_force.schema
@@ -75,7 +77,7 @@ def explain(
     _, plans, constants = rules.read(text, in_force, library)
     normal = normalise(parse(text), schema, library.parsed if library is not None else no_rules)
     found = _Finder(connection, plans, constants, schema).parts()
-    evaluation = _Evaluation(connection, plans, constants, schema, seconds)
+    evaluation = _Evaluation(connection, plans, constants, schema, seconds, apart)
     told = []
     for number, (conjunction, part) in enumerate(zip(normal.conjunctions, found, strict=True)):
         sql = evaluation.sql(number, part.whole_group) if with_sql else None
@@ -198,15 +200,17 @@ class _Evaluation:
         constants: Sequence[Constant],
         schema: Schema,
         seconds: float,
+        apart: Apart,
     ) -> None:
-        self._connection, self._plans, self._schema = connection, plans, schema
+        self._connection, self._plans, self._schema, self._apart = connection, plans, schema, apart
         self._deadline = time.monotonic() + seconds
         self._graph = Graph(connection)
         patterns = [plan.pattern for plan in plans]
         self._names = read_names(self._graph, patterns, schema, db.KnownNames(connection), None)
         self._now, _, _ = states(self._names)
-        self._too_large = sum(len(pattern.nodes) for pattern in patterns) > MOST_NODES
-        self._selects = [] if self._too_large else [self._select(plan, constants) for plan in plans]
+        self._too_large = sum(len(pattern.nodes) + len(pattern.leaves) for pattern in patterns) > MOST_PARTS
+        chosen = [] if self._too_large else plans
+        self._selects = apart(lambda: [self._select(plan, constants) for plan in chosen])
 
     def _select(self, plan: ConjunctionPlan, constants: Sequence[Constant]) -> Select[Any]:
         given = [constant_of(plan.triggering[place], constants) for place in plan.leaves]
@@ -221,8 +225,7 @@ class _Evaluation:
     def matches(self) -> int | None:
         if self._too_large:
             return None
-        found = union(*self._selects).subquery("found")
-        return self._count(select(found.c.resource_id))
+        return self._count(lambda: select(union(*self._selects).subquery("found").c.resource_id))
 
     def cost(self) -> Cost:
         """The classes that a change may concern as a whole: those above a node that no reference and no equal value
@@ -242,11 +245,14 @@ class _Evaluation:
 
     def _instances(self, class_iri: str) -> int | None:
         extent = Pattern(((class_iri,),), (None,), (), ())
-        return self._count(matches(self._now, extent, [], None).limit(MOST_INSTANCES))
+        return self._count(lambda: matches(self._now, extent, [], None).limit(MOST_INSTANCES))
 
-    def _count(self, rows: Select[Any]) -> int | None:
+    def _count(self, rows: Callable[[], Select[Any]]) -> int | None:
+        if time.monotonic() > self._deadline:
+            return None
+        counted = self._apart(lambda: db.counting(rows()))
         left = self._deadline - time.monotonic()
-        return db.count_within(self._connection, rows, left) if left > 0 else None
+        return db.count_within(self._connection, counted, left) if left > 0 else None
 
     def sql(self, number: int, whole: WholeGroup) -> Sql | None:
         if self._too_large:

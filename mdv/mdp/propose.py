@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, Numeric, Select, Text, literal, select, union
 
 from mdv.db import query as db
-from mdv.db.explain import KnownNames, count_within
+from mdv.db.explain import KnownNames, count_within, counting
 from mdv.db.graph import Graph
 from mdv.db.propose import some_statements
 from mdv.db.read import direct_classes
@@ -434,7 +434,7 @@ class _Trial:
         if left <= 0:
             return None
         found = union(*parts).subquery("found") if len(parts) > 1 else parts[0].subquery("found")
-        return count_within(self._connection, select(found.c.resource_id).limit(MOST_COUNTED), left)
+        return count_within(self._connection, counting(select(found.c.resource_id).limit(MOST_COUNTED)), left)
 
 
 def _rank(draft: _Draft) -> int:

@@ -54,8 +54,8 @@ class SchemaOutcome:
     """The version that holds now, where in the history it stands, whether this call changed anything, and what.
 
     `rules_anew`: the rules that are taken apart otherwise. `matched`, `unmatched`: the resources that some LMR's rules
-    come to match, or cease to. `sent`: those that some LMR is sent. `lmrs`: the LMRs that are told, if only the schema;
-    `concerned`: the first of those that hear of resources.
+    come to match, or cease to. `sent`: those that some LMR is sent. `left`: those that leave some LMR. `lmrs`: the LMRs
+    that are told, if only the schema; `concerned`: the first of those that hear of resources.
     """
 
     version: int
@@ -70,6 +70,7 @@ class SchemaOutcome:
     matched: int = 0
     unmatched: int = 0
     sent: int = 0
+    left: int = 0
     lmrs: int = 0
     concerned: tuple[Concerned, ...] = ()
 
@@ -114,7 +115,7 @@ def put_schema(
     found = compare(old.schema, new.schema)
     return SchemaOutcome(
         new.version, state.position, True, *declared, found.changes, found.left_out, found.counts, len(read_anew),
-        told.matched, told.unmatched, told.sent, told.lmrs, told.concerned,
+        told.matched, told.unmatched, told.sent, told.left, told.lmrs, told.concerned,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from mdv.db import query as db
 from mdv.db.explain import KnownNames
+from mdv.db.filter import compiled
 from mdv.db.graph import Graph
 from mdv.db.tables import vocabulary
 from mdv.mdp.groups import read_names, states
@@ -33,6 +34,7 @@ from mdv.query.answers import (
     refuse_pages,
     too_costly,
 )
+from mdv.query.apart import Apart, here
 from mdv.query.names import named_in_paths
 from mdv.query.select import select_resources, select_rows
 from mdv.rdf.schema import Schema
@@ -55,37 +57,47 @@ def run_query(
     limit: int | None = None,
     after: str | None = None,
     with_statements: bool = False,
+    apart: Apart = here,
 ) -> Rows | Resources:
-    """Answer a query, changing nothing. Of `limit` and the query's own limit the smaller counts."""
+    """Answer a query, changing nothing. Of `limit` and the query's own limit the smaller counts. The statement is
+    written `apart`: of a large query that takes a while."""
     parsed = parse_query(text) if isinstance(text, str) else text
     with db.reading(connection, MAX_SECONDS, too_costly(MAX_SECONDS)):
         schema = schemas.now(connection).schema
         named = Library(Graph(connection), OWN, {}).parsed
         if isinstance(parsed, ParsedQuery):
             refuse_pages(after)
-            return _rows(connection, normalise_query(parsed, schema, named), schema, limit)
+            return _rows(connection, normalise_query(parsed, schema, named), schema, limit, apart)
         size = page_size(limit)
         normal = normalise_asked(parsed, schema, named)
-        return _resources(connection, normal, schema, size, after or "", with_statements)
+        return _resources(connection, normal, schema, size, after or "", with_statements, apart)
 
 
-def _rows(connection: Connection, query: NormalQuery, schema: Schema, limit: int | None) -> Rows:
+def _rows(connection: Connection, query: NormalQuery, schema: Schema, limit: int | None, apart: Apart) -> Rows:
     patterns = [pattern(part.conjunction)[0] for part in query.parts]
     names = read_names(
         Graph(connection), [*patterns, named_in_paths(query)], schema, KnownNames(connection), None
     )  # fmt: skip
     most = most_rows(query, limit)
-    found = db.read_one_by_one(connection, select_rows(states(names)[0], vocabulary, query, most + 1))
+    statement = apart(lambda: compiled(select_rows(states(names)[0], vocabulary, query, most + 1)))
+    found = db.read_one_by_one(connection, statement)
     return gather_rows(query, found, most, MAX_CHARACTERS)
 
 
 def _resources(
-    connection: Connection, rule: NormalRule, schema: Schema, limit: int, after: str, with_statements: bool
+    connection: Connection,
+    rule: NormalRule,
+    schema: Schema,
+    limit: int,
+    after: str,
+    with_statements: bool,
+    apart: Apart,
 ) -> Resources:
     conjunctions = rule.conjunctions
     patterns = [pattern(conjunction)[0] for conjunction in conjunctions]
     names = read_names(Graph(connection), patterns, schema, KnownNames(connection), None)
-    found = db.read_rows(connection, select_resources(states(names)[0], conjunctions, after, limit + 1))
+    statement = apart(lambda: compiled(select_resources(states(names)[0], conjunctions, after, limit + 1)))
+    found = db.read_rows(connection, statement)
     page = found[:limit]
     numbers = [number for number, _ in page]
     classes = db.classes_of(connection, numbers)

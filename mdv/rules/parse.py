@@ -90,8 +90,9 @@ def flawed(text: str, span: Span, message: str, hint: str | None = None, what: s
     before = text[: span.start]
     line = before.count("\n") + 1
     start = before.rfind("\n") + 1
-    flaw = Flaw(message, line=line, column=span.start - start + 1, hint=hint)
     source = text[start:].partition("\n")[0]
+    length = max(1, min(span.end, start + len(source)) - span.start)
+    flaw = Flaw(message, line=line, column=span.start - start + 1, hint=hint, length=length)
     shown = _underlined(source, span.start - start, span.end - start)
     return InvalidRule(f"The {what} has a flaw at {flaw}.\n\n{shown}", (flaw,))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mdv.model import RDF, RDFS, RDFS_RESOURCE
 from mdv.rdf.schema import Schema, SchemaProperty, UnknownName
+from mdv.rules.normal import NormalRule
 from mdv.rules.parse import KEYWORDS
 
 MOST = 2000
@@ -30,6 +31,19 @@ def completions(schema: Schema) -> dict[str, Any]:
         ],
         "properties": [_told(schema, declared) for declared in properties],
     }
+
+
+def registered_class(rule: NormalRule) -> str:
+    """The class of what a rule registers.
+
+    >>> from mdv.rdf.schema import EMPTY
+    >>> from mdv.rules.normalise import normalise
+    >>> from mdv.rules.parse import parse
+    >>> registered_class(normalise(parse("search rdfs:Resource r register r"), EMPTY)) == RDFS_RESOURCE
+    True
+    """
+    first = rule.conjunctions[0]
+    return next(variable.class_iri for variable in first.variables if variable.name == first.register)
 
 
 def example(schema: Schema) -> str:

@@ -81,6 +81,9 @@ def test_a_page_is_sound(visit: Visit, rule: int, path: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     for figure in page.locator("figure.graph").all():
         expect(figure.locator(".canvas canvas").first).to_be_attached()
+    left, right, width = page.evaluate("""() => { const box = document.querySelector('.top nav a[aria-current]')
+        .getBoundingClientRect(); return [box.left, box.right, window.innerWidth] }""")
+    assert 0 <= left < right <= width, "the room that one is in is not to be seen"
     visit.check()
 
 
@@ -115,6 +118,7 @@ def test_a_rule_is_looked_at_while_it_is_written(desk: Visit) -> None:
     write(page, editor(page), "search CycleProvider c register c where c.serverHots = 'x'")
     expect(page.get_by_role("alert")).to_contain_text("serverHots")
     expect(page.locator(".cm-lint-marker-error")).to_be_visible()
+    expect(page.locator(".cm-lintRange-error")).to_have_text("serverHots")
     desk.check()
     write(page, editor(page), EITHER)
     expect(page.locator("#look").get_by_role("status").first).to_contain_text("match now")
@@ -124,6 +128,43 @@ def test_a_rule_is_looked_at_while_it_is_written(desk: Visit) -> None:
         "c.serverInformation = a", "c.serverInformation = a", "s.cpu > 500", "s.memory > 64", "search CycleProvider",
     ]  # fmt: skip
     desk.check()
+
+
+def test_who_comes_back_finds_what_they_wrote(desk: Visit) -> None:
+    page = desk.to("/rules")
+    write(page, editor(page), EITHER)
+    expect(page.locator("#look").get_by_role("status").first).to_contain_text("match now")
+    page.get_by_role("link", name="Ask it as a query").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Query")
+    page.go_back()
+    expect(editor(page)).to_have_text(EITHER)
+    page.get_by_role("button", name="Take it apart").click()
+    expect(page.get_by_text("match now")).to_be_visible()
+    page.get_by_role("link", name="Schema").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Schema")
+    page.go_back()
+    expect(editor(page)).to_have_text(EITHER)
+    desk.check()
+
+
+def test_named_rules_are_completed_and_a_long_query_hangs_nothing(desk: Visit, mdp: Client) -> None:
+    rule = {"rule": "search ServerInformation s register s where s.memory > 3", "name": "roomy"}
+    mdp.change("POST", "/lmrs/local/subscriptions", rule)
+    page = desk.to("/rules?rule=search")
+    page.get_by_label("LMR").select_option("local")
+    offered = page.locator(".cm-tooltip-autocomplete li .cm-completionLabel")
+    editor(page).click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" room", delay=20)
+    expect(offered.first).to_have_text("roomy")
+    page.keyboard.press("Escape")
+    page.keyboard.type("y r register r where r.", delay=20)
+    expect(offered).to_have_text(["cpu", "memory"])
+    page = desk.to("/query")
+    paths = ",\n".join(["c.serverHost"] * 12)
+    write(page, page.get_by_role("textbox", name="The query"), f"search CycleProvider c\nreturn {paths}\n")
+    page.keyboard.type(" lim", delay=20)
+    expect(offered.first).to_have_text("limit")
 
 
 def test_the_schema_completes_what_is_typed(desk: Visit) -> None:
@@ -163,6 +204,7 @@ def test_figure_9_runs_over_the_drawing_of_figure_5(desk: Visit, rule: int) -> N
         return {label.split("\n")[1]: label.split("\n→ ")[1:] for label, marks in drawn(page).values() if name in marks}
 
     assert standing_out("now") == standing_out("lit") == {}
+    assert page.locator(".iteration.ahead tbody").first.bounding_box() is None, "what is ahead takes room"
     page.get_by_role("link", name="Next step").click()
     expect(page.locator("[data-telling]")).to_have_text("Step 1 of 3")
     triggered = {"s.memory > 64": ["doc.rdf#info"], "s.cpu > 500": ["doc.rdf#info"],
@@ -211,6 +253,9 @@ def test_five_hundred_atomic_rules_stay_usable(visit: Visit, mdp: Client) -> Non
     page.get_by_role("searchbox", name="Find in the drawing").fill("host77.example")
     expect(page.locator(".chosen")).to_have_text("1 found")
     near = page.evaluate("() => document.querySelector('figure.graph').cy.zoom()")
+    assert near <= 1.1
+    told, canvas = (page.locator(selector).bounding_box() for selector in (".chosen", ".canvas"))
+    assert told and canvas and told["y"] + told["height"] <= canvas["y"]
     page.locator(".canvas").focus()
     page.keyboard.press("0")
     assert page.evaluate("() => document.querySelector('figure.graph').cy.zoom()") < near
@@ -228,6 +273,7 @@ def test_without_scripts_a_rule_is_taken_apart_and_a_run_replayed(plain: Visit, 
     page.get_by_role("button", name="Take it apart").click()
     expect(page.get_by_text("match now")).to_be_visible()
     expect(page.get_by_role("region", name="FilterRulesGT")).to_contain_text("500")
+    expect(page.locator(".legend")).to_be_hidden()
     page = plain.to(f"/rules/replay?document={DOC}&rule={rule}")
     for step in ("Step 1 of 3", "Step 2 of 3", "The end"):
         page.get_by_role("link", name="Next step").click()
@@ -253,14 +299,26 @@ def test_a_schema_is_tried_out_before_it_is_put_in_force(desk: Visit, mdp: Clien
     expect(page.locator("figure.graph.drawn")).to_be_visible()
     page = desk.to("/schema/change")
     text = page.locator("textarea").first.input_value()
-    grown = text + f"\n<{SCHEMA}Telescope> a <http://www.w3.org/2000/01/rdf-schema#Class> .\n"
+    rdfs = "http://www.w3.org/2000/01/rdf-schema#"
+    grown = (
+        text
+        + f"""\n<{SCHEMA}Telescope> a <{rdfs}Class> .
+        <{SCHEMA}beside> <{rdfs}domain> <{SCHEMA}Telescope> ; <{rdfs}range> <{SCHEMA}Telescope> .\n"""
+    )
+    page.locator("#file").set_input_files({"name": "mine.ttl", "mimeType": "text/turtle", "buffer": text.encode()})
+    expect(page.locator("#syntax")).to_have_value("turtle")
+    assert page.locator("#file").input_value() == "", "the text is what is sent, not the file"
     write(page, page.locator(".cm-content").first, grown)
     page.get_by_role("button", name="See what would change").click()
     expect(page.get_by_text("Telescope").first).to_be_visible()
     desk.check()
     page.get_by_role("button", name=re.compile("Put it in force")).click()
     expect(page.get_by_text("Telescope").first).to_be_visible()
-    assert "Telescope" in desk.to("/schema").locator("main").inner_text()
+    page = desk.to("/schema")
+    assert "Telescope" in page.locator("main").inner_text()
+    above, below = page.evaluate("""() => { const loop = document.querySelector('figure.graph').cy.edges(':loop');
+        return [loop.boundingBox({includeLabels: false}).y1, loop.source().boundingBox({includeLabels: false}).y1] }""")
+    assert above < below - 15, "what refers to its own class is drawn as a loop"
     desk.check()
 
 
@@ -287,6 +345,8 @@ def test_hostile_literals_are_text_in_rules_and_at_the_lmr(visit: Visit, own_des
 
 def test_the_lmr_is_subscribed_asked_and_told_local_things(own_desk: Visit) -> None:
     page = own_desk.to("/subscriptions")
+    page.get_by_role("button", name="Subscribe").click()
+    expect(page.get_by_role("alert")).to_contain_text("Write a rule")
     field = page.get_by_role("textbox", name=re.compile("rule", re.I)).first
     write(page, field, "search ServerInformation s register s")
     page.get_by_role("button", name="Subscribe").click()

@@ -210,11 +210,20 @@ def test_a_count_that_takes_too_long_is_not_known_and_all_else_is(mdp: Mdp, monk
         assert connection.exec_driver_sql("show statement_timeout").scalar_one() == before
 
 
+def test_many_comparisons_are_too_large_however_few_the_variables(mdp: Mdp) -> None:
+    mdp.put_schema(":B a rdfs:Class . :n rdfs:range xsd:integer . :m rdfs:range xsd:integer . :s rdfs:range :B .")
+    either = [f"(b.s.n = {number} or b.s.m = {number})" for number in range(6)]
+    all_of = [f"b.s.n > {number}" for number in range(20)]
+    told = explained(mdp, "search B b register b where " + " and ".join([*either, *all_of]), with_sql=True)
+    assert len(told.conjunctions) == 64
+    assert told.matches is None
+
+
 def test_a_rule_that_is_too_large_is_taken_apart_and_not_evaluated(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     mdp.put_schema(":B a rdfs:Class . :n rdfs:range xsd:integer . :s rdfs:range :B .")
     rule = "search B b register b where b.s.n = 1 or b.s.n = 2"
     assert explained(mdp, rule, with_sql=True).matches == 0
-    monkeypatch.setattr("mdv.mdp.explain.MOST_NODES", 3)
+    monkeypatch.setattr("mdv.mdp.explain.MOST_PARTS", 3)
     told = explained(mdp, rule, with_sql=True)
     assert told.matches is None and [part.sql for part in told.conjunctions] == [None, None]
     assert [rule.id for rule in told.conjunctions[1].atomic_rules] == ["D", "B", "E"]

@@ -327,8 +327,24 @@ def test_the_answer_tells_who_hears_of_which_resources(mdp: Mdp) -> None:
     assert (grown.matched, grown.unmatched, grown.sent, grown.lmrs) == (2, 0, 3, 2)
     assert [(one.lmr, one.matched, one.sent) for one in grown.concerned] == [("near", 2, 3)]
     shrunk = mdp.put_schema(schema)
-    assert (shrunk.matched, shrunk.unmatched) == (0, 2) and shrunk.rules_anew == 0
+    assert (shrunk.matched, shrunk.unmatched, shrunk.left) == (0, 2, 3) and shrunk.rules_anew == 0
+    assert [(one.lmr, one.unmatched, one.left) for one in shrunk.concerned] == [("near", 2, 3)]
     assert far.id not in {row[0] for row in mdp.rows("select distinct lmr_id from feed where kind > 0")}
+
+
+def test_the_answer_tells_what_leaves_an_lmr_with_a_reference_that_becomes_weak(mdp: Mdp) -> None:
+    weak = ":A a rdfs:Class . :B a rdfs:Class . :to rdfs:range :B ."
+    mdp.put_schema(weak + " :to mdv:reference mdv:strong .")
+    some, all_ = mdp.create_lmr("some"), mdp.create_lmr("all")
+    mdp.add_rules(["search A a register a"], some.id)
+    mdp.add_rules(["search A a register a", "search B b register b"], all_.id)
+    mdp.put_one(
+        D, "<#a1> a :A ; :to <#b1> . <#a2> a :A ; :to <#b2> . <#a3> a :A ; :to <#nothing> . <#b1> a :B . <#b2> a :B ."
+    )
+    outcome = mdp.put_schema(weak)
+    assert (outcome.unmatched, outcome.sent, outcome.left) == (0, 0, 2)
+    assert [(one.lmr, one.left) for one in outcome.concerned] == [("some", 2)]
+    assert mdp.put_schema(weak + " :C a rdfs:Class .").left == 0
 
 
 def test_the_answer_tells_how_many_rules_are_taken_apart_otherwise(mdp: Mdp) -> None:

@@ -128,7 +128,9 @@ def test_a_token_opens_and_signing_out_closes(lmr: Lmr, stranger: Visitor, token
     assert secret not in set_cookie
     stranger.sign_in(secret)
     assert stranger.get("/cache").title == "Cache"
+    kept = cookie_of(stranger)
     assert stranger.post("/sign-out").title == "Sign in"
+    assert raw(lmr, "GET", "/cache", cookies=kept).status_code == 303, "a cookie that was kept opens nothing"
     assert stranger.get("/").title == "Sign in"
 
 
@@ -313,6 +315,10 @@ def test_a_resource_tells_what_is_said_and_why_it_is_here(
     explained = [link for link in page.links() if link.startswith(server.url)]
     assert explained and f"/lmrs/{lmr.name}/explain?uri=" in explained[0]
 
+    (more,) = page.tree.xpath("//*[@hx-get][starts-with(@hx-get, '/resource/why')]/@hx-get")
+    assert rule(mark) in user.get(str(more)).words
+    assert user.get("/resource/why").status == 400
+
     info = user.get("/resource", uri=f"{held}#i1")
     assert "strongly held by 1 strong reference from what is here:" in info.words and f"{held}#h1" in info.words
     assert "selected by a rule" not in info.words
@@ -493,6 +499,28 @@ def test_a_rule_is_looked_at_while_it_is_written(user: Visitor, mark: str) -> No
     assert "CycleProvider" in [one["name"] for one in words["classes"]]
 
 
+def test_a_rule_may_search_a_named_rule_of_the_lmr(
+    start: Start, server: Server, mark: str, anybody: Callable[[Lmr], Visitor]
+) -> None:
+    proxy = Proxy(server.port)
+    lmr = start(proxy.url)
+    user = anybody(lmr).sign_in(lmr.token)
+    assert user.post("/subscriptions", rule=rule(mark), name="near").status == 200
+    right, wrong = "search near n register n where n.serverPort > 1", "search near n register n where n.nonsense > 1"
+    looked = user.post("/rules/look", rule=right)
+    assert "can be read" in looked.words and looked.tree.xpath("string(//@data-flaws)") == "[]"
+    assert '"column"' in user.post("/rules/look", rule=wrong).tree.xpath("string(//@data-flaws)")
+    assert '"column"' in user.post("/rules/look", rule="search far f register f").tree.xpath("string(//@data-flaws)")
+    (told,) = user.get("/rules/words.json").answer.json()["rules"]
+    assert (told["name"], told["iri"].rpartition("#")[2]) == ("near", "CycleProvider")
+    proxy.close()
+    proxy.cut()
+    eventually(lambda: "may be a named rule" in user.post("/rules/look", rule=right).words, 40)
+    assert user.post("/rules/look", rule=right).tree.xpath("string(//@data-flaws)") == "[]"
+    assert user.get("/rules/words.json").answer.json()["rules"] == []
+    assert "Write a rule" in user.post("/subscriptions", rule=" ").alert()
+
+
 # Local documents
 
 
@@ -585,6 +613,7 @@ def test_while_the_mdp_is_away_everything_is_read_from_the_cache(
     page = user.get("/")
     assert "not up to date" in page.words and "subscription, when last heard" in page.words
     assert user.get("/resource", uri=f"{doc}#h1").status == 200
+    assert user.get("/resource/why", uri=f"{doc}#h1").answer.text.strip() == ""
     assert f"{doc}#h1" in user.get("/cache/instances", **{"class": "CycleProvider"}).words
     text = turtle(f"<{doc}#h1> ex:note 'still' .")
     assert user.post("/local/put", files={"file": ("", b"")}, uri=f"{doc}/local", text=text).status == 200

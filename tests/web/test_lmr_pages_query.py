@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from flask import Flask
 from lmr_running import Lmr, create, hosts, rule, start_lmr_server
 from running import Api, Server, turtle
 from visitors import Page, Visitor
 
+from mdv.config import Config
+from mdv.errors import Unavailable
+from mdv.lmr.mdp import Mdp
+from mdv.lmr.store import Cache
+from mdv.lmr.sync import Sync
 from mdv.rules.parse import parse
+from web.lmr.services import ANSWERING, LmrServices, answering
 
 _numbers = itertools.count(1)
 
@@ -106,3 +114,17 @@ def test_who_has_not_signed_in_is_asked_to(lmr: Lmr) -> None:
     for path in ("/query", "/query/export"):
         answer = httpx.get(lmr.url + path, params={"q": HERE, "as": "csv"})
         assert answer.status_code == 303 and answer.headers["Location"].startswith("/sign-in")
+
+
+def test_more_queries_at_once_than_there_are_threads_for_are_refused(tmp_path: Path) -> None:
+    cache, mdp = Cache.open(f"sqlite:///{tmp_path}/cache.db"), Mdp("http://127.0.0.1:9", "token")
+    app = Flask("lmr", root_path=str(tmp_path))
+    app.extensions["mdv"] = LmrServices(Config.from_environment({}), cache, mdp, Sync(cache, mdp))
+    with app.app_context():
+        with ExitStack() as stack:
+            for _ in range(ANSWERING):
+                stack.enter_context(answering())
+            with pytest.raises(Unavailable), answering():
+                pass
+        with answering():  # one that has ended makes room
+            pass

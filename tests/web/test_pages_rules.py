@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from running import FIGURE_1, XML, Api
+from running import FIGURE_1, XML, Api, Server, start_server, stopping
 from visitors import Page, Visitor
+
+from mdv.embedded import Valkey
 
 PAPER = """search CycleProvider c register c
 where c.serverHost contains 'uni-passau.de' and c.serverInformation.memory > 64 and c.serverInformation.cpu > 500"""
@@ -24,6 +29,14 @@ def lmr(visitor: Visitor) -> str:
     name = f"rules-{next(_numbers)}"
     assert visitor.post("/lmrs", name=name).status == 201
     return name
+
+
+@pytest.fixture(scope="module")
+def public(server: Server, folder: Path, system_database: str, valkey: Valkey) -> Iterator[Server]:
+    """A web server of the same system that lets everybody read."""
+    other = start_server(folder, system_database, valkey.url, MDV_PUBLIC_READ="true")
+    with stopping(other):
+        yield other
 
 
 @pytest.fixture
@@ -60,7 +73,7 @@ def test_errors_come_with_their_places(visitor: Visitor, figure: Api) -> None:
     page = visitor.post("/rules/look", rule="search CycleProvider c\nregister c\nwhere c.serverHots = 'x'")
     (flaws,) = page.tree.xpath("//*[@data-flaws-for='rule']/@data-flaws")
     (flaw,) = json.loads(flaws)
-    assert (flaw["line"], flaw["column"]) == (3, 9)
+    assert (flaw["line"], flaw["column"], flaw["length"]) == (3, 9, len("serverHots"))
     assert "serverHost" in flaw["hint"]
     assert page.status == 200, "a text that is being written is no failure"
     assert "serverHots" in page.answer.text
@@ -69,7 +82,7 @@ def test_errors_come_with_their_places(visitor: Visitor, figure: Api) -> None:
 
 def test_without_a_script_the_form_brings_the_text_however_long(visitor: Visitor, figure: Api) -> None:
     long = "search CycleProvider c register c where " + " or ".join(
-        f"c.serverHost contains '{'x' * 200}{number}'" for number in range(30))  # fmt: skip
+        f"c.serverHost contains '{'x' * 230}{number}'" for number in range(30))  # fmt: skip
     page = visitor.post("/rules", rule=long)
     assert page.status == 200
     assert page.tree.xpath("string(//textarea[@id='rule'])").strip() == long
@@ -79,10 +92,50 @@ def test_without_a_script_the_form_brings_the_text_however_long(visitor: Visitor
     assert page.tree.xpath("string(//textarea[@id='rule'])").strip() == PAPER
 
 
+def test_what_was_taken_apart_has_an_address_to_come_back_to(visitor: Visitor, figure: Api, lmr: str) -> None:
+    page = visitor.post("/rules", rule=PAPER.replace("\n", "\r\n"), lmr=lmr, name="mine")
+    assert page.answer.request.method == "GET" and page.path.startswith("/rules?rule=")
+    assert page.tree.xpath("string(//textarea[@id='rule'])").strip() == PAPER
+    assert page.tree.xpath("//select[@id='lmr']/option[@selected]/@value") == [lmr]
+    assert page.tree.xpath("//input[@name='name']/@value") == ["mine"]
+    empty = visitor.post("/rules", rule="")
+    assert empty.tree.xpath("string(//textarea[@id='rule'])").strip() == "" and "Write a rule" in empty.words
+
+
+def test_a_rule_that_only_an_lmr_understands_is_not_asked_as_a_query(visitor: Visitor, figure: Api, lmr: str) -> None:
+    subscribe(visitor, lmr, "search ServerInformation s register s where s.memory > 64", "roomy")
+    own = visitor.post("/rules/look", rule="search roomy r register r where r.cpu > 500", lmr=lmr)
+    assert "match" in own.words and not [link for link in own.tree.xpath("//a/@href") if link.startswith("/query")]
+    plain = visitor.post("/rules/look", rule="search ServerInformation s register s", lmr=lmr)
+    (link,) = [link for link in plain.tree.xpath("//a/@href") if link.startswith("/query")]
+    assert visitor.get(str(link)).status == 200
+
+
+def test_the_editor_is_told_the_named_rules_of_an_lmr(visitor: Visitor, figure: Api, lmr: str) -> None:
+    subscribe(visitor, lmr, "search ServerInformation s register s where s.memory > 64", "roomy")
+    subscribe(visitor, lmr, "search roomy r register r where r.cpu > 500", "fast")
+    told = visitor.get("/rules/words.json", lmr=lmr).answer.json()
+    assert {one["name"]: one["iri"].rpartition("#")[2] for one in told["rules"]} == {
+        "roomy": "ServerInformation", "fast": "ServerInformation"}  # fmt: skip
+    assert visitor.get("/rules/words.json").answer.json()["rules"] == []
+
+
+def test_where_reading_is_public_the_rules_of_lmrs_stay_with_who_has_signed_in(
+    public: Server, visitor: Visitor, figure: Api, lmr: str
+) -> None:
+    subscribe(visitor, lmr, "search ServerInformation s register s where s.memory > 4711", "secretrule")
+    with httpx.Client(base_url=public.url, timeout=60, follow_redirects=True) as anybody:
+        stranger = Visitor(anybody)
+        assert "match" in stranger.get("/rules", rule="search ServerInformation s register s", lmr=lmr).words
+        asked = stranger.get("/rules", rule="search secretrule s register s", lmr=lmr)
+        assert "4711" not in asked.answer.text and "secretrule" in asked.alert()
+        assert stranger.get("/rules/words.json", lmr=lmr).answer.json()["rules"] == []
+
+
 def test_a_rule_is_subscribed_and_found_again(visitor: Visitor, figure: Api, lmr: str) -> None:
     number = subscribe(visitor, lmr, PAPER, "paper")
     page = visitor.get("/rules", id=number)
-    assert page.title == f"Rule {number} paper"
+    assert page.title == f"Subscription {number} paper"
     assert lmr in page.words
     assert "All of its atomic rules exist already" in page.words
     told = drawing(page)
@@ -186,6 +239,12 @@ def test_who_may_look_may_not_subscribe(viewer: Visitor, figure: Api, lmr: str) 
     assert viewer.post("/rules/look", rule=PAPER, csrf="wrong").status == 403
 
 
+def test_rules_of_an_lmr_that_is_not_there_are_not_just_none(visitor: Visitor, figure: Api, lmr: str) -> None:
+    for path in ("/rules/registered", "/rules/graph"):
+        assert visitor.get(path, lmr="nobody").status == 404
+        assert "has no rule yet" in visitor.get(path, lmr=lmr).words
+
+
 def test_nobody_sees_nothing(new_visitor: Callable[..., Visitor], figure: Api) -> None:
     stranger = new_visitor()
     for path in ("", "/registered", "/graph", "/atomic/1", "/replay", "/words.json"):
@@ -199,14 +258,24 @@ def test_many_rules_are_listed_and_drawn_page_by_page(visitor: Visitor, figure: 
     assert figure.http.post(f"/api/v1/lmrs/{lmr}/subscriptions", json=rules).status_code == 201
     first = visitor.get("/rules/registered", lmr=lmr)
     assert len(first.rows()) == 50
+    assert "260 rules" in first.words and first.tree.xpath("//select[@name='lmr']/option[@selected]/@value") == [lmr]
     (more,) = first.tree.xpath("//a[@rel='next']/@href")
-    assert visitor.get(more).rows()[0] != first.rows()[0]
+    second = visitor.get(more)
+    assert second.rows()[0] != first.rows()[0]
+    (back,) = second.tree.xpath("//a[@rel='first']/@href")
+    assert visitor.get(str(back)).rows() == first.rows() and not first.tree.xpath("//a[@rel='first']")
     graph = visitor.get("/rules/graph", lmr=lmr)
     nodes = drawing(graph)["nodes"]
     assert 450 <= len(nodes) <= 500
     assert {node["block"] for node in nodes if node["kind"] == "triggering"} == {
         "ServerInformation.memory =", "ServerInformation.cpu ="}  # fmt: skip
     (more,) = graph.tree.xpath("//a[@rel='next']/@href")
+    (group,) = drawing(graph)["groups"]
+    joins = sum(node["kind"] == "join" for node in nodes)
+    assert f"{joins} of 260 rules" in graph.words and re.fullmatch(
+        rf"group \d+ · {joins} of \d+ rules here", group["label"]
+    )
+    assert visitor.get(more).tree.xpath("//a[@rel='first']/@href") == [f"/rules/graph?lmr={lmr}"]
     seen = {node["id"] for node in nodes}
     rest = {node["id"] for node in drawing(visitor.get(more))["nodes"]}
     assert rest

@@ -272,6 +272,30 @@ def test_the_same_schema_changes_nothing_and_an_earlier_one_can_be_put_again(vis
     assert ["−", "removed class", "ex:Station", "superclasses ex:Provider"] in looked.rows()
 
 
+def test_what_leaves_an_lmr_is_told_before_and_after_and_at_an_address(
+    visitor: Visitor, api: Api, rich: int, lmr: str, stored: Callable[[str], str]
+) -> None:
+    weak = RICH + "ex:Box a rdfs:Class . ex:keeps rdfs:domain ex:Station ; rdfs:range ex:Box ."
+    strong = weak + "ex:keeps mdv:reference mdv:strong ."
+    assert api.put_schema(strong).status_code == 200
+    stored("<#s> a ex:Station ; ex:keeps <#b> . <#b> a ex:Box .")
+    rule = {"rule": "search Station s register s"}
+    assert api.http.post(f"/api/v1/lmrs/{lmr}/subscriptions", json=rule).status_code == 201
+    looked = send(visitor, weak)
+    assert "1 would leave" in looked.words and [lmr, "0", "0", "0", "1"] in looked.rows()
+    done = send(visitor, weak, "put", **hidden(looked))
+    assert done.answer.request.method == "GET" and done.path.startswith("/schema/changed/")
+    assert done.title == f"Version {rich + 2} of the schema is in force" and "1 left" in done.words
+    assert visitor.get(done.path).words == done.words
+
+
+def test_an_empty_text_is_no_schema_and_a_place_is_told_once(visitor: Visitor, rich: int) -> None:
+    empty = send(visitor, " ")
+    assert empty.status == 400 and "text of the schema is empty" in empty.alert() and "delete" not in empty.alert()
+    broken = send(visitor, "nonsense")
+    assert broken.status == 400 and broken.alert().lower().count("line 1") == 1
+
+
 def test_only_words_for_people_are_no_change_of_a_class(visitor: Visitor, rich: int) -> None:
     looked = send(visitor, RICH + "ex:Station rdfs:comment 'Where trains stop.' .")
     assert "only what the schema says to people" in looked.words and looked.tree.xpath("//button[@value='put']")

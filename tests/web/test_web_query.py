@@ -91,6 +91,7 @@ def test_what_is_wrong_in_a_query_is_told_with_its_place(api: Api) -> None:
             "line": 1,
             "column": 33,
             "hint": "did you mean serverHost or serverPort?",
+            "length": len("serverHst"),
         }
     ]
     assert problem["detail"].splitlines()[-1].strip() == "^" * len("serverHst")

@@ -140,7 +140,7 @@ def test_a_dry_run_tells_what_the_real_one_does_and_changes_nothing(other: Api, 
         ("property", "ex:knows", "changed"),
     ]
     (mine,) = [one for one in told["concerned"] if one["lmr"] == name]
-    assert mine == {"lmr": name, "matched": 1, "unmatched": 0, "sent": 2}
+    assert mine == {"lmr": name, "matched": 1, "unmatched": 0, "sent": 2, "left": 0}
     after = other.get("/schema")
     assert (after.text, after.headers["ETag"]) == (before.text, before.headers["ETag"])
     assert other.get(f"/lmrs/{name}/feed", after=feed["cursor"]).json()["events"] == []

@@ -17,7 +17,7 @@ from web.auth import reader
 from web.bodies import JSON, json_body, json_request
 from web.calls import Calls
 from web.models import QueryQuestion
-from web.negotiate import wanted_type
+from web.negotiate import in_thread, wanted_type
 from web.openapi import page, problems, rdf, record
 from web.services import services
 
@@ -72,7 +72,7 @@ def query() -> Response:
     with services().engine.connect() as connection:
         answer = run_query(
             connection, parsed, services().schemas, limit=question.limit, after=question.after,
-            with_statements=media_type in MEDIA_TYPES,
+            with_statements=media_type in MEDIA_TYPES, apart=in_thread,
         )  # fmt: skip
         prefixes = services().schemas.now(connection).schema.prefixes
     return query_response(answer, media_type, prefixes)

@@ -11,6 +11,7 @@ from web.auth import lmr_reader
 from web.bodies import json_body, json_request
 from web.calls import Calls
 from web.models import Proposed, RuleExplained, RuleQuestion, Wish
+from web.negotiate import in_thread
 from web.openapi import problems
 from web.services import services
 
@@ -39,7 +40,8 @@ def explain() -> dict[str, Any]:
         # All of it from one moment.
         still = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         rules, schemas = services().rules, services().schemas
-        return explain_rule(still, question.rule, schemas, rules, OWN, with_sql=question.sql).as_dict()
+        told = explain_rule(still, question.rule, schemas, rules, OWN, with_sql=question.sql, apart=in_thread)
+        return told.as_dict()
 
 
 @calls.call(

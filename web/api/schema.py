@@ -7,7 +7,7 @@ from uuid import UUID
 
 from flask import Response, make_response, request
 
-from mdv.errors import MdvError
+from mdv.errors import MdvError, NotWellFormed
 from mdv.mdp.schemas import SCHEMA_URI, SchemaInForce
 from mdv.rdf.syntax import TURTLE, Syntax, syntax_of_media_type
 from web.auth import Caller, lmr_reader, whole_admin
@@ -39,7 +39,16 @@ def put(query: SchemaPut) -> Response:
     syntax_of_media_type(media_type)
     body = read_body(services().config.body_seconds)
     changed = change_schema(caller, body, media_type, etags("If-Match"), query.dry_run)
-    return accepted(changed.job, SCHEMA_URI, changed.status) if isinstance(changed, Waiting) else make_response(changed)
+    if isinstance(changed, Waiting):
+        return accepted(changed.job, SCHEMA_URI, changed.status)
+    return make_response(changed.result)
+
+
+class Changed(NamedTuple):
+    """A change that was carried out, and what it did."""
+
+    job: UUID
+    result: dict[str, Any]
 
 
 class Waiting(NamedTuple):
@@ -51,8 +60,10 @@ class Waiting(NamedTuple):
 
 def change_schema(
     caller: Caller, body: bytes, media_type: str | None, if_match: list[str] | None, dry_run: bool
-) -> dict[str, Any] | Waiting:
+) -> Changed | Waiting:
     """Replace the schema, or try that out: what that did, or the job where it takes long. A refusal is raised."""
+    if not body.strip():
+        raise NotWellFormed("The text of the schema is empty. Nothing was changed.")
     options: dict[str, Any] = {"if_match": if_match} | ({"dry_run": True} if dry_run else {})
     wait = services().config.max_wait_seconds
     job_id, status = queue("schema", SCHEMA_URI, caller, options, wait, body, media_type, keyed=not dry_run)
@@ -60,7 +71,7 @@ def change_schema(
         return Waiting(job_id, status)
     if status.problem is not None:
         raise MdvError.from_problem(status.problem)
-    return dict(status.result or {})
+    return Changed(job_id, dict(status.result or {}))
 
 
 def schema_text(schema: SchemaInForce, syntax: Syntax) -> bytes:

@@ -38,12 +38,27 @@ export function guess(text) {
 
 const views = new Map();
 
+// Where the words are told that a text can be made of: those of the schema, and of what is chosen beside it.
+function wordsFor(area) {
+  const of = document.getElementById(area.dataset.wordsOf ?? "");
+  return area.dataset.words + (of?.value ? `?${of.name}=${encodeURIComponent(of.value)}` : "");
+}
+
+// What is written stands in the address, as far as it fits, so that whoever comes back finds it.
+function keepAddress(area) {
+  const address = new URL(area.form.action, window.location.href);
+  for (const { name, value } of area.form.elements) {
+    if (name === area.name || (value && ["lmr", "name"].includes(name))) address.searchParams.set(name, value);
+  }
+  if (address.search.length < 7800) window.history.replaceState(window.history.state, "", address);
+}
+
 for (const area of document.querySelectorAll("textarea[data-editor]")) {
   const nonce = document.querySelector('meta[name="nonce"]')?.content;
   const choice = document.getElementById(area.dataset.editor);
   const language = new Compartment();
   const chosen = () => LANGUAGES[area.dataset.language || choice?.value || guess(area.value)]();
-  const complete = area.dataset.words ? [autocompletion({ override: [completing(area.dataset.words)], icons: false })] : [];
+  const complete = area.dataset.words ? [autocompletion({ override: [completing(() => wordsFor(area))], icons: false })] : [];
   const view = new EditorView({
     state: EditorState.create({
       doc: area.value,
@@ -75,11 +90,22 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
   view.scrollDOM.setAttribute("aria-label", "The text, to be scrolled");
   area.after(view.dom);
   area.hidden = true;
+  area.required = false; // what is hidden cannot be pointed at; the server says what is missing
   views.set(area.id, view);
   choice?.addEventListener("change", () => view.dispatch({ effects: language.reconfigure(chosen()) }));
   area.addEventListener("paste-text", () =>
     view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: area.value } }),
   );
+  if ("address" in area.dataset) {
+    let timer;
+    area.form.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => keepAddress(area), 200);
+    });
+    const leaving = () => timer && (clearTimeout(timer), (timer = undefined), keepAddress(area));
+    area.form.addEventListener("submit", leaving);
+    document.addEventListener("click", leaving, true);
+  }
   const flaws = JSON.parse(area.dataset.flaws || "[]");
   const marks = mark(view, flaws);
   if (marks.length) view.dispatch({ selection: { anchor: marks[0].from }, scrollIntoView: true });
@@ -96,8 +122,13 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
 function mark(view, flaws) {
   const marks = flaws.filter((flaw) => flaw.line).map((flaw) => {
     const line = view.state.doc.line(Math.min(flaw.line, view.state.doc.lines));
-    const from = Math.min(line.from + Math.max(0, (flaw.column ?? 1) - 1), line.to);
-    return { from, to: line.to, severity: "error", message: flaw.message };
+    if (!flaw.column) return { from: line.from, to: line.to, severity: "error", message: flaw.message };
+    // Columns count characters, of which some are two here. Where no length is told, the word at the place is meant.
+    const before = [...line.text].slice(0, flaw.column - 1).join("");
+    const rest = line.text.slice(before.length);
+    const meant = flaw.length ? [...rest].slice(0, flaw.length).join("") : (/^[^\s,;]+/.exec(rest)?.[0] ?? rest.slice(0, 1));
+    const from = line.from + before.length;
+    return { from, to: from + meant.length, severity: "error", message: flaw.message };
   });
   view.dispatch(setDiagnostics(view.state, marks));
   return marks;
@@ -133,7 +164,7 @@ file?.addEventListener("change", async () => {
   choice.value = SUFFIXES[name.split(".").at(-1).toLowerCase()] ?? "";
   choice.dispatchEvent(new Event("change"));
   area.dispatchEvent(new Event("paste-text"));
-  const uri = file.form.elements.uri;
-  if (uri.value.endsWith("/")) uri.value += encodeURIComponent(name);
+  const uri = file.form.elements.uri; // a schema has none
+  if (uri?.value.endsWith("/")) uri.value += encodeURIComponent(name);
   file.value = ""; // the text is what is sent
 });

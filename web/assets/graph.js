@@ -38,6 +38,7 @@ function look(isMap) {
     { selector: "node.new", style: { "border-style": "dashed" } },
     { selector: ":parent", style: { shape: "round-rectangle", label: "data(label)", "text-valign": "top", "text-halign": "center", "text-margin-y": -3, "font-size": 11, "text-background-color": paper, "text-background-opacity": 0.9, "text-background-padding": 2, color: quiet, "background-color": line, "background-opacity": 0.28, "border-width": 1, "border-style": "dashed", "border-color": quiet, padding: 10 } },
     { selector: "edge", style: { width: 1.3, "line-color": quiet, "curve-style": "bezier", "target-arrow-shape": "triangle", "target-arrow-color": quiet, "arrow-scale": 0.9, label: "data(label)", "font-size": 11, "font-family": FAMILY, color: quiet, "text-background-color": paper, "text-background-opacity": 0.9, "text-background-padding": 2 } },
+    { selector: "edge:loop", style: { "curve-style": "bezier", "loop-direction": "0deg", "loop-sweep": "-60deg", "control-point-step-size": 50 } },
     { selector: "edge.weak", style: { "line-style": "dashed" } },
     { selector: "edge.strong", style: { width: 2.2, "line-color": accent, "target-arrow-color": accent } },
     { selector: "edge.subclass", style: { "line-color": blue, "target-arrow-color": blue, "target-arrow-fill": "hollow", "arrow-scale": 1.3 } },
@@ -140,15 +141,15 @@ function pack(blocks, wide) {
 function lay(cy, direction, place) {
   if (cy.scratch("map")) return map(cy, place);
   const named = Math.max(0, ...cy.edges().map((edge) => pen.measureText(edge.data("label")).width));
-  cy.layout({ name: "dagre", rankDir: direction, nodeSep: 24, edgeSep: 12, rankSep: direction === "LR" ? Math.max(70, named + 50) : 46, animate: false, fit: false }).run();
+  cy.layout({ name: "dagre", rankDir: direction, nodeSep: cy.edges(":loop").nonempty() ? 84 : 24, edgeSep: 12, rankSep: direction === "LR" ? Math.max(70, named + 50) : 46, animate: false, fit: false }).run();
 }
 
 // As large as it is written, and smaller where it has no room.
-function fit(cy) {
-  cy.fit(undefined, 18);
+function fit(cy, some, room = 18) {
+  cy.fit(some, room);
   if (cy.zoom() > 1.1) {
     cy.zoom(1.1);
-    cy.center();
+    cy.center(some);
   }
 }
 
@@ -177,7 +178,7 @@ function draw(figure) {
   const said = document.createElement("p");
   said.className = "chosen quiet";
   said.setAttribute("role", "status");
-  figure.append(bar, place, said);
+  figure.append(bar, said, place);
 
   const isMap = drawing.nodes.length >= MANY && drawing.nodes.some(({ block, group }) => block || group != null);
   const cy = cytoscape({ container: place, elements: elements(drawing, isMap), style: look(isMap), minZoom: 0.04, maxZoom: 3, userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true });
@@ -255,7 +256,7 @@ function search({ cy }, said) {
     const found = cy.nodes().filter((node) => !node.isParent() && `${node.data("plain")} ${node.data("title") ?? ""}`.toLowerCase().includes(asked));
     cy.elements().not(found).not(":parent").addClass("far");
     said.textContent = found.length === 1 ? "1 found" : `${found.length} found`;
-    if (found.length) cy.animate({ fit: { eles: found, padding: 60 } }, { duration: 0 });
+    if (found.length) fit(cy, found, 60);
   });
   return input;
 }

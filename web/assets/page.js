@@ -44,6 +44,10 @@ localise(document);
 document.addEventListener("htmx:load", (event) => localise(event.detail.elt));
 setInterval(() => localise(document), 30_000);
 
+// On a narrow window the rooms are one line, of which the present one is to be seen.
+const present = document.querySelector(".top nav a[aria-current]");
+if (present) present.parentElement.scrollLeft = present.offsetLeft - (present.parentElement.clientWidth - present.offsetWidth) / 2;
+
 // Copy a token or a URI.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button[data-copy]");

@@ -32,9 +32,13 @@ export const rules = StreamLanguage.define({
 });
 
 // What stands before the cursor decides what can follow: a class after `search` or a comma of it, a property after a dot.
-export function completing(url) {
-  let asked;
-  const words = () => (asked ??= fetch(url).then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status))));
+export function completing(address) {
+  const asked = new Map();
+  const words = () => {
+    const url = address();
+    if (!asked.has(url)) asked.set(url, fetch(url).then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status))));
+    return asked.get(url);
+  };
   return async (context) => {
     const before = context.state.sliceDoc(0, context.pos);
     if (openText(before)) return null;
@@ -45,13 +49,13 @@ export function completing(url) {
     try {
       known = await words();
     } catch {
-      asked = undefined; // the server may come back
+      asked.delete(address()); // the server may come back
       return null;
     }
     if (path) return properties(known, context, path);
     const from = word?.from ?? context.pos;
     const lead = before.slice(0, from - (context.pos - before.length));
-    if (/(^|\s)search\s+([^,]*,\s*)*$/i.test(lead) && !/\b(register|where|return)\b/i.test(lead)) return { from, options: classes(known), validFor: /^[\p{L}\p{Nd}_:-]*$/u };
+    if (/(^|\s)search\s+(?:[^,]*,)*\s*$/i.test(lead) && !/\b(register|where|return)\b/i.test(lead)) return { from, options: classes(known), validFor: /^[\p{L}\p{Nd}_:-]*$/u };
     const variables = [...new Set([...declared(context.state.doc.toString()).keys()])].map((label) => ({ label, type: "variable", boost: 1 }));
     return { from, options: [...variables, ...known.keywords.map((label) => ({ label, type: "keyword" }))], validFor: /^[\p{L}\p{Nd}_-]*$/u };
   };
@@ -62,7 +66,8 @@ function openText(text) {
 }
 
 function classes(known) {
-  return known.classes.map(({ name, iri }) => ({ label: name, detail: iri === name ? "" : "class", type: "class" }));
+  const rules = (known.rules ?? []).map(({ name }) => ({ label: name, detail: "rule", type: "class" }));
+  return [...rules, ...known.classes.map(({ name, iri }) => ({ label: name, detail: iri === name ? "" : "class", type: "class" }))];
 }
 
 // The variables of a text with the classes that they stand for.
@@ -79,8 +84,9 @@ function declared(text) {
 function properties(known, context, path) {
   const steps = path.text.split(".");
   const typed = steps.pop();
-  const byName = new Map(known.classes.map((one) => [one.name, one]));
   const byIri = new Map(known.classes.map((one) => [one.iri, one]));
+  // A class wins over a rule of the same name.
+  const byName = new Map([...(known.rules ?? []).map(({ name, iri }) => [name, byIri.get(iri)]), ...known.classes.map((one) => [one.name, one])]);
   const [variable, ...way] = steps;
   let at = byName.get(declared(context.state.doc.toString()).get(variable));
   for (const step of way) {

@@ -23,7 +23,7 @@ from web.api.resources import ONE_OR_PAGE
 from web.bodies import JSON, json_body, json_request
 from web.calls import Calls
 from web.lmr.acts import add_subscription, change_subscription, compare_with_mdp, end_subscription
-from web.lmr.services import asking_mdp, begun, lmr, reader, user
+from web.lmr.services import answering, asking_mdp, begun, lmr, reader, user
 from web.models import (
     DocumentQuery,
     LmrChange,
@@ -184,8 +184,9 @@ def query() -> Response:
     cache = begun().cache
     with cache.reading() as connection:
         schema = cache.schema(connection).schema
-        answer = run_query(connection, schema, parsed, limit=question.limit, after=question.after,
-                           with_statements=media_type in MEDIA_TYPES)  # fmt: skip
+        with answering():
+            answer = run_query(connection, schema, parsed, limit=question.limit, after=question.after,
+                               with_statements=media_type in MEDIA_TYPES)  # fmt: skip
     return query_response(answer, media_type, schema.prefixes)
 
 

@@ -18,10 +18,12 @@ from mdv.lmr.store import Cache
 from mdv.lmr.sync import Sync
 from mdv.lmr.told import Teller, Told
 from web.lmr.counts import Counter
-from web.lmr.sessions import Attempts, SignedIn, find_session
+from web.lmr.sessions import Attempts, Ended, SignedIn, find_session
 
 ASKING = 8
 """So many callers may wait for the MDP's answer at a time."""
+ANSWERING = 16
+"""So many queries may be answered at a time: some take long, and there must be threads left for everything else."""
 WAITERS = 20
 """So many callers may wait for a position at once: each holds one of the server's threads, and others are to be
 served meanwhile."""
@@ -37,7 +39,9 @@ class LmrServices:
     sync: Sync
     _stop: threading.Event = field(default_factory=threading.Event)
     asking: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ASKING))
+    answering: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ANSWERING))
     attempts: Attempts = field(default_factory=Attempts)
+    ended: Ended = field(default_factory=Ended)
     _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(WAITERS))
 
     def __post_init__(self) -> None:
@@ -86,7 +90,7 @@ class LmrServices:
         return f"mdv_lmr_{port}" if port.isascii() and port.isdecimal() else "mdv_lmr"
 
     def find_person(self, secret: str) -> SignedIn | None:
-        return find_session(secret, self.tokens)
+        return None if secret in self.ended else find_session(secret, self.tokens)
 
     def wait_for(self, position: int, seconds: float) -> None:
         """Wait until a position is applied, unless too many do so already."""
@@ -126,6 +130,19 @@ def asking_mdp() -> Iterator[None]:
         raise Unavailable(f"The MDP at {lmr().mdp.url} refuses this LMR: {error.detail}") from error
     finally:
         lmr().asking.release()
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """What may take long to answer, a bounded number of times at once."""
+    if not lmr().answering.acquire(blocking=False):
+        raise Unavailable(
+            "Many queries are being answered just now, and more would keep everybody waiting; try again soon."
+        )
+    try:
+        yield
+    finally:
+        lmr().answering.release()
 
 
 def user() -> None:

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 LONGEST_SECONDS = 12 * 3600.0
 LONGEST_COOKIE = 200
 
+MOST_ENDED = 10_000
+"""Sessions that are remembered to have been ended."""
+
 WINDOW_SECONDS = 900.0
 MOST_OF_AN_ADDRESS = 20
 """Attempts that may fail within the window;"""
@@ -62,6 +65,31 @@ def find_session(cookie: str, tokens: Iterable[tuple[str, str]]) -> SignedIn | N
 def _signature(token: str, use: str, told: str) -> str:
     key = hmac.digest(token.encode(), b"mdv lmr pages", "sha256")
     return hmac.digest(key, f"{use} {told}".encode("utf-8", "replace"), "sha256").hex()
+
+
+class Ended:
+    """Sessions that were ended before their time; a bounded number of them, the oldest are forgotten first."""
+
+    def __init__(self, most: int = MOST_ENDED) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._cookies: OrderedDict[str, None] = OrderedDict()
+
+    def end(self, cookie: str) -> None:
+        """
+        >>> ended = Ended(most=2)
+        >>> for cookie in "abc":
+        ...     ended.end(cookie)
+        >>> ["a" in ended, "b" in ended, "c" in ended]
+        [False, True, True]
+        """
+        with self._lock:
+            self._cookies[cookie[:LONGEST_COOKIE]] = None
+            while len(self._cookies) > self._most:
+                self._cookies.popitem(last=False)
+
+    def __contains__(self, cookie: str) -> bool:
+        return cookie[:LONGEST_COOKIE] in self._cookies
 
 
 class Attempts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
@@ -25,23 +26,29 @@ def as_json(drawing: Drawing, links: bool = True, lit: int | None = None) -> dic
     """The drawing of some atomic rules: triggering rules below, what is joined of them above, groups as boxes; one of
     the rules may stand out."""
     blocks = {row.rule: _block(row) for row in drawing.operands}
+    here = Counter(part.group for part in drawing.parts if not part.is_new)
     return {
         "direction": "BT",
         "nodes": [_node(part, blocks.get(part.id), links, part.id == lit) for part in drawing.parts],
         "edges": [{"from": str(row.source), "to": str(row.target), "kind": "input", "label": ""}
                   for row in drawing.dependencies],
-        "groups": [{"id": str(group.id), "label": group_words(group)} for group in drawing.groups],
+        "groups": [{"id": str(group.id), "label": group_words(group, here[group.id])} for group in drawing.groups],
     }  # fmt: skip
 
 
-def group_words(group: Group) -> str:
-    """
-    >>> group_words(Group(2, "search group(A) a, group(B) b register b where b.p = a", 3))
-    'group 2 · 3 rules'
+def group_words(group: Group, here: int) -> str:
+    """Which group it is, and how many of its rules are here.
+
+    >>> group = Group(2, "search group(A) a, group(B) b register b where b.p = a", 3)
+    >>> [group_words(group, here) for here in (3, 2, 0)]
+    ['group 2 · 3 rules', 'group 2 · 2 of 3 rules here', 'group 2 · 3 rules so far']
     """
     if group.is_new:
         return "a new group"
-    return f"group {group.id} · {group.members:,} rule{'' if group.members == 1 else 's'}"
+    rules = f"{group.members:,} rule{'' if group.members == 1 else 's'}"
+    if here >= group.members:
+        return f"group {group.id} · {rules}"
+    return f"group {group.id} · {here:,} of {rules} here" if here else f"group {group.id} · {rules} so far"
 
 
 def _block(row: Operand) -> str:

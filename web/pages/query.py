@@ -18,7 +18,8 @@ from mdv.rules.ast import ParsedQuery
 from mdv.rules.parse import parse, parse_query
 from mdv.rules.returns import normalise_asked, normalise_query
 from web.asking import Parsed, asked_text, download, example, fits_address, has_page, looked_at, rules_of, shown
-from web.pages.frame import editor, go, page, pages, part, visitor
+from web.negotiate import in_thread
+from web.pages.frame import go, page, pages, part, visitor, whole_editor
 from web.services import services
 
 ON_A_PAGE = 50
@@ -71,7 +72,8 @@ def _ask(
 ) -> Rows | Resources:
     s = services()
     with s.engine.connect() as connection:
-        return run_query(connection, parsed, s.schemas, limit=limit, after=after, with_statements=with_statements)
+        return run_query(connection, parsed, s.schemas, limit=limit, after=after, with_statements=with_statements,
+                         apart=in_thread)  # fmt: skip
 
 
 def _schema() -> Schema:
@@ -96,7 +98,8 @@ def _count(parsed: Parsed) -> tuple[str, int] | None:
     s = services()
     try:
         with s.engine.connect() as connection:
-            found = explain(connection, rule.text, s.schemas, s.rules, OWN, seconds=COUNT_SECONDS).matches
+            told = explain(connection, rule.text, s.schemas, s.rules, OWN, seconds=COUNT_SECONDS, apart=in_thread)
+            found = told.matches
     except MdvError:  # a query may be larger than a rule
         return None
     return None if found is None else (rule.register.text, found)
@@ -117,7 +120,7 @@ def saved_queries() -> Response:
 @pages.post("/query/save")
 def save_query() -> Response:
     """Keep a query. Of another one with that name it is asked whether that may go."""
-    caller = editor()
+    caller = whole_editor()
     name, text = request.form.get("name", "").strip(), asked_text(request.form.get("q", ""))
     try:
         parse_query(text)
@@ -151,7 +154,7 @@ def _saved(number: int, problem: MdvError | None = None, name: str | None = None
 
 @pages.post("/query/saved/<number>/rename")
 def rename_query(number: str) -> Response:
-    editor()
+    whole_editor()
     name = request.form.get("name", "").strip()
     try:
         with services().engine.begin() as connection:
@@ -165,7 +168,7 @@ def rename_query(number: str) -> Response:
 
 @pages.get("/query/saved/<number>/delete")
 def ask_to_delete_query(number: str) -> Response:
-    editor()
+    whole_editor()
     with services().single.connect() as connection:
         found = db.get_saved(connection, _number(number))
     return page("query_ask.html", what="delete", saved=found)
@@ -173,7 +176,7 @@ def ask_to_delete_query(number: str) -> Response:
 
 @pages.post("/query/saved/<number>/delete")
 def delete_query(number: str) -> Response:
-    editor()
+    whole_editor()
     with services().engine.begin() as connection:
         db.forget(connection, _number(number))
     return go("saved_queries")

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flask import Response, jsonify, request, url_for
 
 from mdv.db import parts as db
+from mdv.db.graph import Graph
 from mdv.db.lmrs import list_lmrs
 from mdv.db.read import list_documents, resource_documents
-from mdv.errors import BadRequest, MdvError, NotFound
+from mdv.errors import BadRequest, InvalidRule, MdvError, NotFound
 from mdv.mdp.drawing import MOST_RULES, Drawing, draw_parts, draw_rule, draw_rules, draw_run
 from mdv.mdp.explain import explain
 from mdv.mdp.explanation import Explanation
 from mdv.mdp.query import run_query
-from mdv.mdp.rules import OWN
+from mdv.mdp.rules import OWN, Library
 from mdv.mdp.subscribe import get_lmr
 from mdv.mdp.trace import Trace, trace
 from mdv.query.answers import Resources
 from mdv.rdf.parse import check_document_uri
-from mdv.rules.words import completions, example
+from mdv.rules.words import completions, example, registered_class
+from web.asking import fits_address
+from web.negotiate import in_thread
 from web.numbers import after_number, subscription_number
 from web.pages.drawing import as_json, as_steps, as_tables, name_in
-from web.pages.frame import member, page, pages, part, visitor, whole_editor
+from web.pages.frame import go, member, page, pages, part, session, visitor, whole_editor
 from web.pages.like import subscribe_to
 from web.services import services
 
@@ -33,6 +36,8 @@ ON_A_PAGE = 50
 COUNT_SECONDS = 1.5
 """What matches is counted for no longer while somebody types."""
 MOST_LMRS = 200
+MOST_WORDS = 200
+"""Named rules that the editor completes."""
 MOST_OFFERED = 5
 """Documents that a rule can be tried on right away."""
 
@@ -47,6 +52,7 @@ class Looked:
     told: Explanation | None = None
     drawing: Drawing | None = None
     problem: Mapping[str, Any] | None = None
+    can_be_asked: bool = False
 
     @property
     def flaws(self) -> list[Any]:
@@ -59,16 +65,20 @@ def rules() -> Response:
     visitor()
     number = request.args.get("id", "")
     registered = _registered(number) if number else None
-    text = registered.text if registered else request.args.get("rule", "").replace("\r\n", "\n") or _example()
-    return _workbench(text, request.args.get("lmr", ""), registered)
+    text = registered.text if registered else request.args["rule"] if "rule" in request.args else _example()
+    return _workbench(text.replace("\r\n", "\n"), request.args.get("lmr", ""), registered,
+                      name=request.args.get("name", ""))  # fmt: skip
 
 
 @pages.post("/rules")
 def rules_written() -> Response:
-    """The same for a text that comes with a form: it may be longer than an address."""
+    """The same for a text that comes with a form: it may be longer than an address. What fits goes on at its address,
+    which a browser can come back to."""
     visitor()
-    return _workbench(request.form.get("rule", "").replace("\r\n", "\n"), request.form.get("lmr", ""), None,
-                      name=request.form.get("name", ""))  # fmt: skip
+    text, lmr, name = (request.form.get(field, "").replace("\r\n", "\n") for field in ("rule", "lmr", "name"))
+    if fits_address(text + lmr + name):
+        return go("rules", rule=text, lmr=lmr or None, name=name or None)
+    return _workbench(text, lmr, None, name=name)
 
 
 @pages.post("/rules/look")
@@ -94,24 +104,28 @@ def subscribe_rule() -> Response:
 
 @pages.get("/rules/words.json")
 def words() -> Response:
-    """What a rule can be made of, for the editor."""
+    """What a rule can be made of, for the editor; with the named rules of an LMR, for who has signed in."""
     visitor()
+    lmr = request.args.get("lmr", "") if session() else ""
     with services().engine.connect() as connection:
-        return jsonify(completions(services().schemas.now(connection).schema))
+        in_force = services().schemas.now(connection)
+        named = db.named_rules(connection, lmr, MOST_WORDS) if lmr else []
+        owner = get_lmr(connection, lmr).id if named else OWN
+        library = Library(Graph(connection), owner, {})
+        rules = [{"name": rule.name, "iri": registered_class(services().rules.read(rule.text, in_force, library)[0])}
+                 for rule in named]  # fmt: skip
+        return jsonify(in_thread(completions, in_force.schema) | {"rules": rules})
 
 
 def _workbench(
     text: str, lmr: str, registered: db.ListedRule | None, error: MdvError | None = None, name: str = ""
 ) -> Response:
-    with services().engine.connect() as connection:
-        found = list_lmrs(connection, 0, MOST_LMRS + 1)
     looked = _look(text, (registered.lmr or "") if registered else lmr) if text.strip() else Looked()
     if error is not None:
-        looked = Looked(looked.told, looked.drawing, error.problem())
+        looked = replace(looked, problem=error.problem())
     return page(
         "rules.html", error.status if error else 200, rule=text, lmr=lmr, name=name, registered=registered,
-        lmrs=found[:MOST_LMRS], more_lmrs=len(found) > MOST_LMRS, refused=error is not None,
-        documents=_documents(text) if registered else [], **_shown(looked),
+        refused=error is not None, documents=_documents(text) if registered else [], **_lmrs(), **_shown(looked),
     )  # fmt: skip
 
 
@@ -121,14 +135,32 @@ def _look(text: str, lmr: str) -> Looked:
         return Looked()
     s = services()
     try:
-        with s.engine.connect() as connection:
-            owner = get_lmr(connection, lmr).id if lmr else OWN
+        with s.engine.connect() as connection:  # what LMRs search is not for everybody
+            owner = get_lmr(connection, lmr).id if lmr and session() else OWN
         with s.engine.connect() as connection:
             still = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            told = explain(still, text, s.schemas, s.rules, owner, seconds=COUNT_SECONDS)
+            told = explain(still, text, s.schemas, s.rules, owner, seconds=COUNT_SECONDS, apart=in_thread)
     except MdvError as error:
         return Looked(problem=error.problem())
-    return Looked(told, draw_rule(told))
+    return Looked(told, draw_rule(told), can_be_asked=fits_address(text) and _means_something(text))
+
+
+def _means_something(text: str) -> bool:
+    """Whether a rule has a meaning that is no LMR's own: only then it can be asked as a query."""
+    with services().engine.connect() as connection:
+        in_force = services().schemas.now(connection)
+        try:
+            services().rules.read(text, in_force, Library(Graph(connection), OWN, {}))
+        except InvalidRule:
+            return False
+    return True
+
+
+def _lmrs() -> dict[str, Any]:
+    """The LMRs to choose from."""
+    with services().engine.connect() as connection:
+        found = list_lmrs(connection, 0, MOST_LMRS + 1)
+    return {"lmrs": found[:MOST_LMRS], "more_lmrs": len(found) > MOST_LMRS}
 
 
 def _shown(looked: Looked) -> dict[str, Any]:
@@ -137,6 +169,7 @@ def _shown(looked: Looked) -> dict[str, Any]:
         "told": looked.told,
         "problem": looked.problem,
         "flaws": looked.flaws,
+        "can_be_asked": looked.can_be_asked,
         "drawing": as_json(drawing) if drawing is not None else None,
         "tables": as_tables(drawing) if drawing is not None else None,
         "shared": [p for p in drawing.parts if not p.is_new] if drawing is not None else [],
@@ -152,7 +185,7 @@ def _documents(rule: str) -> list[str]:
     """Some documents that describe what a rule selects."""
     try:
         with services().engine.connect() as connection:
-            found = run_query(connection, rule, services().schemas, limit=MOST_OFFERED)
+            found = run_query(connection, rule, services().schemas, limit=MOST_OFFERED, apart=in_thread)
         with services().engine.connect() as connection:
             some = [uri for uri, _ in found.items] if isinstance(found, Resources) else []
             documents = [document for uri in some for document in resource_documents(connection, uri)]
@@ -168,11 +201,16 @@ def _documents(rule: str) -> list[str]:
 def registered_rules() -> Response:
     member()
     lmr, holding = request.args.get("lmr", "").strip(), request.args.get("holding", "").strip()
+    after = after_number(request.args.get("after"))
     with services().engine.connect() as connection:
-        found = db.list_rules(connection, after_number(request.args.get("after")), ON_A_PAGE + 1, lmr, holding)
+        lmr = get_lmr(connection, lmr).name if lmr else ""
+        found = db.list_rules(connection, after, ON_A_PAGE + 1, lmr, holding)
+        total = db.count_rules(connection, lmr, holding)
     shown = found[:ON_A_PAGE]
     more = _next("registered_rules", shown[-1].id, lmr=lmr, holding=holding) if len(found) > ON_A_PAGE else None
-    return page("rules_registered.html", rules=shown, more=more, lmr=lmr, holding=holding)
+    first = _next("registered_rules", None, lmr=lmr, holding=holding) if after else None
+    return page("rules_registered.html", rules=shown, more=more, first=first, total=total, lmr=lmr, holding=holding,
+                **_lmrs())  # fmt: skip
 
 
 @pages.get("/rules/graph")
@@ -181,12 +219,15 @@ def rule_graph() -> Response:
     member()
     lmr, after = request.args.get("lmr", "").strip(), after_number(request.args.get("after"))
     with services().engine.connect() as connection:
+        lmr = get_lmr(connection, lmr).name if lmr else ""
+        total = db.count_rules(connection, lmr)
         found = db.list_rules(connection, after, MOST_RULES + 1, lmr)
         drawing, fitting = draw_rules(connection, [rule.id for rule in found[:MOST_RULES]])
     shown = found[:fitting]
     more = _next("rule_graph", shown[-1].id, lmr=lmr) if shown and len(shown) < len(found) else None
+    first = _next("rule_graph", None, lmr=lmr) if after else None
     return page("rules_graph.html", drawing=as_json(drawing), tables=as_tables(drawing), rules=shown, more=more,
-                lmr=lmr, after=after)  # fmt: skip
+                first=first, total=total, lmr=lmr, after=after, **_lmrs())  # fmt: skip
 
 
 @pages.get("/rules/atomic/<int:number>")
@@ -257,5 +298,5 @@ def _registered(number: str) -> db.ListedRule:
     return found
 
 
-def _next(endpoint: str, after: int, **kept: Any) -> str:
+def _next(endpoint: str, after: int | None, **kept: Any) -> str:
     return url_for(f"pages.{endpoint}", after=after, **{name: value or None for name, value in kept.items()})

@@ -17,6 +17,7 @@ from mdv.errors import BadRequest, BreakingSchema, MdvError, NotFound, Precondit
 from mdv.mdp.schemas import SchemaInForce, in_force
 from mdv.rdf.compare import compare
 from mdv.rdf.syntax import SYNTAXES, TURTLE, syntax_of_name
+from web.api.jobs import find_job
 from web.api.schema import Waiting, change_schema, schema_text
 from web.auth import Caller
 from web.drafts import chosen_syntax, shown, written
@@ -160,12 +161,13 @@ def schema_change() -> Response:
 
 def _tried(draft: Draft, caller: Caller) -> Response:
     """What a schema would change, and whom it would concern."""
-    result = change_schema(caller, draft.text, draft.media_type, None, dry_run=True)
-    if isinstance(result, Waiting):
+    tried = change_schema(caller, draft.text, draft.media_type, None, dry_run=True)
+    if isinstance(tried, Waiting):
         with services().engine.connect() as connection:
             version = str(read_state(connection).schema_version)
         draft = replace(draft, version=version, looked_at=draft.digest)
-        return page("schema_change.html", 202, draft=draft, syntaxes=SYNTAXES, waiting=result.job)
+        return page("schema_change.html", 202, draft=draft, syntaxes=SYNTAXES, waiting=tried.job)
+    result = tried.result
     version = str(result["version"] - 1 if result["changed"] else result["version"])
     warning = None
     if draft.version is not None and draft.version != version:
@@ -179,10 +181,18 @@ def _tried(draft: Draft, caller: Caller) -> Response:
 
 def _put(draft: Draft, caller: Caller) -> Response:
     assert draft.version is not None
-    result = change_schema(caller, draft.text, draft.media_type, [draft.version], dry_run=False)
-    if isinstance(result, Waiting):
-        return go("job", job=result.job)
-    return page("schema_changed.html", result=result)
+    changed = change_schema(caller, draft.text, draft.media_type, [draft.version], dry_run=False)
+    return go("job" if isinstance(changed, Waiting) else "schema_changed", job=changed.job)
+
+
+@pages.get("/schema/changed/<job>")
+def schema_changed(job: str) -> Response:
+    """What came of a schema that was put in force."""
+    visitor()
+    found = find_job(job)
+    if found.kind != "schema" or not found.result or found.result.get("dry_run"):
+        return go("job", job=job)
+    return page("schema_changed.html", result={"left": 0} | found.result)
 
 
 def _is_meant() -> bool:

@@ -222,6 +222,13 @@ with recursive trusted (lmr_id, resource_id) as (
         where o.lmr_id = t.lmr_id and o.resource_id = f.target_id offset 0) o)
 delete from doubtful_resources d using trusted t where d.lmr_id = t.lmr_id and d.resource_id = t.resource_id;
 
+-- name: note_leaving
+-- Of what is left doubtful, what was there before, as far as anything is said of it.
+insert into news (lmr_id, resource_id, kind)
+select d.lmr_id, d.resource_id, -1 from doubtful_resources d
+where not exists (select from news n where n.lmr_id = d.lmr_id and n.resource_id = d.resource_id and n.kind = 0)
+  and exists (select from filter_data f where f.resource_id = d.resource_id offset 0);
+
 -- name: leave
 with gone as (delete from doubtful_resources returning lmr_id, resource_id)
 delete from lmr_resources c using gone g where c.lmr_id = g.lmr_id and c.resource_id = g.resource_id;

@@ -10,15 +10,15 @@ from flask import Response, request, url_for
 from sqlalchemy import Connection
 
 from mdv.db import cache_read as db
-from mdv.errors import BadRequest, NotFound
+from mdv.errors import BadRequest, MdvError, NotFound
 from mdv.lmr.schema import SchemaInForce
 from mdv.mdp.browse import class_tree
 from mdv.mdp.schemas import classes_named
 from mdv.model import RDFS_RESOURCE, is_blank
 from web.answers import resource_response
 from web.drafts import FORMS
-from web.lmr.pages.frame import go, page, pages, visitor
-from web.lmr.services import begun, lmr
+from web.lmr.pages.frame import go, page, pages, part, visitor
+from web.lmr.services import asking_mdp, begun, lmr
 from web.numbers import after_number
 from web.words import short
 
@@ -27,6 +27,8 @@ MOST_COUNTED = 10_000
 """Instances of a class that are counted."""
 MOST_NAMED = 10
 """Of what holds a resource, so many are named."""
+PATIENCE = 3.0
+"""Seconds for which the MDP is waited for."""
 WIDTH = 200
 """Of the longest bar of the chart."""
 LOWEST = -(2**63)
@@ -115,6 +117,19 @@ def resource() -> Response:
                               "is_class": uri in in_force.schema.classes, "forms": FORMS, "most": MOST_NAMED,
                               "is_blank": is_blank(uri), "explained": explained(uri)}  # fmt: skip
     return page("lmr_own_resource.html", 200 if is_here else 404, **values, **found)
+
+
+@pages.get("/resource/why")
+def why_here() -> Response:
+    """The rules that select a resource, as the MDP tells them; it is not waited for long."""
+    visitor()
+    uri = _asked_uri()
+    try:
+        with asking_mdp():
+            rules = lmr().mdp.why(uri, PATIENCE).get("rules") or []
+    except MdvError:
+        rules = []
+    return part("lmr_own_why.html", rules=rules[:MOST_NAMED], more=len(rules) > MOST_NAMED)
 
 
 def explained(uri: str) -> str | None:

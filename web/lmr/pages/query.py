@@ -10,7 +10,7 @@ from mdv.rules.ast import ParsedQuery
 from mdv.rules.returns import normalise_asked, normalise_query
 from web.asking import Parsed, asked_text, download, example, has_page, looked_at, rules_of, shown
 from web.lmr.pages.frame import page, pages, part, visitor
-from web.lmr.services import begun
+from web.lmr.services import answering, begun
 
 
 @pages.get("/query")
@@ -42,7 +42,7 @@ def _ask(
     parsed: Parsed, *, limit: int | None = None, after: str | None = None, with_statements: bool = False
 ) -> Rows | Resources:
     cache = begun().cache
-    with cache.reading() as connection:
+    with answering(), cache.reading() as connection:
         schema = cache.schema(connection).schema
         return run_query(connection, schema, parsed, limit=limit, after=after, with_statements=with_statements)
 

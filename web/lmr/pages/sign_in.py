@@ -37,6 +37,8 @@ def sign_in() -> Response:
 
 @pages.post("/sign-out")
 def sign_out() -> Response:
+    if person() is not None:  # only what was one of ours is remembered
+        lmr().ended.end(request.cookies.get(lmr().cookie_name(), ""))
     response = go("sign_in_form")
     response.delete_cookie(lmr().cookie_name())
     return response
