@@ -12,11 +12,15 @@ import httpx
 import pytest
 import rdflib
 from rdflib.compare import isomorphic
-from running import ADMIN, SCHEMA, Api, Server, V, turtle
+from running import ADMIN, SCHEMA, Api, Server, V, start_server, stopping, turtle
 from visitors import Visitor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from visitors import Page
+
+    from mdv.embedded import Valkey
 
 _numbers = itertools.count(1)
 RICH = (
@@ -148,8 +152,12 @@ def viewer_text(visitor: Visitor, version: int) -> str:
     return visitor.http.get("/schema/text", params={"version": version, "as": "ntriples"}).text
 
 
-def test_without_a_schema_the_page_says_what_to_do(small: Server) -> None:
-    text = httpx.get(small.url + "/schema").text
+def test_without_a_schema_the_page_says_what_to_do(
+    folder: Path, new_database: Callable[[], str], valkey: Valkey
+) -> None:
+    empty = start_server(folder, new_database(), valkey.url, MDV_PUBLIC_READ="true")
+    with stopping(empty):
+        text = httpx.get(empty.url + "/schema").text
     assert "There is no schema yet" in text and "mdv schema infer" in text and "data-graph" not in text
 
 

@@ -47,6 +47,7 @@ def test_a_rule_is_explained(api: Api, doc: str) -> None:
         "exists": False,
         "uses": 0,
         "inputs": ["A", "B"],
+        "filter_rule": None,
     }
     assert part["tree"].splitlines()[1].startswith("├── A  search ex:ServerInformation s")
     assert part["groups"][0]["id"] is None and part["groups"][0]["rules"] == ["C"]
