@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,9 +78,10 @@ def counting_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     asked: list[int] = []
     original = filter_.db.run
 
-    def run(connection: Any, steps: Any) -> Any:
-        asked.append(sum(len(mine) for _, values in steps for name, mine in values.items() if name.startswith("node")))
-        return original(connection, steps)
+    def run(exchange: Any, steps: Any) -> Any:
+        nodes = [mine for _, values in steps for name, mine in values.items() if name.startswith("node")]
+        asked.append(sum(len(re.findall(r"\d+", mine)) for mine in nodes))
+        return original(exchange, steps)
 
     with monkeypatch.context() as patched:
         patched.setattr(filter_.db, "run", run)

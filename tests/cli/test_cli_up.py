@@ -33,7 +33,7 @@ def test_what_was_registered_survives_every_kind_of_end(new_up: Callable[..., Up
     print(f"first start {up.seconds:.1f} s")
     token = (up.folder / "admin.token").read_text().strip()
     assert token in up.output and f"http://127.0.0.1:{up.port}/docs" in up.output
-    assert f"http://127.0.0.1:{up.lmr_port}/api/v1, the repository `local`" in up.output
+    assert f"http://127.0.0.1:{up.lmr_port}/api/v1 for programs: the repository `local`" in up.output
     assert "\x1b" not in up.output
     assert up.folder.stat().st_mode & 0o777 == 0o700
     for name in ("system.json", "admin.token"):

@@ -172,9 +172,12 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return opt
 
 
+SCRIPTS = {"page.js", "editor.js", "charts.js", "graph.js"}
+
+
 def test_the_image_holds_the_pages_with_their_scripts(image: Path) -> None:
     (web,) = image.glob("lib/python*/site-packages/web")
-    assert {file.name for file in (web / "static" / "built").glob("*.js")} == {"page.js", "editor.js", "charts.js"}
+    assert {file.name for file in (web / "static" / "built").glob("*.js")} == SCRIPTS
     assert (web / "templates" / "pages" / "overview.html").is_file() and not (web / "assets").exists()
 
 
