@@ -78,7 +78,7 @@ faults: .venv/tested ## kill, freeze, fill and cut everything there is, and see 
 
 peers: .venv/benched .venv/peers/installed ## install what `mdv bench peers` compares MDV with
 
-bench: .venv/benched ## measure registration on this machine
+bench: .venv/benched ## measure every way that users see, in under two minutes
 	@$(BIN)/mdv bench quick
 
 soak: .venv/installed ## load a system for SOAK_MINUTES and see whether anything grows
