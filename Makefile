@@ -60,7 +60,7 @@ up: .venv/installed $(BUILT) ## start everything, with a demo; Ctrl-C stops it
 	@$(BIN)/mdv up --port $(PORT) --lmr-port $(LMR_PORT) --data $(DATA)
 
 test: .venv/tested ## run the whole suite against real embedded servers (TESTS=… for a part)
-	@$(BIN)/pytest -q --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	@$(BIN)/pytest -q --numprocesses 2 --dist loadfile $(TESTS)
 
 lint: .venv/tested ## check format, style and types
 	@$(BIN)/ruff format --check --quiet .

@@ -38,22 +38,6 @@ GUTENBERG = Path(__file__).parents[2] / "shared" / "data" / "gutenberg"
 _numbers = itertools.count(1)
 
 
-LONG = (
-    "browser/test_rules", "batch/test_batch_command", "browser/test_pages", "batch/test_batch_cluster",
-    "model/test_filter_machine", "acceptance/test_gutenberg_lmrs", "faults/test_faults", "model/test_queries_oracle",
-    "bench/test_bench_scale", "bench/test_bench_load", "web/test_lmr_server", "batch/test_batch_session",
-    "batch/test_batch_faults", "web/test_web_queue", "bench/test_bench_peers", "web/test_backup",
-    "bench/test_bench_quick", "bench/test_bench_batch", "acceptance/test_gutenberg", "docker/test_docker",
-)  # fmt: skip
-"""The files that take longest, first: what comes last should be short, or one process waits for the other."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    tests = Path(__file__).parent
-    places = {tests / f"{name}.py": place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
-
-
 def pytest_collection_finish() -> None:
     """Thousands of tests are collected: looking through them for garbage again and again takes time."""
     look_rarely()
