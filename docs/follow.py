@@ -2,13 +2,13 @@
 
     MDV_URL=http://127.0.0.1:8080 MDV_LMR_TOKEN=… python follow.py
 
-It needs httpx and nothing else of MDV.
+It needs httpx2 and nothing else of MDV.
 """
 
 import os
 from typing import Any
 
-import httpx
+import httpx2
 
 MDV, SUB = "urn:mdv:schema#", "http://www.w3.org/2000/01/rdf-schema#subPropertyOf"
 
@@ -44,7 +44,7 @@ class Copy:
             self.resources[resource] = event["statements"]
         elif kind == "match":
             self.selected.add(resource)
-        else:  # unmatch, or delete, which says both
+        elif kind in ("unmatch", "delete"):  # a delete says both; suspended and resumed change nothing here
             self.selected.discard(resource)
             if kind == "delete":
                 self.resources.pop(resource, None)
@@ -74,7 +74,7 @@ def strong_properties(statements: list[Any]) -> set[str]:
     return found
 
 
-def step(http: httpx.Client, copy: Copy, wait: int = 30) -> bool:
+def step(http: httpx2.Client, copy: Copy, wait: int = 30) -> bool:
     """Ask once, and apply the answer; whether there is no more."""
     asked = {"wait": wait, **({"after": copy.cursor} if copy.cursor else {})}
     answer = http.get("/api/v1/lmrs/self/feed", params=asked, timeout=wait + 30)
@@ -88,7 +88,7 @@ def step(http: httpx.Client, copy: Copy, wait: int = 30) -> bool:
 
 if __name__ == "__main__":
     own = {"Authorization": f"Bearer {os.environ['MDV_LMR_TOKEN']}"}
-    with httpx.Client(base_url=os.environ["MDV_URL"], headers=own) as mdp:
+    with httpx2.Client(base_url=os.environ["MDV_URL"], headers=own) as mdp:
         mine = Copy()
         while True:
             if step(mdp, mine):

@@ -1,4 +1,4 @@
-"""Settings, from the environment. One place, so that a table of them can be made."""
+"""Settings from environment variables. The tables of settings in the README are generated from this file."""
 
 from __future__ import annotations
 
@@ -6,74 +6,107 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
-MANY = 2**53
-"""More than anybody has, and still exact wherever numbers are read."""
-DAY, CENTURY = 86400, 36525 * 86400
+Network = IPv4Network | IPv6Network
 
-MOST_FILE_BYTES = 64 * 1024
+MAX_NUMBER = 2**53
+"""Upper bound of numbers without another one: the largest integer that JSON readers keep exact."""
+DAY_SECONDS, CENTURY_SECONDS = 86400, 36525 * 86400
+
+MAX_SETTING_FILE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable of the environment: how it is read, and what it is for. Numbers have bounds."""
+    """One environment variable: its default, its description and, for numbers, its bounds."""
 
     variable: str
     default: Any
     help: str
-    least: int = 1
-    most: int = MANY
+    minimum: float = 1
+    maximum: int = MAX_NUMBER
 
 
 SETTINGS: dict[str, Setting] = {
-    "database_url": Setting("MDV_DATABASE_URL", "", "Postgres, as postgresql://user:password@host:port/database"),
-    "redis_url": Setting("MDV_REDIS_URL", "", "Redis or Valkey, as redis://:password@host:port/0"),
-    "admin_token": Setting("MDV_ADMIN_TOKEN", "", "a token that opens everything; others are made with `mdv token`"),
-    "public_read": Setting("MDV_PUBLIC_READ", False, "true: reading needs no token"),
-    "max_document_bytes": Setting("MDV_MAX_DOCUMENT_BYTES", 32 * 1024 * 1024, "the largest document accepted"),
+    "database_url": Setting("MDV_DATABASE_URL", "", "URL of Postgres: postgresql://user:password@host:port/database"),
+    "redis_url": Setting("MDV_REDIS_URL", "", "URL of Redis or Valkey: redis://:password@host:port/0"),
+    "admin_token": Setting("MDV_ADMIN_TOKEN", "", "token with all permissions; `mdv token` creates others"),
+    "public_read": Setting("MDV_PUBLIC_READ", False, "true: reading requires no token"),
+    "max_document_bytes": Setting("MDV_MAX_DOCUMENT_BYTES", 32 * 1024 * 1024, "maximum size of a document"),
     "max_wait_seconds": Setting(
-        "MDV_MAX_WAIT_SECONDS", 60, "the longest time that `Prefer: wait` may hold a call", 0, DAY
+        "MDV_MAX_WAIT_SECONDS", 60, "maximum time that a request with `Prefer: wait` waits for its job", 0, DAY_SECONDS
     ),
-    "body_seconds": Setting(
-        "MDV_BODY_SECONDS", 60, "the longest time that a request's body may take to arrive", 1, DAY
+    "body_seconds": Setting("MDV_BODY_SECONDS", 60, "maximum time for the body of a request to arrive", 1, DAY_SECONDS),
+    "max_waiting": Setting(
+        "MDV_MAX_WAITING", 10_000, "maximum number of waiting jobs; further changes are refused with 429"
     ),
-    "max_waiting": Setting("MDV_MAX_WAITING", 10_000, "jobs that may wait; beyond, changes are refused with 429"),
-    "max_waiting_bytes": Setting("MDV_MAX_WAITING_BYTES", 1024**3, "the texts of jobs that may wait, likewise"),
+    "max_waiting_bytes": Setting(
+        "MDV_MAX_WAITING_BYTES", 1024**3, "maximum total size of waiting jobs; further changes are refused with 429"
+    ),
     "job_limit_seconds": Setting(
-        "MDV_JOB_LIMIT_SECONDS", 300, "the longest time that a worker may take for a batch", 5, DAY
+        "MDV_JOB_LIMIT_SECONDS", 300, "maximum time of a worker for one batch of jobs", 5, DAY_SECONDS
+    ),
+    "rule_seconds": Setting(
+        "MDV_RULE_SECONDS",
+        2.0,
+        "maximum time of a rule in one transaction; a rule that takes longer is suspended",
+        0.01,
+        DAY_SECONDS,
     ),
     "keep_jobs_seconds": Setting(
-        "MDV_KEEP_JOBS_SECONDS", 7 * 86400, "how long ended jobs, and their keys, are kept", 1, CENTURY
+        "MDV_KEEP_JOBS_SECONDS",
+        7 * 86400,
+        "how long ended jobs and their idempotency keys are kept",
+        1,
+        CENTURY_SECONDS,
     ),
     "feed_seconds": Setting(
-        "MDV_FEED_SECONDS", 7 * 86400, "how long feeds are kept for LMRs that do not ask", 1, CENTURY
+        "MDV_FEED_SECONDS", 7 * 86400, "how long feeds are kept for LMRs that do not read them", 1, CENTURY_SECONDS
     ),
-    "feed_events": Setting("MDV_FEED_EVENTS", 2_000_000, "how many events are kept for one LMR"),
-    "webhook_private": Setting("MDV_WEBHOOK_PRIVATE", False, "true: webhooks may be at addresses of private networks"),
-    "mdp_url": Setting("MDV_URL", "", "of the MDP, as http://host:port: what an LMR and the commands speak to"),
-    "lmr_token": Setting("MDV_LMR_TOKEN", "", "an LMR's own, made with `mdv lmr create`: opens its MDP and itself"),
-    "lmr_store": Setting("MDV_LMR_STORE", "", "an LMR's cache, as sqlite:///path or postgresql://…"),
-    "worker_metrics": Setting("MDV_WORKER_METRICS", "", "where a worker tells its figures, as 0.0.0.0:9464"),
-    "log_level": Setting("MDV_LOG_LEVEL", "info", "debug, info, warning or error"),
+    "feed_events": Setting("MDV_FEED_EVENTS", 2_000_000, "maximum number of events kept for one LMR"),
+    "feed_event_statements": Setting(
+        "MDV_FEED_EVENT_STATEMENTS",
+        10_000,
+        "maximum number of statements in one event; a larger resource is sent as several events",
+        1,
+        10**6,
+    ),
+    "webhook_private": Setting("MDV_WEBHOOK_PRIVATE", False, "true: webhook URLs may be in private networks"),
+    "trusted_proxies": Setting(
+        "MDV_TRUSTED_PROXIES",
+        (),
+        "comma-separated addresses and networks of trusted proxies, for example `127.0.0.1, 10.0.0.0/8`; only their"
+        " `X-Forwarded-For` and `X-Forwarded-Proto` headers are used",
+    ),
+    "mdp_url": Setting("MDV_URL", "", "URL of the MDP that an LMR and the commands use: http://host:port"),
+    "lmr_token": Setting(
+        "MDV_LMR_TOKEN", "", "token of an LMR, created with `mdv lmr create`; valid at its MDP and at the LMR"
+    ),
+    "lmr_store": Setting("MDV_LMR_STORE", "", "URL of the cache of an LMR: sqlite:///path or postgresql://…"),
+    "worker_metrics": Setting(
+        "MDV_WORKER_METRICS", "", "address where a worker serves its metrics, for example 0.0.0.0:9464"
+    ),
+    "log_level": Setting("MDV_LOG_LEVEL", "info", "log level: debug, info, warning or error"),
 }
 
 COMMAND_SETTINGS: tuple[Setting, ...] = (
-    Setting("MDV_DATA", ".mdv", "the folder of the `mdv up` that a command speaks to"),
-    Setting("MDV_TOKEN", "", "what opens the MDP at MDV_URL to a command"),
-    Setting("MDV_LMR_URL", "", "the LMR that a command speaks to; `MDV_LMR_TOKEN` opens it"),
-    Setting("MDV_UP_WORKERS", 2, "how many processes carry out jobs under `mdv up`"),
-    Setting("MDV_UP_WEB", 1, "how many processes answer calls under `mdv up`"),
-    Setting("MDV_DEBUG", "", "1: an error shows where in the code it arose"),
-    Setting("MDV_DIE_AT", "", "for tests: a process dies at a named point of a registration, as after the store:3"),
+    Setting("MDV_DATA", ".mdv", "data folder of the `mdv up` that the commands use"),
+    Setting("MDV_TOKEN", "", "token that the commands send to the MDP at MDV_URL"),
+    Setting("MDV_LMR_URL", "", "URL of the LMR that the commands use, with the token in `MDV_LMR_TOKEN`"),
+    Setting("MDV_UP_WORKERS", 2, "number of worker processes under `mdv up`"),
+    Setting("MDV_UP_WEB", 1, "number of web server processes under `mdv up`"),
+    Setting("MDV_DEBUG", "", "1: print a traceback with every error"),
+    Setting("MDV_DIE_AT", "", "for tests: kill the process at a failpoint, for example after the store:3"),
 )
-"""What the command line reads besides, where it is told from outside what to speak to."""
+"""Settings that only the command line reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of one process."""
+    """The values of all settings, as one process reads them."""
 
     database_url: str
     redis_url: str
@@ -85,10 +118,13 @@ class Config:
     max_waiting: int
     max_waiting_bytes: int
     job_limit_seconds: int
+    rule_seconds: float
     keep_jobs_seconds: int
     feed_seconds: int
     feed_events: int
+    feed_event_statements: int
     webhook_private: bool
+    trusted_proxies: tuple[Network, ...]
     mdp_url: str
     lmr_token: str
     lmr_store: str
@@ -97,7 +133,7 @@ class Config:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Config:
-        """Read every setting.
+        """Read every setting. `SystemExit` with a message if a value is invalid.
 
         >>> Config.from_environment({"MDV_PUBLIC_READ": "true"}).public_read
         True
@@ -113,25 +149,41 @@ def _read(setting: Setting, environment: Mapping[str, str]) -> Any:
         return setting.default
     if isinstance(setting.default, bool):
         if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
-            raise SystemExit(f"{setting.variable} is {text!r}; it takes true or false.")
+            raise SystemExit(f"{setting.variable} is {text!r}; it must be true or false.")
         return text.lower() in ("true", "1", "yes")
-    if isinstance(setting.default, int):
+    if isinstance(setting.default, int | float):
         return _read_number(setting, text)
+    if isinstance(setting.default, tuple):
+        return _read_networks(setting, text)
     return text
 
 
-def _read_number(setting: Setting, text: str) -> int:
+def _read_number(setting: Setting, text: str) -> float:
+    kind, name = (int, "a whole number") if isinstance(setting.default, int) else (float, "a number")
     try:
-        number = int(text)
+        number = kind(text)
     except ValueError:
-        raise SystemExit(f"{setting.variable} is {text!r}; it takes a whole number.") from None
-    if not setting.least <= number <= setting.most:
-        raise SystemExit(f"{setting.variable} is {text}; it takes a number from {setting.least} to {setting.most}.")
+        raise SystemExit(f"{setting.variable} is {text!r}; it must be {name}.") from None
+    if not setting.minimum <= number <= setting.maximum:
+        raise SystemExit(
+            f"{setting.variable} is {text}; it must be a number from {setting.minimum} to {setting.maximum}."
+        )
     return number
 
 
+def _read_networks(setting: Setting, text: str) -> tuple[Network, ...]:
+    try:
+        return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise SystemExit(
+            f"{setting.variable} is {text!r}; it must be a comma-separated list of IP addresses and networks: {error}."
+        ) from None
+
+
 def read_variable(variable: str, environment: Mapping[str, str]) -> str:
-    """A variable's text, or that of the file which VARIABLE_FILE names: a secret need not stand in the environment.
+    """Return the value of a variable, or the content of the file that VARIABLE_FILE names, stripped.
+
+    A file keeps secrets out of the environment.
 
     >>> read_variable("MDV_URL", {"MDV_URL": " http://mdp.example "})
     'http://mdp.example'
@@ -143,15 +195,15 @@ def read_variable(variable: str, environment: Mapping[str, str]) -> str:
     try:
         return _read_file(Path(name)).strip()
     except (OSError, ValueError) as error:
-        raise SystemExit(f"{variable}_FILE is {name!r}, which cannot be read: {error}.") from None
+        raise SystemExit(f"{variable}_FILE is {name!r}. The file cannot be read: {error}.") from None
 
 
 def _read_file(path: Path) -> str:
-    # A setting is read by several processes, more than once: a pipe would tell it to the first alone, or to nobody.
+    # Several processes read a setting, some more than once. A pipe would give it only to the first reader.
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("it is not a plain file")
+        raise ValueError("it is not a regular file")
     with path.open("rb") as file:
-        text = file.read(MOST_FILE_BYTES + 1)
-    if len(text) > MOST_FILE_BYTES:
-        raise ValueError(f"it holds more than {MOST_FILE_BYTES // 1024} KiB")
+        text = file.read(MAX_SETTING_FILE_BYTES + 1)
+    if len(text) > MAX_SETTING_FILE_BYTES:
+        raise ValueError(f"it is larger than {MAX_SETTING_FILE_BYTES // 1024} KiB")
     return text.decode("utf-8")

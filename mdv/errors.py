@@ -1,33 +1,33 @@
-"""What can go wrong, as a tree. A class's docstring is its default message.
+"""The tree of errors. The docstring of a class is its default message.
 
 MdvError
- ├── NotAllowed                 the caller may not
- │    ├── Unauthenticated       401  no token, or one that opens nothing
- │    └── Forbidden             403  a good token for something else
+ ├── NotAllowed                 the caller has no permission
+ │    ├── Unauthenticated       401  no token, or an invalid one
+ │    └── Forbidden             403  a valid token without this permission
  ├── NotFound                   404  no such document, resource, job, version
- ├── BadRequest                 400  a parameter, header or address that cannot be meant
- │    ├── NotAcceptable         406  none of the asked representations is on offer
- │    ├── UnsupportedMediaType  415  a body in a syntax that is not read
+ ├── BadRequest                 400  an invalid parameter, header or address
+ │    ├── NotAcceptable         406  none of the requested representations is available
+ │    ├── UnsupportedMediaType  415  a body in an unsupported syntax
  │    ├── TooLarge              413  a body over the limit
- │    └── TooSlow               408  a body that does not arrive
- ├── Refused                         the input was read, and is not accepted
- │    ├── NotWellFormed         400  not whole and well-formed: nothing was parsed
- │    ├── InvalidDocument       422  parsed, and at odds with the schema or the laws of documents
+ │    └── TooSlow               408  a body that did not arrive in time
+ ├── Refused                         the input was read, but is not accepted
+ │    ├── NotWellFormed         400  incomplete or not well-formed input: nothing was parsed
+ │    ├── InvalidDocument       422  a document that violates the schema or the rules for documents
  │    ├── InvalidSchema         422  a schema that contradicts itself
- │    ├── InvalidRule           422  a rule or query that cannot be read, or that the schema gives no meaning
+ │    ├── InvalidRule           422  a rule or query with a syntax error, or one that the schema gives no meaning
  │    ├── TooCostly             422  a query that takes too long
- │    └── BreakingSchema        409  a schema that rules or stored documents could not live with
- ├── Conflict                   409  something else stands in the way: a rule that another searches, a name taken
- ├── TooMany                    429  more at once than one caller may have
- ├── MustRefetch                410  a cursor from which the feed cannot go on: take a snapshot
+ │    └── BreakingSchema        409  a schema that would make rules or stored documents invalid
+ ├── Conflict                   409  a conflict with existing data: a rule that another searches, a name in use
+ ├── TooMany                    429  too many concurrent requests or jobs of one caller
+ ├── MustRefetch                410  a cursor from which the feed cannot continue: take a snapshot
  ├── PreconditionFailed         412  If-Match, If-None-Match
- ├── KeyReused                  422  an Idempotency-Key that stood for another request
- ├── BadCommand                      a command that cannot be carried out as it was given
- ├── NotStarted                      a folder, a port or a user that a system cannot be started with
- ├── Unavailable                503  a part of the system is away; nothing was changed
+ ├── KeyReused                  422  an Idempotency-Key that was used for another request
+ ├── BadCommand                      a command that cannot be executed as given
+ ├── NotStarted                      a folder, port or user that a system cannot be started with
+ ├── Unavailable                503  a part of the system is unreachable; nothing was changed
  └── SystemNotFound                  the command line found no running MDV
 
-Each carries what RFC 9457 asks for, so that HTTP, the command line and a failed job say the same thing.
+Each has the fields of an RFC 9457 problem, so that HTTP, the command line and a failed job report the same text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One thing wrong in an input: where (so many characters from a column on), what, and what to try."""
+    """One error in an input: where it is (`length` characters from `column` on), what is wrong, and what to try."""
 
     message: str
     line: int | None = None
@@ -50,7 +50,7 @@ class Flaw:
     length: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The flaw as JSON, without what is not known.
+        """Return the flaw as JSON, without fields that are None.
 
         >>> Flaw("no such class", line=3).as_dict()
         {'message': 'no such class', 'line': 3}
@@ -65,10 +65,12 @@ class Flaw:
         return place + self.message + (f" ({self.hint})" if self.hint else "")
 
 
-def storable(text: str) -> str:
-    """`text` without what neither Postgres nor JSON can hold: an error may quote the very thing that it refuses.
+def replace_unstorable(text: str) -> str:
+    """Return `text` with NUL and lone surrogates replaced, which Postgres cannot store.
 
-    >>> storable("a\\0b")
+    An error may quote the input that it refuses.
+
+    >>> replace_unstorable("a\\0b")
     'a␀b'
     """
     return text.replace("\0", "␀").encode("utf-8", "replace").decode()
@@ -88,7 +90,7 @@ class MdvError(Exception):
         super().__init__(self.detail)
 
     def problem(self) -> dict[str, Any]:
-        """The error as an RFC 9457 problem.
+        """Return the error as an RFC 9457 problem.
 
         >>> NotFound("There is no job 7.").problem()["type"]
         'urn:mdv:problem:not-found'
@@ -97,18 +99,21 @@ class MdvError(Exception):
             "type": f"urn:mdv:problem:{self.slug}",
             "title": self.title,
             "status": self.status,
-            "detail": storable(self.detail),
+            "detail": replace_unstorable(self.detail),
         }
         if self.flaws:
             body["errors"] = [
-                {name: storable(value) if isinstance(value, str) else value for name, value in flaw.as_dict().items()}
+                {
+                    name: replace_unstorable(value) if isinstance(value, str) else value
+                    for name, value in flaw.as_dict().items()
+                }
                 for flaw in self.flaws
             ]
         return body | self.extra
 
     @classmethod
     def from_problem(cls, problem: dict[str, Any]) -> MdvError:
-        """The error that `problem` was made from: a failed job's words, said again.
+        """Return the error that `problem` was made from, for example the error of a failed job.
 
         >>> MdvError.from_problem(NotFound("There is no job 7.").problem())
         NotFound('There is no job 7.')
@@ -120,25 +125,25 @@ class MdvError(Exception):
 
 
 class NotAllowed(MdvError):
-    """This caller may not do that."""
+    """You do not have permission for this."""
 
     status, slug, title = 403, "not-allowed", "Not allowed"
 
 
 class Unauthenticated(NotAllowed):
-    """This call needs a token: send the header `Authorization: Bearer TOKEN`."""
+    """This request needs a token: send the header `Authorization: Bearer TOKEN`."""
 
     status, slug, title = 401, "unauthenticated", "Not signed in"
 
 
 class Forbidden(NotAllowed):
-    """This token does not open that."""
+    """This token does not have permission for this."""
 
-    status, slug, title = 403, "forbidden", "Not with this token"
+    status, slug, title = 403, "forbidden", "Forbidden"
 
 
 class NotFound(MdvError):
-    """There is no such thing here."""
+    """This does not exist."""
 
     status, slug, title = 404, "not-found", "Not found"
 
@@ -150,13 +155,13 @@ class BadRequest(MdvError):
 
 
 class NotAcceptable(BadRequest):
-    """None of the representations asked for is on offer."""
+    """None of the requested representations is available."""
 
-    status, slug, title = 406, "not-acceptable", "Not on offer"
+    status, slug, title = 406, "not-acceptable", "Not acceptable"
 
 
 class UnsupportedMediaType(BadRequest):
-    """The body is in a syntax that MDV does not read."""
+    """The syntax of the body is not supported."""
 
     status, slug, title = 415, "unsupported-media-type", "Syntax not supported"
 
@@ -180,13 +185,13 @@ class Refused(MdvError):
 
 
 class NotWellFormed(Refused):
-    """The text is not whole and well-formed; nothing was changed."""
+    """The text is incomplete or not well-formed; nothing was changed."""
 
     status, slug, title = 400, "not-well-formed", "Not well-formed"
 
 
 class InvalidDocument(Refused):
-    """The document is at odds with the schema; nothing was changed."""
+    """The document violates the schema; nothing was changed."""
 
     status, slug, title = 422, "invalid-document", "Document refused"
 
@@ -198,57 +203,57 @@ class InvalidSchema(Refused):
 
 
 class InvalidRule(Refused):
-    """The rule cannot be read, or the schema gives it no meaning; nothing was changed."""
+    """The rule has an error; nothing was changed."""
 
     status, slug, title = 422, "invalid-rule", "Rule refused"
 
 
 class TooCostly(Refused):
-    """The query takes too long, and was given up."""
+    """The query timed out."""
 
     status, slug, title = 422, "too-costly", "Too costly"
 
 
 class BreakingSchema(Refused):
-    """The schema would break what is stored; nothing was changed."""
+    """The schema would make stored data invalid; nothing was changed."""
 
-    status, slug, title = 409, "breaking-schema", "Schema would break what is stored"
+    status, slug, title = 409, "breaking-schema", "Schema would make stored data invalid"
 
 
 class Conflict(MdvError):
-    """Something else stands in the way."""
+    """The request conflicts with existing data."""
 
     status, slug, title = 409, "conflict", "Conflict"
 
 
 class TooMany(MdvError):
-    """This is more at once than one caller may have."""
+    """Too many concurrent requests."""
 
-    status, slug, title = 429, "too-many", "Too many at once"
+    status, slug, title = 429, "too-many", "Too many requests"
 
 
 class MustRefetch(MdvError):
-    """The feed cannot go on from this cursor: take a snapshot, by asking without `after`."""
+    """The feed cannot continue from this cursor: take a snapshot with a request without `after`."""
 
-    status, slug, title = 410, "must-refetch", "Take a snapshot"
+    status, slug, title = 410, "must-refetch", "Snapshot required"
 
 
 class PreconditionFailed(MdvError):
-    """The stored version is not the one that the request was made for."""
+    """The stored version is not the one that the request names."""
 
     status, slug, title = 412, "precondition-failed", "Precondition failed"
 
 
 class KeyReused(MdvError):
-    """This Idempotency-Key has already been used for another request; take a new one."""
+    """This Idempotency-Key was already used for another request: use a new one."""
 
-    status, slug, title = 422, "idempotency-key-reused", "Idempotency-Key used twice"
+    status, slug, title = 422, "idempotency-key-reused", "Idempotency-Key reused"
 
 
 class BadCommand(MdvError):
-    """The command cannot be carried out as it was given."""
+    """The command cannot be executed as given."""
 
-    slug, title = "bad-command", "Cannot do that"
+    slug, title = "bad-command", "Invalid command"
 
 
 class NotStarted(MdvError):
@@ -258,13 +263,13 @@ class NotStarted(MdvError):
 
 
 class Unavailable(MdvError):
-    """A part of the system is away; nothing was changed, try again shortly."""
+    """A part of the system is unreachable; nothing was changed. Try again shortly."""
 
-    status, slug, title = 503, "unavailable", "Not available now"
+    status, slug, title = 503, "unavailable", "Unavailable"
 
 
 class SystemNotFound(MdvError):
-    """No running MDV was found: start one with `make up`, or say which with --data DIR or MDV_URL."""
+    """No running MDV was found: start one with `make up`, or name one with --data DIR or MDV_URL."""
 
     slug, title = "system-not-found", "No running MDV"
 

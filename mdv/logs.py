@@ -1,4 +1,4 @@
-"""Logs: one line of JSON an event, on standard error, whoever tells it."""
+"""Logging: every event of MDV and of its libraries is one line of JSON on standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 
 def configure_logs(level: str) -> None:
-    """Write events of `level` and above; those of the libraries if they are warnings at least."""
+    """Log events of `level` and above; events of libraries only if they are warnings or errors."""
     number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     structlog.configure(
         processors=[
@@ -22,23 +22,23 @@ def configure_logs(level: str) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        # Writes a line at once, its end included: several processes have one log.
+        # Writes each line, including the newline, in one call: several processes share one log.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     writer = logging.StreamHandler(sys.stderr)
-    writer.setFormatter(JsonLine())
+    writer.setFormatter(JsonLogFormatter())
     logging.basicConfig(level=max(number, logging.WARNING), handlers=[writer])
     logging.captureWarnings(True)
 
 
-class JsonLine(logging.Formatter):
-    """What libraries log, in the form of MDV's own events.
+class JsonLogFormatter(logging.Formatter):
+    """Formats the records of libraries like MDV's own events.
 
-    >>> record = logging.LogRecord("celery", logging.WARNING, "", 0, "%s is away", ("Redis",), None)
+    >>> record = logging.LogRecord("celery", logging.WARNING, "", 0, "%s is down", ("Redis",), None)
     >>> record.created = 0.0
-    >>> JsonLine().format(record)
-    '{"event": "Redis is away", "level": "warning", "timestamp": "1970-01-01T00:00:00.000000Z", "logger": "celery"}'
+    >>> JsonLogFormatter().format(record)
+    '{"event": "Redis is down", "level": "warning", "timestamp": "1970-01-01T00:00:00.000000Z", "logger": "celery"}'
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,4 +1,4 @@
-"""The values that travel between the rooms: frozen, with no I/O."""
+"""Values that all packages share: terms, statements and documents. They are immutable and do no I/O."""
 
 from __future__ import annotations
 
@@ -17,18 +17,23 @@ XSD_STRING = XSD + "string"
 LANG_STRING = RDF + "langString"
 
 BLANK_MARK = "#_:"
-"""What tells the name of a blank node, `D#_:…`, from every IRI that a document may write."""
+"""Marks the name of a blank node, `D#_:…`. No IRI in a document may contain it."""
 
 
 class Term(NamedTuple):
     """The object of a statement: a URI or a literal, as in the feed.
 
     `datatype` is None for plain text (xsd:string) and for text with a language.
+    Terms have a total order: type, value, language, datatype, with None first. The comparison of tuples would fail
+    on terms that differ only in language or datatype, since None and text have no order. Statements and other tuples
+    that contain terms follow from it, so a plain `sorted` is always safe.
 
     >>> Term.uri("http://a/b")
     Term(type='uri', value='http://a/b', lang=None, datatype=None)
     >>> Term.literal("92", datatype=XSD + "integer").as_dict()
     {'type': 'literal', 'value': '92', 'datatype': 'http://www.w3.org/2001/XMLSchema#integer'}
+    >>> [term.lang for term in sorted([Term.literal("x", lang="en"), Term.literal("x"), Term.literal("x", lang="de")])]
+    [None, 'de', 'en']
     """
 
     type: str
@@ -56,21 +61,42 @@ class Term(NamedTuple):
             body["datatype"] = self.datatype
         return body
 
+    def sort_key(self) -> tuple[str, str, str, str]:
+        """Return a sort key for the order of terms. Sorting with it is faster than with comparisons."""
+        type, value, lang, datatype = self
+        return type, value, lang or "", datatype or ""
+
+    def __lt__(self, other: Term) -> bool:  # type: ignore[override]
+        return self.sort_key() < other.sort_key()
+
+    def __le__(self, other: Term) -> bool:  # type: ignore[override]
+        return self.sort_key() <= other.sort_key()
+
+    def __gt__(self, other: Term) -> bool:  # type: ignore[override]
+        return self.sort_key() > other.sort_key()
+
+    def __ge__(self, other: Term) -> bool:  # type: ignore[override]
+        return self.sort_key() >= other.sort_key()
+
 
 class Statement(NamedTuple):
-    """Subject, property, object. The subject is a URI reference; a blank node's is its name.
+    """Subject, property, object. The subject is a URI reference, or the name of a blank node.
 
-    In a `ParsedDocument` blank nodes are still `_:id`, as the parser called them.
+    In a `ParsedDocument`, blank nodes still have the `_:id` of the parser.
     """
 
     subject: str
     property: str
     object: Term
 
+    def sort_key(self) -> tuple[str, ...]:
+        """Return a sort key for the order of statements."""
+        return self.subject, self.property, *self.object.sort_key()
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A document as its parser saw it: blank nodes are `_:id`, ids meaning nothing outside of it."""
+    """A document as the parser returns it. Blank nodes are `_:id`, with ids that are local to the document."""
 
     uri: str
     statements: tuple[Statement, ...]
@@ -79,7 +105,7 @@ class ParsedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document whose blank nodes have their lasting names: distinct statements, in a fixed order."""
+    """A document with distinct statements in a fixed order. Its blank nodes have their permanent names."""
 
     uri: str
     statements: tuple[Statement, ...]
@@ -87,7 +113,7 @@ class Document:
 
 
 def is_blank(uri: str) -> bool:
-    """Whether `uri` is the name MDV gave to a blank node.
+    """True if `uri` is the name of a blank node.
 
     >>> is_blank("http://a/d#_:b1"), is_blank("http://a/d#b1")
     (True, False)

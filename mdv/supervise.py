@@ -1,10 +1,10 @@
-"""Child processes: start them, keep them alive, end them; and a lock on a folder.
+"""Start, supervise and stop child processes; and lock a folder.
 
-Three laws:
+Three guarantees:
 
-- A child ends when its parent does, even by kill -9: the kernel then sends it a signal (Linux).
-- A child has a session of its own, so that Ctrl-C in a terminal reaches the supervisor alone.
-- After `end(process)` neither the process nor anything in its process group is left.
+- A child ends when its parent ends, even after kill -9: the kernel sends it a signal (Linux).
+- A child has its own session, so that Ctrl-C in a terminal reaches only the supervisor.
+- After `end(process)` no process of its process group is left.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import Any, Protocol
 from mdv.errors import MdvError, NotStarted
 
 PR_SET_PDEATHSIG = 1
-PULSE = 0.02
-LARGEST_LOG = 16 * 1024 * 1024
+POLL_SECONDS = 0.02
+MAX_LOG_BYTES = 16 * 1024 * 1024
 
-# Looked up before any fork: between fork and exec there should be as little to do as possible.
+# Looked up before any fork: as little as possible should happen between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True)
 _prctl: Callable[..., int] | None = getattr(_libc, "prctl", None)
 
 
 def prctl(option: int, *arguments: int) -> None:
-    """prctl(2), with its failure as an OSError."""
-    words = [ctypes.c_ulong(word) for word in (*arguments, 0, 0, 0, 0)[:4]]
-    if _prctl is None or _prctl(option, *words) != 0:
+    """Call prctl(2). A failure is raised as an OSError."""
+    values = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
+    if _prctl is None or _prctl(option, *values) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} failed")
 
 
@@ -51,10 +51,10 @@ def start_child(
     death_signal: signal.Signals = signal.SIGTERM,
     become: Callable[[], None] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` under the laws above, with its output at the end of `log`.
+    """Start `argv` with the guarantees above. Its output is appended to `log`.
 
-    `become` may change the child's user before the program is executed. Only the main thread may start
-    children: the kernel takes the end of the thread that forked for the end of the parent.
+    `become` can change the user of the child before the program is executed. Only the main thread may start children:
+    the kernel treats the end of the thread that forked as the end of the parent.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("Start children from the main thread: they end with the thread that started them.")
@@ -62,16 +62,16 @@ def start_child(
 
     def prepare() -> None:
         try:
-            # A parent in the background of a script ignores SIGINT, and what is ignored would stay so.
+            # A parent that runs in the background of a script ignores SIGINT, and children inherit ignored signals.
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             if become is not None:
                 become()
             if sys.platform == "linux":
-                # After `become`: a change of user clears the death signal.
+                # After `become`, because a change of user clears the death signal.
                 prctl(PR_SET_PDEATHSIG, death_signal)
-                if os.getppid() != parent:  # it died before the signal was asked for
+                if os.getppid() != parent:  # the parent ended before the signal was set
                     os._exit(1)
         except BaseException as error:
             os.write(2, f"{argv[0]} was not started: {error}\n".encode())
@@ -96,15 +96,15 @@ def start_child(
 
 
 def _open_log(log: Path) -> int:
-    """The log, open at its end; one that has grown large makes room and is kept as `….1`."""
+    """Open the log for appending. A large log is first renamed to `….1`."""
     with suppress(FileNotFoundError):
-        if log.stat().st_size > LARGEST_LOG:
+        if log.stat().st_size > MAX_LOG_BYTES:
             log.replace(log.with_name(log.name + ".1"))
     return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process is over. Its number stays reserved: it is not reaped, so no other can get it."""
+    """True if the process has ended. It is not reaped, so its id stays reserved."""
     if process.returncode is not None:
         return True
     if not hasattr(os, "waitid"):
@@ -115,31 +115,31 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
         return True
 
 
-def end(
+def stop_process(
     process: subprocess.Popen[bytes],
-    farewell: Iterable[tuple[signal.Signals, float]],
-    hurry: Callable[[], bool] = lambda: False,
+    stop_signals: Iterable[tuple[signal.Signals, float]],
+    force: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Send each signal of `farewell` and wait its seconds; then kill what is left of the process group.
+    """Send each of `stop_signals` and wait its seconds for the process to end; then kill its process group.
 
-    Ends of itself as soon as the process has ended, and goes straight to the kill when `hurry` says so.
+    When `force` returns True, the process group is killed immediately.
     """
-    for number, patience in farewell:
+    for number, timeout in stop_signals:
         if has_ended(process):
             break
         os.kill(process.pid, number)
-        deadline = time.monotonic() + patience
-        while not has_ended(process) and not hurry() and time.monotonic() < deadline:
-            time.sleep(PULSE)
+        deadline = time.monotonic() + timeout
+        while not has_ended(process) and not force() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
     if process.returncode is None:
-        # Not reaped yet, so the group's number is still this child's, whether it lives or not.
+        # The process is not reaped yet, so the id of the group still belongs to this child.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    """The end of a process in words: `exit code 3`, `killed by SIGKILL`."""
+def describe_exit(process: subprocess.Popen[bytes]) -> str:
+    """Describe how a process ended: `exit code 3`, `killed by SIGKILL`."""
     code = process.wait()
     if code >= 0:
         return f"exit code {code}"
@@ -149,7 +149,7 @@ def how_it_ended(process: subprocess.Popen[bytes]) -> str:
 
 
 class Server(Protocol):
-    """What a supervisor keeps alive: a process, and its own way to end it."""
+    """A process that a supervisor keeps alive, with its own way to stop it."""
 
     @property
     def process(self) -> subprocess.Popen[bytes]: ...
@@ -158,21 +158,21 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A plain child: asked to end with one signal, killed with its whole group after `grace` seconds."""
+class ChildProgram:
+    """A child process that is stopped with one signal, and killed with its group after `grace` seconds."""
 
     process: subprocess.Popen[bytes]
     stop_signal: signal.Signals = signal.SIGTERM
     grace: float = 15.0
-    hurry: Callable[[], bool] = lambda: False
+    force: Callable[[], bool] = lambda: False
 
     def stop(self) -> None:
-        end(self.process, [(self.stop_signal, self.grace)], self.hurry)
+        stop_process(self.process, [(self.stop_signal, self.grace)], self.force)
 
 
 @dataclass(slots=True)
-class _Charge:
-    """One place in the supervisor's list: who is in it now, or when the next one is due."""
+class _Supervised:
+    """One entry of the supervisor: the running server, or None and the time of the next start."""
 
     name: str
     launch: Callable[[], Server]
@@ -183,35 +183,35 @@ class _Charge:
 
 
 class Supervisor:
-    """Servers by name: started in order, started again when they die, stopped in reverse order.
+    """Starts servers in order, restarts them when they end, and stops them in reverse order.
 
-        with Supervisor(tell=print) as supervisor:
+        with Supervisor(report=print) as supervisor:
             supervisor.start("web", ["gunicorn", "…"], log=folder / "web.log")
             supervisor.wait()
 
-    From the first start until `stop` is done, SIGINT, SIGTERM and SIGHUP are taken as a wish to stop;
-    a SIGINT after that makes the stop a kill.
+    From the first start until `stop` is done, SIGINT, SIGTERM and SIGHUP request a stop. A further SIGINT forces it:
+    the servers are killed.
     """
 
     def __init__(
         self,
-        tell: Callable[[str], None] = lambda message: None,
+        report: Callable[[str], None] = lambda message: None,
         *,
         grace: float = 15.0,
         pause: float = 0.5,
-        longest_pause: float = 10.0,
-        steady: float = 60.0,
+        max_pause: float = 10.0,
+        stable_after: float = 60.0,
     ) -> None:
-        """`grace`: seconds from the stop signal to the kill. A server that dies is started again after `pause`
-        seconds, doubling up to `longest_pause`, and from the beginning once it has lived for `steady` seconds."""
-        self._tell = tell
+        """`grace`: seconds from the stop signal to the kill. A server that ends is restarted after `pause` seconds.
+        The pause doubles up to `max_pause`, and is reset when the server has run for `stable_after` seconds."""
+        self._report = report
         self._grace = grace
         self._pause = pause
-        self._longest_pause = longest_pause
-        self._steady = steady
-        self._charges: list[_Charge] = []
-        self._wish: signal.Signals | None = None
-        self._hurried = False
+        self._max_pause = max_pause
+        self._stable_after = stable_after
+        self._supervised: list[_Supervised] = []
+        self._stop_signal: signal.Signals | None = None
+        self._stop_forced = False
         self._stopping = False
         self._handlers: dict[signal.Signals, Any] = {}
 
@@ -225,88 +225,88 @@ class Supervisor:
         stop_signal: signal.Signals = signal.SIGTERM,
         cwd: Path | None = None,
     ) -> None:
-        """Start a program and keep it alive. Should this process be killed, the program gets its stop signal."""
+        """Start a program and keep it running. If this process is killed, the program gets its stop signal."""
 
-        def launch() -> Program:
+        def launch() -> ChildProgram:
             child = start_child(argv, env=env, log=log, cwd=cwd, death_signal=stop_signal)
-            return Program(child, stop_signal, self._grace, lambda: self.hurried)
+            return ChildProgram(child, stop_signal, self._grace, lambda: self.stop_forced)
 
         self.keep(name, launch)
 
     def keep(self, name: str, launch: Callable[[], Server]) -> None:
-        """Start a server with `launch`, and again with `launch` whenever it dies (after its own `stop`)."""
-        self._listen()
-        self._charges.append(_Charge(name, launch, launch(), time.monotonic(), self._pause))
+        """Start a server with `launch`, and restart it with `launch` whenever it ends (after calling its `stop`)."""
+        self._install_handlers()
+        self._supervised.append(_Supervised(name, launch, launch(), time.monotonic(), self._pause))
 
     @property
-    def asked_to_stop(self) -> bool:
-        """Whether a signal to stop has come."""
-        return self._wish is not None
+    def stop_requested(self) -> bool:
+        """True if a signal to stop has arrived."""
+        return self._stop_signal is not None
 
     @property
-    def hurried(self) -> bool:
-        """Whether somebody asked a second time."""
-        return self._hurried
+    def stop_forced(self) -> bool:
+        """True if a second SIGINT has arrived."""
+        return self._stop_forced
 
     def wait(self) -> signal.Signals:
-        """Keep every server alive until this process is asked to stop; the signal that asked."""
-        self._listen()
-        while self._wish is None:
-            for charge in self._charges:
-                self._look_after(charge)
-            time.sleep(PULSE * 5)
-        return self._wish
+        """Keep all servers running until a signal requests a stop. Return the signal."""
+        self._install_handlers()
+        while self._stop_signal is None:
+            for entry in self._supervised:
+                self._check(entry)
+            time.sleep(POLL_SECONDS * 5)
+        return self._stop_signal
 
     def stop(self) -> None:
-        """Stop every server, the last started first. Nothing of them is left afterwards."""
+        """Stop all servers in reverse order. No process of them is left afterwards."""
         self._stopping = True
         try:
-            while self._charges:
-                server = self._charges[-1].server
+            while self._supervised:
+                server = self._supervised[-1].server
                 if server is not None:
                     server.stop()
-                self._charges.pop()
+                self._supervised.pop()
         finally:
             self._stopping = False
             while self._handlers:
                 signal.signal(*self._handlers.popitem())
 
-    def _look_after(self, charge: _Charge) -> None:
+    def _check(self, entry: _Supervised) -> None:
         now = time.monotonic()
-        if charge.server is not None and has_ended(charge.server.process):
-            dead, charge.server = charge.server, None
+        if entry.server is not None and has_ended(entry.server.process):
+            dead, entry.server = entry.server, None
             dead.stop()
-            if now - charge.since >= self._steady:
-                charge.pause = self._pause
-            self._put_off(charge, "ended", how_it_ended(dead.process))
-        elif charge.server is None and now >= charge.due and self._wish is None:
+            if now - entry.since >= self._stable_after:
+                entry.pause = self._pause
+            self._schedule_restart(entry, "ended", describe_exit(dead.process))
+        elif entry.server is None and now >= entry.due and self._stop_signal is None:
             try:
-                charge.server, charge.since = charge.launch(), time.monotonic()
-                self._tell(f"{charge.name} runs again.")
+                entry.server, entry.since = entry.launch(), time.monotonic()
+                self._report(f"{entry.name} is running again.")
             except MdvError as error:
-                self._put_off(charge, "did not start", error.detail)
+                self._schedule_restart(entry, "did not start", error.detail)
 
-    def _put_off(self, charge: _Charge, event: str, why: str) -> None:
-        charge.due = time.monotonic() + charge.pause
-        self._tell(f"{charge.name} {event}, and is started again in {charge.pause:g} s: {why}")
-        charge.pause = min(2 * charge.pause, self._longest_pause)
+    def _schedule_restart(self, entry: _Supervised, event: str, why: str) -> None:
+        entry.due = time.monotonic() + entry.pause
+        self._report(f"{entry.name} {event} and will be restarted in {entry.pause:g} s: {why}")
+        entry.pause = min(2 * entry.pause, self._max_pause)
 
-    def _listen(self) -> None:
+    def _install_handlers(self) -> None:
         if self._handlers:
             return
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # started under nohup: the end of the terminal is not to matter
-            self._handlers[number] = signal.signal(number, self._hear)
+                continue  # started with nohup: ignore the end of the terminal
+            self._handlers[number] = signal.signal(number, self._handle_signal)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and (self._stopping or self._wish is not None):
-            self._hurried = True
-        if self._wish is None:
-            self._wish = signal.Signals(number)
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and (self._stopping or self._stop_signal is not None):
+            self._stop_forced = True
+        if self._stop_signal is None:
+            self._stop_signal = signal.Signals(number)
 
     def __enter__(self) -> Supervisor:
-        self._listen()
+        self._install_handlers()
         return self
 
     def __exit__(
@@ -316,10 +316,10 @@ class Supervisor:
 
 
 class FolderLock:
-    """A folder for one process at a time: `with FolderLock(folder): …`.
+    """A lock that lets one process at a time use a folder: `with FolderLock(folder): …`.
 
-    The kernel frees the lock with the process, however that ends, and children do not inherit it. The file
-    `lock` names the holder and stays behind: removing it would let two processes lock two files of one name.
+    The kernel releases the lock when the process ends, and children do not inherit it. The file `lock` contains the id
+    of the holder and is never removed: otherwise two processes could lock two files of the same name.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -341,7 +341,7 @@ class FolderLock:
             os.close(file)
             raise NotStarted(
                 f"{self.folder} is in use by {f'process {holder}' if holder else 'another process'}: "
-                "stop that one first, or choose another folder with --data."
+                "stop that process first, or choose another folder with --data."
             ) from None
         os.truncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())

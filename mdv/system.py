@@ -1,10 +1,10 @@
-"""System: where the MDV is that a command speaks to, and how its `mdv up` leaves word of it.
+"""Find the MDV that a command uses. A running `mdv up` writes its addresses to DIR/system.json.
 
---data DIR   the `mdv up` on that folder, through DIR/system.json; wins over the environment
+--data DIR   the `mdv up` on that folder, through DIR/system.json; overrides the environment
 environment  MDV_URL with MDV_TOKEN (or MDV_ADMIN_TOKEN) over HTTP, MDV_DATABASE_URL for the database
 otherwise    the `mdv up` on $MDV_DATA or ./.mdv
 
-The LMR that a command asks is found the same way: MDV_LMR_URL with MDV_LMR_TOKEN, or the one that runs with the system.
+The LMR is found in the same way: MDV_LMR_URL with MDV_LMR_TOKEN, or the LMR that runs with the system.
 """
 
 from __future__ import annotations
@@ -17,47 +17,49 @@ from pathlib import Path
 
 from mdv.config import read_variable
 from mdv.errors import NotFound, SystemNotFound
-from mdv.files import write_private
+from mdv.private_file import write_private_file
 
-FILE = "system.json"
+SYSTEM_FILE = "system.json"
 DEFAULT_FOLDER = Path(".mdv")
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """How one MDV is reached. What opens it is not shown. `known_by` is what told of it, for messages."""
+    """The addresses and secrets of one MDV. `source` is the file or variable that named it, for messages."""
 
     url: str = ""
     token: str = field(default="", repr=False)
     database_url: str = field(default="", repr=False)
     redis_url: str = field(default="", repr=False)
     pid: int | None = None
-    known_by: str = ""
+    source: str = ""
     lmr_url: str = ""
-    """Of the LMR that runs with it, if one does; the same token opens it."""
+    """URL of the LMR that runs with the system, if any. It accepts the same token."""
 
     @property
-    def not_running(self) -> SystemNotFound:
-        """The sentence for a system that was found, and does not answer."""
-        if self.known_by == "MDV_URL":
-            return SystemNotFound(f"Nothing answers at {self.url}: is MDV_URL right, does it run?")
+    def not_running_error(self) -> SystemNotFound:
+        """Return the error for a system that is configured but does not answer."""
+        if self.source == "MDV_URL":
+            return SystemNotFound(f"No server answers at {self.url}: check MDV_URL, and that the server is running.")
         where = f"The MDV at {self.url}" if self.url else "The MDV"
-        told = f" (known by {self.known_by})" if self.known_by else ""
-        return SystemNotFound(f"{where}{told} is not running; start it with `make up`.")
+        found_in = f" (from {self.source})" if self.source else ""
+        return SystemNotFound(f"{where}{found_in} is not running; start it with `make up`.")
 
 
 @dataclass(frozen=True, slots=True)
-class LocalSystem(System):
-    """How one LMR is reached."""
+class LmrSystem(System):
+    """The address and token of one LMR."""
 
     @property
-    def not_running(self) -> SystemNotFound:
-        told = f" (known by {self.known_by})" if self.known_by else ""
-        return SystemNotFound(f"The LMR at {self.url}{told} is not running; `mdv up` or `mdv lmr serve` starts it.")
+    def not_running_error(self) -> SystemNotFound:
+        found_in = f" (from {self.source})" if self.source else ""
+        return SystemNotFound(
+            f"The LMR at {self.url}{found_in} is not running; start it with `mdv up` or `mdv lmr serve`."
+        )
 
 
 def find_system(data: Path | None, environment: Mapping[str, str] | None = None) -> System:
-    """The system to call over HTTP. `data` is the folder that the caller named, if any.
+    """Return the system to call over HTTP. `data` is the folder given with --data, if any.
 
     >>> find_system(None, {"MDV_URL": "http://mdp.example:8080/", "MDV_TOKEN": "t"}).url
     'http://mdp.example:8080'
@@ -67,14 +69,14 @@ def find_system(data: Path | None, environment: Mapping[str, str] | None = None)
     if data is not None or not url:
         found = _in_folder(data, environment)
         own = read_variable("MDV_TOKEN", environment) if data is None else ""
-        return System(found.url, own or found.token, found.database_url, found.redis_url, found.pid, found.known_by,
+        return System(found.url, own or found.token, found.database_url, found.redis_url, found.pid, found.source,
                       found.lmr_url)  # fmt: skip
     _check_address("MDV_URL", url)
-    return System(url, _first(environment, "MDV_TOKEN", "MDV_ADMIN_TOKEN"), known_by="MDV_URL")
+    return System(url, _first(environment, "MDV_TOKEN", "MDV_ADMIN_TOKEN"), source="MDV_URL")
 
 
 def find_lmr(data: Path | None, environment: Mapping[str, str] | None = None) -> System:
-    """The LMR to call over HTTP: that of the environment, or the one that runs with the system.
+    """Return the LMR to call over HTTP: the one in the environment, or the one that runs with the system.
 
     >>> find_lmr(None, {"MDV_LMR_URL": "http://lmr.example:8081/", "MDV_LMR_TOKEN": "t"}).url
     'http://lmr.example:8081'
@@ -84,33 +86,33 @@ def find_lmr(data: Path | None, environment: Mapping[str, str] | None = None) ->
     if data is None and url:
         _check_address("MDV_LMR_URL", url)
         token = _first(environment, "MDV_LMR_TOKEN", "MDV_TOKEN", "MDV_ADMIN_TOKEN")
-        return LocalSystem(url, token, known_by="MDV_LMR_URL")
-    which = "say which LMR with MDV_LMR_URL and MDV_LMR_TOKEN."
+        return LmrSystem(url, token, source="MDV_LMR_URL")
+    advice = "set MDV_LMR_URL and MDV_LMR_TOKEN."
     if data is None and read_variable("MDV_URL", environment):
         # Not the LMR of some other MDV that happens to run in this folder.
-        raise NotFound(f"MDV_URL is an MDP's: {which}")
+        raise NotFound(f"MDV_URL names an MDP, and no LMR is named: {advice}")
     try:
         found = _in_folder(data, environment)
     except SystemNotFound as error:
         raise SystemNotFound(f"{error.detail} For an LMR elsewhere, set MDV_LMR_URL and MDV_LMR_TOKEN.") from None
     if not found.lmr_url:
-        raise NotFound(f"No LMR runs with the MDV of {found.known_by}: {which}")
+        raise NotFound(f"The MDV in {found.source} has no LMR: {advice}")
     own = _first(environment, "MDV_LMR_TOKEN", "MDV_TOKEN") if data is None else ""
-    return LocalSystem(found.lmr_url, own or found.token, known_by=found.known_by)
+    return LmrSystem(found.lmr_url, own or found.token, source=found.source)
 
 
 def _check_address(variable: str, url: str) -> None:
     if not url.lower().startswith(("http://", "https://")):
-        raise SystemNotFound(f"{variable} is {url!r}; it takes an address such as http://127.0.0.1:8080.")
+        raise SystemNotFound(f"{variable} is {url!r}; it must be a URL such as http://127.0.0.1:8080.")
 
 
 def _first(environment: Mapping[str, str], *variables: str) -> str:
-    """The first of these that is set."""
+    """Return the value of the first variable that is set, or an empty string."""
     return next((value for name in variables if (value := read_variable(name, environment))), "")
 
 
 def find_database(data: Path | None, environment: Mapping[str, str] | None = None) -> System:
-    """The system whose database a command opens.
+    """Return the system whose database a command opens.
 
     >>> find_database(None, {"MDV_URL": "http://mdp.example"})
     Traceback (most recent call last):
@@ -119,7 +121,7 @@ def find_database(data: Path | None, environment: Mapping[str, str] | None = Non
     environment = os.environ if environment is None else environment
     database_url = read_variable("MDV_DATABASE_URL", environment)
     if data is None and database_url:
-        return System(database_url=database_url, known_by="MDV_DATABASE_URL")
+        return System(database_url=database_url, source="MDV_DATABASE_URL")
     if data is None and read_variable("MDV_URL", environment):
         # Not the database of some other MDV that happens to run in this folder.
         raise SystemNotFound("This command works on the database of the MDV at MDV_URL: set MDV_DATABASE_URL too.")
@@ -132,16 +134,16 @@ def _in_folder(data: Path | None, environment: Mapping[str, str]) -> System:
     if found is not None:
         return found
     if data is not None:
-        raise SystemNotFound(f"No MDV runs on {folder}: start one with `mdv up --data {folder}`.")
+        raise SystemNotFound(f"No MDV is running in {folder}: start one with `mdv up --data {folder}`.")
     raise SystemNotFound(
-        f"No MDV runs on {folder}, and MDV_URL is not set: start one with `make up`, "
-        "or say which with --data DIR or with MDV_URL and MDV_TOKEN."
+        f"No MDV is running in {folder}, and MDV_URL is not set: start one with `make up`, "
+        "or name one with --data DIR or with MDV_URL and MDV_TOKEN."
     )
 
 
 def read_system(folder: Path) -> System | None:
-    """What the `mdv up` on `folder` left; None where there is none."""
-    path = folder / FILE
+    """Return the system that runs in `folder`, from its system.json; None if there is none."""
+    path = folder / SYSTEM_FILE
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
         return System(
@@ -150,23 +152,25 @@ def read_system(folder: Path) -> System | None:
             database_url=str(known["database_url"]),
             redis_url=str(known["redis_url"]),
             pid=int(known["pid"]),
-            known_by=str(path),
+            source=str(path),
             lmr_url=str(known.get("lmr_url", "")),
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError:
-        raise SystemNotFound(f"{path} may not be read by this user: it belongs to the one who started MDV.") from None
+        raise SystemNotFound(
+            f"{path} is not readable by this user: run the command as the user who started MDV."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SystemNotFound(f"{path} cannot be read ({error}): stop that MDV and start it again.") from None
 
 
 def write_system(folder: Path, system: System) -> None:
-    """Leave word of a running system in its folder."""
-    known = {name: value for name, value in asdict(system).items() if name != "known_by"}
-    write_private(folder / FILE, json.dumps(known, indent=2) + "\n")
+    """Write system.json of a running system into its folder."""
+    known = {name: value for name, value in asdict(system).items() if name != "source"}
+    write_private_file(folder / SYSTEM_FILE, json.dumps(known, indent=2) + "\n")
 
 
-def forget_system(folder: Path) -> None:
-    """Take the word back: nothing runs there (any more)."""
-    (folder / FILE).unlink(missing_ok=True)
+def remove_system(folder: Path) -> None:
+    """Remove system.json: no system runs in the folder."""
+    (folder / SYSTEM_FILE).unlink(missing_ok=True)

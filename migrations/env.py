@@ -1,4 +1,4 @@
-"""Alembic's entry: migrations run on the connection that mdv.db.migrate hands over."""
+"""Alembic environment. Migrations run on the connection that `mdv.db.migrate` passes."""
 
 from __future__ import annotations
 

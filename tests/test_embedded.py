@@ -1,4 +1,4 @@
-"""A real Postgres and a real Valkey: they answer, they keep what they were given, and they heal."""
+"""A real Postgres and a real Valkey: they answer, keep their data, and recover."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ from redis.retry import Retry
 from mdv.embedded import Postgres, start_postgres, start_valkey
 from mdv.errors import MdvError
 from mdv.supervise import prctl
+from tests.support.eventually import eventually
+from tests.support.whole_system import alive
+
+pytestmark = pytest.mark.full
 
 FAST = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "20"}
 
@@ -40,36 +44,19 @@ def query(server: Postgres, sql: str) -> object:
         return row[0] if row else None
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that is dead and not yet reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def status(pid: int, name: str) -> str:
-    """One line of what the kernel tells of a process."""
+    """Return one line of a process's status from the kernel."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(line.partition(":")[2].strip().split("\t")[0] for line in lines if line.startswith(name + ":"))
 
 
-def eventually(holds: Callable[[], object], seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 @contextmanager
 def script(code: str, *arguments: object, before: Callable[[], None] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A parent of its own, which can be killed."""
+    """A separate parent process, which can be killed."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, text=True, preexec_fn=before
     )
@@ -87,7 +74,7 @@ def said(process: subprocess.Popen[str]) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cluster for the tests that do not mind what is in it. Each leaves it stopped."""
+    """One cluster for the tests that do not depend on its content. Each leaves it stopped."""
     folder = tmp_path_factory.mktemp("shared") / "postgres"
     with start_postgres(folder, FAST) as server:
         query(server, "create table kept as select 42 as answer")
@@ -96,26 +83,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter, which those of pytest are not."""
+    """A folder that every user may enter, unlike those of pytest."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
 
 
-# Everyday life
+# Normal operation
 
 
-def test_data_is_found_again_after_a_stop_under_the_same_password(folder: Path) -> None:
+def test_data_survive_a_restart_under_the_same_password(folder: Path) -> None:
     password = (folder / "password").read_text()
     with start_postgres(folder, FAST) as server:
         assert query(server, "select answer from kept") == 42
         assert server.url == f"postgresql://mdv:{password}@127.0.0.1:{server.port}/mdv"
-    assert server.process.returncode == 0, "a fast shutdown is one in order"
+    assert server.process.returncode == 0, "a fast shutdown is orderly"
     assert password not in repr(server)
 
 
-def test_stop_can_be_called_twice_and_frees_the_folder(folder: Path) -> None:
+def test_stop_is_idempotent_and_releases_the_folder(folder: Path) -> None:
     server = start_postgres(folder, FAST)
     server.stop()
     server.stop()
@@ -123,7 +110,7 @@ def test_stop_can_be_called_twice_and_frees_the_folder(folder: Path) -> None:
     start_postgres(folder, FAST).stop()
 
 
-def test_a_new_cluster_is_unicode_sorted_by_code_point_checked_and_durable(tmp_path: Path) -> None:
+def test_a_new_cluster_uses_unicode_code_point_order_checksums_and_durable_settings(tmp_path: Path) -> None:
     with start_postgres(tmp_path / "postgres") as server:
         facts = {
             name: query(server, f"show {name}")
@@ -141,13 +128,13 @@ def test_a_new_cluster_is_unicode_sorted_by_code_point_checked_and_durable(tmp_p
         assert query(server, "select rolsuper from pg_roles where rolname = current_user") is True
 
 
-def test_settings_come_on_top(folder: Path) -> None:
+def test_given_settings_override_the_defaults(folder: Path) -> None:
     with start_postgres(folder, FAST | {"work_mem": "7MB"}) as server:
         assert query(server, "show work_mem") == "7MB"
         assert query(server, "show wal_compression") == "pglz"
 
 
-def test_it_listens_on_the_loopback_alone_and_on_no_socket_file(folder: Path) -> None:
+def test_postgres_listens_only_on_the_loopback_and_on_no_socket_file(folder: Path) -> None:
     with start_postgres(folder, FAST) as server:
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         assert [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{server.port:04X}")] == [
@@ -156,14 +143,14 @@ def test_it_listens_on_the_loopback_alone_and_on_no_socket_file(folder: Path) ->
         assert query(server, "show unix_socket_directories") == ""
 
 
-def test_secrets_are_for_the_owner_alone(folder: Path, tmp_path: Path) -> None:
+def test_secrets_are_readable_only_by_the_owner(folder: Path, tmp_path: Path) -> None:
     with start_valkey(tmp_path / "valkey"):
         files = [folder / "password", *(tmp_path / "valkey" / name for name in ("password", "valkey.conf"))]
         assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 3
-    assert not list(folder.rglob("*initdb-*")), "nothing is left of the creation, nor of the password it needed"
+    assert not list(folder.rglob("*initdb-*")), "nothing is left of the creation or its password"
 
 
-def test_a_wrong_password_is_refused_by_both(folder: Path, tmp_path: Path) -> None:
+def test_a_wrong_password_is_refused_by_postgres_and_valkey(folder: Path, tmp_path: Path) -> None:
     once = Retry(NoBackoff(), 0)
     with start_postgres(folder, FAST) as postgres, start_valkey(tmp_path / "valkey") as valkey:
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
@@ -178,13 +165,13 @@ def test_a_wrong_password_is_refused_by_both(folder: Path, tmp_path: Path) -> No
 
 def test_the_password_is_in_no_command_line(folder: Path, tmp_path: Path) -> None:
     with start_postgres(folder, FAST) as postgres, start_valkey(tmp_path / "valkey") as valkey:
-        for server in (postgres, valkey):
+        for server, program in ((postgres, b"postgres"), (valkey, b"valkey-server")):
             words = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
             assert server.url.split(":")[2].split("@")[0].encode() not in words
-            assert b"server" in words or b"postgres" in words
+            assert program in words
 
 
-def test_two_side_by_side_do_not_meet(folder: Path, tmp_path: Path) -> None:
+def test_two_instances_are_independent(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "a name with spaces, and an é"
     with start_postgres(folder, FAST) as first, start_postgres(other, FAST) as second:
         assert query(second, "select to_regclass('kept') is null") is True
@@ -197,7 +184,7 @@ def test_two_side_by_side_do_not_meet(folder: Path, tmp_path: Path) -> None:
         assert redis.Redis.from_url(one.url).get("name") == b"one"
 
 
-def test_a_folder_serves_one_at_a_time(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_is_used_by_one_server_at_a_time(folder: Path, tmp_path: Path) -> None:
     with start_postgres(folder, FAST) as server, start_valkey(tmp_path):
         with pytest.raises(MdvError, match=f"in use by process {os.getpid()}"):
             start_postgres(folder, FAST)
@@ -206,13 +193,13 @@ def test_a_folder_serves_one_at_a_time(folder: Path, tmp_path: Path) -> None:
         assert query(server, "select 1") == 1, "the refused start did no harm"
 
 
-def test_servers_have_sessions_of_their_own(folder: Path, tmp_path: Path) -> None:
+def test_servers_have_their_own_sessions(folder: Path, tmp_path: Path) -> None:
     with start_postgres(folder, FAST) as postgres, start_valkey(tmp_path) as valkey:
         for process in (postgres.process, valkey.process):
             assert os.getsid(process.pid) == process.pid
 
 
-def test_valkey_writes_nothing_down(tmp_path: Path) -> None:
+def test_valkey_persists_nothing(tmp_path: Path) -> None:
     with start_valkey(tmp_path, {"maxmemory": "64mb"}) as server:
         client = redis.Redis.from_url(server.url, decode_responses=True)
         client.set("a", "b")
@@ -226,7 +213,7 @@ def test_valkey_writes_nothing_down(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["postgres", "valkey"])
-def test_a_port_that_was_taken_in_between_is_given_up_for_another(
+def test_a_port_taken_in_the_meantime_is_replaced_by_another(
     name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mdv import embedded
@@ -242,22 +229,22 @@ def test_a_port_that_was_taken_in_between_is_given_up_for_another(
             with start_postgres(folder, FAST) as server:
                 assert server.port == free
         else:
-            rival.close()  # for one that speaks the language and is not the one that was started
+            rival.close()  # a rival that speaks the protocol and is not the started server
             with start_valkey(tmp_path / "rival", port=taken), start_valkey(tmp_path / "valkey") as valkey:
                 assert valkey.port == free
 
 
-def test_a_server_started_again_can_keep_its_address(folder: Path) -> None:
+def test_a_restarted_server_can_keep_its_address(folder: Path) -> None:
     with start_postgres(folder, FAST) as server:
         query(server, "select 1")
     with start_postgres(folder, FAST, port=server.port) as again:
         assert again.url == server.url
 
 
-# What goes wrong, in words
+# Error messages
 
 
-def test_a_failed_start_shows_the_log_and_what_to_try_and_leaves_nothing(folder: Path) -> None:
+def test_a_failed_start_shows_the_log_and_a_remedy_and_leaves_no_process(folder: Path) -> None:
     with pytest.raises(MdvError, match="unrecognized configuration parameter") as caught:
         start_postgres(folder, FAST | {"nonsense": "1"})
     assert "postgres.log" in caught.value.detail
@@ -270,7 +257,7 @@ def test_a_failed_start_of_valkey_shows_the_log(tmp_path: Path) -> None:
         start_valkey(tmp_path, {"nonsense": "1"})
 
 
-def test_a_lost_password_is_named(folder: Path) -> None:
+def test_a_missing_password_file_is_named(folder: Path) -> None:
     password = (folder / "password").read_text()
     (folder / "password").unlink()
     try:
@@ -287,7 +274,7 @@ def test_a_lost_password_is_named(folder: Path) -> None:
 
 @contextmanager
 def busy(server: Postgres) -> Iterator[int]:
-    """The process of a query that never looks up, so that it does not notice the end of its postmaster."""
+    """Return the process of a query that does not notice the end of its postmaster."""
     connection = psycopg.connect(server.url)
 
     def work() -> None:
@@ -301,18 +288,18 @@ def busy(server: Postgres) -> Iterator[int]:
         time.sleep(0.1)
         yield pid
     finally:
-        thread.join(10)
+        thread.join(60)
         connection.close()
 
 
-def test_kill_9_of_the_postmaster_heals_though_a_query_runs_on(folder: Path) -> None:
+def test_postgres_recovers_from_kill_9_of_the_postmaster_with_a_running_query(folder: Path) -> None:
     server = start_postgres(folder, FAST)
     query(server, "create table crashed as select 1 as one")
     with busy(server) as orphan:
         server.process.kill()
         server.process.wait()
         time.sleep(0.3)
-        assert alive(orphan), "the test means to leave one"
+        assert alive(orphan), "the test needs an orphan"
         server.stop()
         with start_postgres(folder, FAST) as again:
             assert query(again, "select one from crashed") == 1
@@ -320,7 +307,7 @@ def test_kill_9_of_the_postmaster_heals_though_a_query_runs_on(folder: Path) -> 
             query(again, "drop table crashed")
 
 
-def test_kill_9_of_the_postmaster_and_all_its_children_heals(folder: Path) -> None:
+def test_postgres_recovers_from_kill_9_of_the_postmaster_and_its_children(folder: Path) -> None:
     server = start_postgres(folder, FAST)
     query(server, "create table crashed as select 2 as two")
     for pid in [server.process.pid, *children(server.process.pid)]:
@@ -347,7 +334,7 @@ time.sleep(99)
 """
 
 
-def test_kill_9_of_the_parent_leaves_no_process_and_a_folder_that_starts(folder: Path, tmp_path: Path) -> None:
+def test_kill_9_of_the_parent_leaves_no_process_and_a_startable_folder(folder: Path, tmp_path: Path) -> None:
     with script(BOTH, folder, tmp_path, json.dumps(FAST)) as parent:
         pids = [int(str(pid)) for pid in said(parent).values()]
         pids += children(pids[0])
@@ -355,7 +342,7 @@ def test_kill_9_of_the_parent_leaves_no_process_and_a_folder_that_starts(folder:
         assert all(map(alive, pids))
         parent.kill()
         parent.wait()
-        assert eventually(lambda: not any(map(alive, pids)))
+        eventually(lambda: not any(map(alive, pids)))
     assert "received fast shutdown request" in (folder / "postgres.log").read_text().split("starting PostgreSQL")[-1]
     start_postgres(folder, FAST).stop()
     start_valkey(tmp_path).stop()
@@ -370,10 +357,10 @@ def test_an_orphaned_postmaster_is_shut_down_first(folder: Path) -> None:
     log = folder / "orphan.log"
     orphan = _start_as(_user_for(cluster), argv, log=log, death_signal=signal.SIGKILL)
     try:
-        assert eventually(lambda: "ready to accept connections" in log.read_text())
+        eventually(lambda: "ready to accept connections" in log.read_text())
         with start_postgres(folder, FAST) as server:
             assert query(server, "select answer from kept") == 42
-            assert orphan.wait(1) == 0
+            assert orphan.wait(60) == 0
         assert "received fast shutdown request" in log.read_text()
     finally:
         orphan.kill()
@@ -381,18 +368,18 @@ def test_an_orphaned_postmaster_is_shut_down_first(folder: Path) -> None:
 
 
 def owner_of(cluster: Path) -> dict[str, object]:
-    """Arguments that start a stranger under the user of the cluster."""
+    """Return arguments that start a foreign process under the user of the cluster."""
     facts = cluster.stat()
     return {"user": facts.st_uid, "group": facts.st_gid, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
-def test_a_stale_pid_file_with_the_number_of_a_stranger_heals_and_spares_the_stranger(folder: Path) -> None:
+def test_a_stale_pid_file_with_the_pid_of_another_process_is_removed_and_that_process_spared(folder: Path) -> None:
     cluster = folder / "cluster"
     server = start_postgres(folder, FAST)
     lines = (cluster / "postmaster.pid").read_text().splitlines()
     server.process.kill()
     server.stop()
-    # Of the same user: of another, Postgres would see for itself that it cannot be a Postgres.
+    # Under the same user: for another user, Postgres itself sees that it cannot be a Postgres.
     stranger = subprocess.Popen(["sleep", "99"], **owner_of(cluster))  # type: ignore[call-overload]
     try:
         (cluster / "postmaster.pid").write_text("\n".join([str(stranger.pid), *lines[1:]]) + "\n")
@@ -404,7 +391,7 @@ def test_a_stale_pid_file_with_the_number_of_a_stranger_heals_and_spares_the_str
         stranger.wait()
 
 
-def test_another_cluster_in_the_pid_file_is_spared(folder: Path, tmp_path: Path) -> None:
+def test_another_cluster_named_in_the_pid_file_is_not_stopped(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "cluster", tmp_path / "postgres" / "cluster", copy_function=shutil.copy2)
     shutil.copy2(folder / "password", tmp_path / "postgres" / "password")
     if os.geteuid() == 0:
@@ -421,25 +408,25 @@ def test_another_cluster_in_the_pid_file_is_spared(folder: Path, tmp_path: Path)
         assert query(first, "select answer from kept") == 42
 
 
-def test_an_empty_pid_file_heals(folder: Path) -> None:
+def test_an_empty_pid_file_is_ignored(folder: Path) -> None:
     (folder / "cluster" / "postmaster.pid").touch()
     with start_postgres(folder, FAST) as server:
         assert query(server, "select answer from kept") == 42
 
 
-def test_a_half_finished_creation_heals(tmp_path: Path) -> None:
+def test_an_interrupted_creation_of_the_cluster_is_repeated(tmp_path: Path) -> None:
     folder = tmp_path / "postgres"
     with script(BOTH, folder, tmp_path / "valkey", json.dumps(FAST)) as parent:
-        assert eventually(lambda: list(folder.glob("initdb-*/cluster/base/1/*")))
+        eventually(lambda: list(folder.glob("initdb-*/cluster/base/1/*")))
         parent.kill()
         parent.wait()
-        assert not (folder / "cluster").exists(), "the test means to stop it before"
+        assert not (folder / "cluster").exists(), "the test needs to stop it before"
     with start_postgres(folder, FAST) as server:
         assert query(server, "select current_database()") == "mdv"
     assert {path.name for path in folder.iterdir()} == {"cluster", "lock", "password", "postgres.log"}
 
 
-def test_a_creation_that_ended_before_the_database_was_made_heals(folder: Path) -> None:
+def test_a_creation_interrupted_before_the_database_existed_is_completed(folder: Path) -> None:
     with start_postgres(folder, FAST) as server:
         other = server.url.removesuffix("mdv") + "postgres"
         with psycopg.connect(other, autocommit=True) as connection:
@@ -456,7 +443,7 @@ def test_a_creation_that_ended_before_the_database_was_made_heals(folder: Path) 
 
 
 @as_root
-def test_below_a_closed_folder_postgres_is_nobody_with_one_right_and_no_mode_changes(tmp_path: Path) -> None:
+def test_below_a_private_folder_postgres_runs_as_nobody_with_one_capability(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     above = [closed, *closed.parents]
@@ -488,16 +475,16 @@ with start_postgres(folder / "postgres", settings) as postgres, start_valkey(fol
 
 
 @as_root
-def test_without_root_it_runs_as_oneself_and_root_then_runs_it_as_its_owner(open_folder: Path) -> None:
+def test_without_root_postgres_runs_as_the_user_and_root_then_runs_it_as_its_owner(open_folder: Path) -> None:
     someone = pwd.getpwnam("daemon")
     os.chown(open_folder, someone.pw_uid, someone.pw_gid)
     with script(WITHOUT_ROOT, open_folder, someone.pw_uid, someone.pw_gid, json.dumps(FAST)) as process:
         assert said(process) == {"redis": True}
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     with start_postgres(open_folder / "postgres", FAST) as server:
         assert query(server, "select seven from mine") == 7
         assert int(status(server.process.pid, "Uid")) == someone.pw_uid
-        assert int(status(server.process.pid, "CapEff"), 16) == 0, "the way is open: it needs no right"
+        assert int(status(server.process.pid, "CapEff"), 16) == 0, "the folders are accessible: it needs no capability"
 
 
 REFUSED = """
@@ -516,7 +503,7 @@ except MdvError as error:
 
 
 @as_root
-def test_a_cluster_of_another_user_is_refused_in_words(open_folder: Path) -> None:
+def test_a_cluster_of_another_user_is_refused_with_a_message(open_folder: Path) -> None:
     open_folder.chmod(0o777)
     (open_folder / "cluster").mkdir()
     with script(REFUSED, open_folder, pwd.getpwnam("daemon").pw_uid) as process:
@@ -524,7 +511,7 @@ def test_a_cluster_of_another_user_is_refused_in_words(open_folder: Path) -> Non
 
 
 @as_root
-def test_where_no_right_can_be_kept_another_folder_is_asked_for(tmp_path: Path) -> None:
+def test_without_capabilities_the_error_suggests_another_folder(tmp_path: Path) -> None:
     def without_rights() -> None:
         for capability in (1, 2):
             prctl(24, capability)  # PR_CAPBSET_DROP
@@ -532,5 +519,5 @@ def test_where_no_right_can_be_kept_another_folder_is_asked_for(tmp_path: Path) 
     tmp_path.chmod(0o700)
     with script(REFUSED, tmp_path / "postgres", 0, before=without_rights) as process:
         detail = str(said(process)["detail"])
-    assert "choose another --data folder" in detail
+    assert "choose a --data folder" in detail
     assert "capset failed" in detail

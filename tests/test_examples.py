@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 STARTED = {"web.wsgi", "web.lmr.wsgi", "web.worker", "web.lmr.worker"}
-"""What gunicorn imports: it begins to serve, or changes the way in which everything waits."""
+"""Modules that gunicorn imports: they start to serve, or apply the gevent patches."""
 
 MODULES = sorted(
     name
@@ -21,6 +21,6 @@ MODULES = sorted(
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_hold(name: str) -> None:
+def test_doctest_examples_pass(name: str) -> None:
     tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried.attempted and not tried.failed

@@ -1,4 +1,4 @@
-"""Logs: each event is one line, for whoever reads it."""
+"""Logs: each event is one line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ warnings.warn(said)
 SAID = "a\nb\u2028c\u0085d\u009be\u00fc"
 
 
-def test_what_anybody_tells_is_one_line_of_json() -> None:
+def test_every_log_event_is_one_line_of_json() -> None:
     ran = subprocess.run([sys.executable, "-c", TELLS], capture_output=True, check=True)
     assert ran.stdout == b"" and ran.stderr.isascii()
     own, error, warning = (json.loads(line) for line in ran.stderr.decode().splitlines())

@@ -1,4 +1,4 @@
-"""Settings: one table, told everywhere alike, and nothing read that is not in it."""
+"""Settings: one table, shown the same everywhere, and no setting read that is not in it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_readme_has_the_present_tables() -> None:
 
 
 def test_every_variable_that_is_read_is_in_one_of_the_tables() -> None:
-    """A variable is a text of its own in the code; one within a sentence is only spoken of."""
+    """A variable is a string of its own in the code; a name within a sentence is only a mention."""
     read: dict[str, str] = {}
     sources = [path for folder in ("mdv", "web", "workers") for path in (ROOT / folder).rglob("*.py")]
     for path in sources:
@@ -45,10 +45,10 @@ def test_every_variable_that_is_read_is_in_one_of_the_tables() -> None:
     assert {"MDV_DATABASE_URL", "MDV_DIE_AT", "MDV_DEBUG", "MDV_UP_WORKERS", "MDV_DATA", "MDV_LMR_URL"} <= read.keys()
     assert {variable: place for variable, place in read.items() if variable not in SERVERS | COMMANDS} == {}
     assert not SERVERS & COMMANDS
-    assert read.keys() >= COMMANDS, "a setting that nobody reads"
+    assert read.keys() >= COMMANDS, "a setting that is never read"
 
 
-def test_what_is_set_is_marked_and_no_secret_is_shown() -> None:
+def test_settings_in_use_are_marked_and_no_secret_is_shown() -> None:
     secrets = {"MDV_DATABASE_URL": "postgresql://u:hush@h/d", "MDV_ADMIN_TOKEN": "hush", "MDV_LMR_TOKEN": "hush",
                "MDV_REDIS_URL": "redis://:hush@h/0", "MDV_TOKEN": "hush"}  # fmt: skip
     for form in ((), ("--json",), ("--markdown",)):
@@ -63,14 +63,14 @@ def test_what_is_set_is_marked_and_no_secret_is_shown() -> None:
     assert items["MDV_ADMIN_TOKEN"]["now"] == "set"
 
 
-def test_what_can_hold_a_secret_has_no_default() -> None:
-    """Of settings with a default the value is shown."""
+def test_settings_that_may_hold_a_secret_have_no_default() -> None:
+    """The values of settings with a default are shown."""
     for setting in (*SETTINGS.values(), *COMMAND_SETTINGS):
         if re.search(r"TOKEN$|SECRET|PASSWORD|KEY$|_URL$|STORE$", setting.variable):
             assert setting.default == "", setting.variable
 
 
-def test_tables_are_written_between_the_marks_and_nowhere_else(tmp_path: Path) -> None:
+def test_tables_are_written_only_between_the_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     assert run("--into", str(page)).returncode == 0
@@ -80,29 +80,29 @@ def test_tables_are_written_between_the_marks_and_nowhere_else(tmp_path: Path) -
     assert (ran.returncode, page.read_text()) == (1, "no marks\n") and BEGIN in ran.stderr
 
 
-def test_a_setting_can_be_kept_in_a_file(tmp_path: Path) -> None:
+def test_a_setting_can_be_read_from_a_file(tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("from a file\n")
     kept = {"MDV_ADMIN_TOKEN_FILE": str(secret)}
     assert Config.from_environment(kept).admin_token == "from a file"
     assert Config.from_environment(kept | {"MDV_ADMIN_TOKEN": "given"}).admin_token == "given"
-    with pytest.raises(SystemExit, match=r"MDV_ADMIN_TOKEN_FILE is .*, which cannot be read"):
+    with pytest.raises(SystemExit, match=r"MDV_ADMIN_TOKEN_FILE is .*cannot be read"):
         Config.from_environment({"MDV_ADMIN_TOKEN_FILE": str(tmp_path / "none")})
     secret.write_text("soon")
-    with pytest.raises(SystemExit, match="MDV_FEED_SECONDS is 'soon'; it takes a whole number"):
+    with pytest.raises(SystemExit, match="MDV_FEED_SECONDS is 'soon'; it must be a whole number"):
         Config.from_environment({"MDV_FEED_SECONDS_FILE": str(secret)})
 
 
-def test_a_file_that_has_no_end_is_not_read(tmp_path: Path) -> None:
+def test_special_and_oversized_files_are_not_read(tmp_path: Path) -> None:
     pipe, long = tmp_path / "pipe", tmp_path / "long"
     os.mkfifo(pipe)
     for path in (Path("/dev/zero"), pipe, tmp_path):
-        with pytest.raises(SystemExit, match=r"MDV_ADMIN_TOKEN_FILE is .*: it is not a plain file"):
+        with pytest.raises(SystemExit, match=r"MDV_ADMIN_TOKEN_FILE is .*: it is not a regular file"):
             Config.from_environment({"MDV_ADMIN_TOKEN_FILE": str(path)})
     long.write_text("x" * 65_536)
     assert len(Config.from_environment({"MDV_ADMIN_TOKEN_FILE": str(long)}).admin_token) == 65_536
     long.write_text("x" * 65_537)
-    with pytest.raises(SystemExit, match="it holds more than 64 KiB"):
+    with pytest.raises(SystemExit, match="it is larger than 64 KiB"):
         Config.from_environment({"MDV_ADMIN_TOKEN_FILE": str(long)})
 
 
@@ -110,17 +110,17 @@ NUMBERS = {name: setting for name, setting in SETTINGS.items() if type(setting.d
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_number_that_cannot_be_meant_is_refused_with_the_bounds(name: str) -> None:
+def test_a_number_out_of_range_is_refused_with_the_bounds(name: str) -> None:
     setting = NUMBERS[name]
-    for number in (setting.least, setting.default, setting.most):
+    for number in (setting.minimum, setting.default, setting.maximum):
         assert getattr(Config.from_environment({setting.variable: str(number)}), name) == number
-    for number in (-1, setting.least - 1, setting.most + 1, 2**63 - 1, 10**30):
-        sentence = f"{setting.variable} is {number}; it takes a number from {setting.least} to {setting.most}."
+    for number in (-1, setting.minimum - 1, setting.maximum + 1, 2**63 - 1, 10**30):
+        sentence = f"{setting.variable} is {number}; it must be a number from {setting.minimum} to {setting.maximum}."
         with pytest.raises(SystemExit, match=re.escape(sentence)):
             Config.from_environment({setting.variable: str(number)})
 
 
-def test_no_time_is_longer_than_calendars_go() -> None:
+def test_the_maximum_of_every_duration_is_within_the_range_of_dates() -> None:
     for name, setting in NUMBERS.items():
         if name.endswith("_seconds"):
-            assert datetime.now(UTC) - timedelta(seconds=setting.most) < datetime.now(UTC), name
+            assert datetime.now(UTC) - timedelta(seconds=setting.maximum) < datetime.now(UTC), name

@@ -1,1 +1,1 @@
-"""The web server: thin doors into mdv."""
+"""The web servers of MDPs and LMRs: HTTP API and pages."""

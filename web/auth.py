@@ -1,88 +1,57 @@
-"""Who is calling, and what that opens."""
+"""Authentication and authorisation of API callers."""
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from flask import request
 
-from mdv.db.lmrs import Lmr
-from mdv.db.tokens import find_token
+from mdv.accounts.callers import Caller, find_caller, may_act_for
 from mdv.errors import Forbidden, NotFound, Unauthenticated
-from mdv.mdp.register import within
-from mdv.mdp.subscribe import SELF, get_lmr
+from mdv.mdp.lmrs import SELF_NAME, Lmr, get_lmr
 from web.services import Services, services
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Somebody with a token: a name for keys and logs, a role, and the URIs that they may write."""
-
-    name: str
-    role: str
-    document_prefixes: tuple[str, ...] | None = None
-    resource_prefixes: tuple[str, ...] | None = None
-    lmr: int | None = None
-    """The LMR whose token it is."""
-
-    @property
-    def is_limited(self) -> bool:
-        return self.document_prefixes is not None or self.resource_prefixes is not None
-
-
-def refuse_strangers(reads: bool) -> None:
-    """Whoever shows no token learns nothing else, not even which parameters a call takes; `reads`: it only reads."""
-    if not (reads and services().config.public_read) and "Authorization" not in request.headers:
-        raise Unauthenticated()
-
-
-def reader() -> Caller:
-    """Any caller that may read, but for LMRs."""
-    caller = lmr_reader()
+def require_reader() -> Caller:
+    """Return the caller if it may read. LMR tokens are rejected."""
+    caller = require_reader_or_lmr()
     if caller.lmr is not None:
-        raise Forbidden(f"The token of the LMR {caller.name!r} does not open this call.")
+        raise Forbidden(f"The token of the LMR {caller.name!r} does not allow this call. Use an admin or viewer token.")
     return caller
 
 
-def lmr_reader() -> Caller:
-    """Any caller that may read, LMRs among them: for the few things that an LMR needs to know."""
+def require_reader_or_lmr() -> Caller:
+    """Return the caller if it may read. LMR tokens are accepted: for the calls that an LMR needs."""
     if services().config.public_read and "Authorization" not in request.headers:
         return Caller("anyone", "viewer")
     return _caller()
 
 
-def lmr_named(name: str, reads: bool = False) -> Lmr:
-    """An LMR for whoever may speak for it: an admin, or itself. `reads`: a viewer may look, too."""
+def require_lmr_access(name: str, reads: bool = False) -> Lmr:
+    """Return the LMR if the caller may act for it: an administrator or the LMR itself. `reads`: a viewer may, too."""
     caller = _caller()
-    if name == SELF and caller.lmr is None:
-        raise NotFound(f"{SELF!r} is an LMR that calls with its own token; this token is no LMR's.")
+    if name == SELF_NAME and caller.lmr is None:
+        raise NotFound(f"{SELF_NAME!r} stands for the LMR of the token, but this token does not belong to an LMR.")
     if caller.lmr is not None:
         own = _lmr(str(caller.lmr))
-        if name not in (SELF, own.name, str(own.id)):
-            raise Forbidden(f"The token of the LMR {own.name!r} opens its own paths, not those of {name!r}.")
+        if name not in (SELF_NAME, own.name, str(own.id)):
+            raise Forbidden(f"The token of the LMR {own.name!r} allows only its own paths, not those of {name!r}.")
         return own
     if caller.role != "admin" and not reads:
-        raise Forbidden(f"The token {caller.name!r} is for reading; this call needs an admin's or the LMR's own.")
+        raise Forbidden(
+            f"The token {caller.name!r} is read-only. This call requires an admin token or the token of the LMR."
+        )
     if caller.is_limited and not reads:
-        raise Forbidden(f"The token {caller.name!r} is limited to some URIs; this call concerns all of them.")
+        raise Forbidden(
+            f"The token {caller.name!r} is limited to URI prefixes. This call requires an unlimited admin token."
+        )
     return _lmr(name)
 
 
-def same_caller(s: Services, lmr: Lmr) -> Callable[[], bool]:
-    """Asks later whether who calls now may still speak for an LMR: its token may have been revoked meanwhile."""
+def access_check(s: Services, lmr: Lmr) -> Callable[[], bool]:
+    """Return a function that checks later whether this caller may still act for the LMR: its token may be revoked."""
     secret = request.headers.get("Authorization", "").partition(" ")[2].strip()
-    own = s.config.admin_token
-
-    def is_allowed() -> bool:
-        if own and hmac.compare_digest(secret.encode("utf-8", "replace"), own.encode()):
-            return True
-        with s.single.connect() as connection:
-            token = find_token(connection, secret)
-        return token is not None and (token.lmr_id == lmr.id or token.role == "admin")
-
-    return is_allowed
+    return lambda: may_act_for(s.single, secret, s.config.admin_token, lmr)
 
 
 def _lmr(name: str) -> Lmr:
@@ -90,28 +59,23 @@ def _lmr(name: str) -> Lmr:
         return get_lmr(connection, name)
 
 
-def admin() -> Caller:
-    """A caller that may change things."""
+def require_admin() -> Caller:
+    """Return the caller if it has the admin role."""
     caller = _caller()
     if caller.role != "admin":
-        what = "is an LMR's" if caller.lmr is not None else "is for reading"
-        raise Forbidden(f"The token {caller.name!r} {what}; this call needs an admin's.")
+        what = "belongs to an LMR" if caller.lmr is not None else "is read-only"
+        raise Forbidden(f"The token {caller.name!r} {what}. This call requires an admin token.")
     return caller
 
 
-def whole_admin() -> Caller:
-    """An admin whose token is not limited to some URIs: for what concerns everybody."""
-    caller = admin()
+def require_unlimited_admin() -> Caller:
+    """Return the caller if it has an admin token without URI limits: for changes that affect all users."""
+    caller = require_admin()
     if caller.is_limited:
-        raise Forbidden(f"The token {caller.name!r} is limited to some URIs; this call concerns all of them.")
+        raise Forbidden(
+            f"The token {caller.name!r} is limited to URI prefixes. This call requires an unlimited admin token."
+        )
     return caller
-
-
-def may_write(caller: Caller, document: str) -> None:
-    """Refuse a document outside of the caller's prefixes."""
-    allowed = caller.document_prefixes
-    if allowed is not None and not within(document, allowed):
-        raise Forbidden(f"The token {caller.name!r} may not write {document}: it is limited to {', '.join(allowed)}.")
 
 
 def _caller() -> Caller:
@@ -119,12 +83,7 @@ def _caller() -> Caller:
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret:
         raise Unauthenticated()
-    own = services().config.admin_token
-    if own and hmac.compare_digest(secret.encode("utf-8", "replace"), own.encode()):
-        return Caller("admin", "admin")
-    with services().single.connect() as connection:
-        token = find_token(connection, secret)
-    if token is None:
-        raise Unauthenticated("This token is unknown or was revoked.")
-    name = token.name if token.lmr_id is not None else f"{token.name}#{token.id}"
-    return Caller(name, token.role, token.document_prefixes, token.resource_prefixes, token.lmr_id)
+    caller = find_caller(services().single, secret, services().config.admin_token)
+    if caller is None:
+        raise Unauthenticated("The token is unknown or was revoked.")
+    return caller

@@ -1,4 +1,4 @@
-"""Every failure is answered as application/problem+json; on pages, as a page (`web.frame`)."""
+"""API errors are answered as application/problem+json. Errors of pages are rendered by `web.page_base`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
 
 from mdv.errors import MdvError, TooLarge, TooMany, Unauthenticated, Unavailable
-from web.services import first_line
 
 log = structlog.get_logger()
 
-_DATABASE_AWAY = (psycopg.OperationalError, psycopg.InterfaceError, OperationalError, InterfaceError, PoolTimeout)
+_DATABASE_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, OperationalError, InterfaceError, PoolTimeout)
 
 
 def problem_response(problem: dict[str, Any]) -> Response:
@@ -33,7 +32,7 @@ def problem_response(problem: dict[str, Any]) -> Response:
 
 
 def answer_errors(app: Flask) -> None:
-    """Register a handler for each kind of failure."""
+    """Register the error handlers of the application."""
 
     @app.errorhandler(MdvError)
     def _known(error: MdvError) -> Response:
@@ -65,11 +64,16 @@ def answer_errors(app: Flask) -> None:
 
 
 def unexpected(error: Exception) -> MdvError:
-    """What is said of a failure that nobody foresaw; the log has all of it."""
-    if isinstance(error, _DATABASE_AWAY):
-        log.error("database away", reason=first_line(error))
+    """Log an unexpected exception and return the error for the client, without details."""
+    if isinstance(error, _DATABASE_ERRORS):
+        log.error("database unavailable", reason=first_line(error))
         changes = request.method not in ("GET", "HEAD", "OPTIONS")
-        again = "Try again; with an Idempotency-Key nothing is done twice." if changes else "Try again shortly."
-        return Unavailable(f"The database does not answer. {again}")
-    log.error("unexpected failure", error=repr(error), exc_info=error)
-    return MdvError("Something failed inside MDV; its log says what.")
+        hint = "Try again; an Idempotency-Key makes that safe." if changes else "Try again in a few seconds."
+        return Unavailable(f"The database is unavailable. {hint}")
+    log.error("unexpected error", error=repr(error), exc_info=error)
+    return MdvError("Internal error. The server log has the details.")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of a database error, without the statement and its values."""
+    return (str(error).splitlines() or [repr(error)])[0]

@@ -1,4 +1,4 @@
-"""What gunicorn tells of itself, as lines of JSON like all others."""
+"""Write the logs of gunicorn as JSON lines."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from gunicorn.glogging import Logger
 
-from mdv.logs import JsonLine
+from mdv.logs import JsonLogFormatter
 
 
 class JsonLogger(Logger):
-    """Named by `--logger-class`."""
+    """The gunicorn logger class (`--logger-class`)."""
 
     def setup(self, cfg: Any) -> None:
         super().setup(cfg)
         for writer in (*self.error_log.handlers, *self.access_log.handlers):
-            writer.setFormatter(JsonLine())
+            writer.setFormatter(JsonLogFormatter())

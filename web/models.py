@@ -1,4 +1,4 @@
-"""The shapes of parameters and answers, for checking the ones and describing the others."""
+"""Pydantic models of parameters (validation) and responses (OpenAPI description)."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf", "format": "i
 
 
 class Strict(BaseModel):
-    """Parameters: what is not known is refused, so that a typing error does not pass for a default."""
+    """Parameters. Unknown names are rejected, so that a typo is not taken for a default."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Page(Strict):
-    """Parameters of every list."""
+class ListQuery(Strict):
+    """Parameters of all lists."""
 
-    after: str | None = Field(None, description="the `next` of the page before", max_length=2048)
-    limit: int = Field(100, ge=1, le=1000, description="how many items, at most")
+    after: str | None = Field(None, description="the `next` of the previous page", max_length=2048)
+    limit: int = Field(100, ge=1, le=1000, description="maximum number of items")
 
 
-class DocumentQuery(Page):
-    uri: str | None = Field(None, description="the document; absent: a page of all", json_schema_extra=EXAMPLE)
+class DocumentQuery(ListQuery):
+    uri: str | None = Field(
+        None, description="the document; without it, a page of all documents", json_schema_extra=EXAMPLE
+    )
 
 
 class DocumentUri(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
-    dry_run: bool = Field(False, description="tell what would happen, change nothing")
+    dry_run: bool = Field(False, description="report what would happen without changing anything")
 
 
-class HistoryQuery(Page):
+class HistoryQuery(ListQuery):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
-    version: int | None = Field(None, ge=1, le=2_147_483_647, description="one version, as RDF")
+    version: int | None = Field(None, ge=1, le=2_147_483_647, description="return this version as RDF")
 
 
-class AtomsQuery(Page):
+class AtomsQuery(ListQuery):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
 
 
-class ResourceQuery(Page):
+class ResourceQuery(ListQuery):
     uri: str | None = Field(
         None, description="one resource", json_schema_extra=EXAMPLE | {"example": "http://mdv.example/doc.rdf#host"}
     )
     class_: str | None = Field(
         None,
         alias="class",
-        description="instances of this class, subclasses included",
+        description="instances of this class and its subclasses",
         json_schema_extra={"example": "CycleProvider"},
     )
 
 
-class QueryQuestion(Strict):
-    query: str = Field(description="the text of the query, up to 8 KB")
-    limit: StrictInt | None = Field(None, ge=1, le=10_000, description="rows, or resources (at most 1,000) of a page")
-    after: str | None = Field(None, description="of resources: the `next` of the page before", max_length=8192)
+class QueryRequest(Strict):
+    query: str = Field(description="query text, at most 8 KB")
+    limit: StrictInt | None = Field(
+        None, ge=1, le=10_000, description="maximum number of rows, or of resources per page (at most 1,000)"
+    )
+    after: str | None = Field(None, description="for resources: the `next` of the previous page", max_length=8192)
 
 
 class TraceQuery(Strict):
@@ -63,24 +67,24 @@ class TraceQuery(Strict):
 
 
 class Registration(BaseModel):
-    """What a registration or deletion did."""
+    """Result of a registration or deletion."""
 
     document: str
     version: int
-    position: int = Field(description="where in the MDP's history the change stands")
-    inserted: int = Field(description="resources that were not there before")
-    updated: int = Field(description="resources of which something visible changed")
-    deleted: int = Field(description="resources that no document describes any more")
-    unchanged: int = Field(description="resources that the document describes as before")
-    matched: int = Field(description="resources that came to match some rule by this")
-    lmrs: int = Field(description="LMRs that were told")
+    position: int = Field(description="position of the change in the MDP's history")
+    inserted: int = Field(description="resources that did not exist before")
+    updated: int = Field(description="resources with visible changes")
+    deleted: int = Field(description="resources that no document describes anymore")
+    unchanged: int = Field(description="resources of the document that did not change")
+    matched: int = Field(description="resources that newly match a rule")
+    lmrs: int = Field(description="number of notified LMRs")
     created: bool
     dry_run: bool | None = None
-    told: list[str] | None = Field(None, description="of a dry run: the LMRs that would be told, 100 at most")
+    told: list[str] | None = Field(None, description="dry run only: the LMRs that would be notified, at most 100")
 
 
 class Accepted(BaseModel):
-    """A change that has not been carried out yet."""
+    """A change that has not finished."""
 
     job: str
     state: str
@@ -88,7 +92,7 @@ class Accepted(BaseModel):
 
 
 class JobState(BaseModel):
-    """How far a job is."""
+    """The state of a job."""
 
     id: str
     kind: str
@@ -98,37 +102,39 @@ class JobState(BaseModel):
     ended_at: str | None
     attempts: int
     priority: int
-    request: str | None = Field(description="the X-Request-ID that it came with")
-    next_attempt_at: str | None = Field(description="where an attempt failed inside MDV and another will be made")
-    dead: bool = Field(description="it failed by no fault of its own, and can be tried again")
+    request: str | None = Field(description="the X-Request-ID of the submitting request")
+    next_attempt_at: str | None = Field(description="time of the next attempt after an internal error")
+    dead: bool = Field(description="dead letter: all attempts failed with internal errors; it can be retried")
     result: Registration | dict[str, Any] | None
     problem: dict[str, Any] | None
 
 
 class SchemaPut(Strict):
-    dry_run: bool = Field(False, description="tell what would happen, change nothing")
+    dry_run: bool = Field(False, description="report what would happen without changing anything")
 
 
 class ChangedAspect(BaseModel):
-    """Something of a class or property that changed."""
+    """A changed aspect of a class or property."""
 
     aspect: Literal["superclasses", "domain", "range", "superproperties", "reference", "values", "namespace", "world"]
-    before: list[str] = Field(description="as rules name it; of `reference` strong or weak, of `values` one or several")
+    before: list[str] = Field(
+        description="names as in rules; `reference` is strong or weak, `values` is one or several"
+    )
     after: list[str]
 
 
 class ChangedTerm(BaseModel):
-    """What became of a part of the schema."""
+    """A changed term of the schema."""
 
     what: Literal["world", "class", "property", "datatype", "prefix"]
-    name: str = Field(description="as rules name it")
-    iri: str | None = Field(description="what the name stands for; of a prefix, its namespace")
+    name: str = Field(description="name as in rules")
+    iri: str | None = Field(description="the IRI of the name; for a prefix, its namespace")
     change: Literal["added", "removed", "changed"]
     aspects: list[ChangedAspect]
 
 
 class ConcernedLmr(BaseModel):
-    """An LMR that hears of resources, not of the schema alone."""
+    """An LMR that receives changed resources, not only the schema."""
 
     lmr: str
     matched: int
@@ -138,37 +144,37 @@ class ConcernedLmr(BaseModel):
 
 
 class SchemaChange(BaseModel):
-    """The schema that holds now or, of a dry run, would hold; and what that changes."""
+    """The new schema (or, for a dry run, the schema that would be active) and its effects."""
 
     version: int
     position: int
     changed: bool
     classes: int
     properties: int
-    changes: list[ChangedTerm] = Field(description="what MDV takes differently; 500 at most")
+    changes: list[ChangedTerm] = Field(description="changed terms, at most 500")
     changes_left_out: int
-    counts: dict[str, dict[str, int]] = Field(description="how many changes there are, by `what` and `change`")
-    rules_anew: int = Field(description="rules that are taken apart otherwise")
-    matched: int = Field(description="resources that some LMR's rules come to match by this")
-    unmatched: int = Field(description="resources that some LMR's rules cease to match")
-    sent: int = Field(description="resources that some LMR is sent")
-    left: int = Field(description="resources that leave some LMR: it neither selects them any more, nor holds them")
-    lmrs: int = Field(description="LMRs that are told, if only the schema")
-    concerned: list[ConcernedLmr] = Field(description="the LMRs that hear of resources, 100 at most")
+    counts: dict[str, dict[str, int]] = Field(description="number of changes by `what` and `change`")
+    rules_anew: int = Field(description="rules with a different decomposition")
+    matched: int = Field(description="resources that newly match rules of an LMR")
+    unmatched: int = Field(description="resources that no longer match rules of an LMR")
+    sent: int = Field(description="resources sent to LMRs")
+    left: int = Field(description="resources that leave the cache of an LMR")
+    lmrs: int = Field(description="number of notified LMRs; all receive the schema")
+    concerned: list[ConcernedLmr] = Field(description="the LMRs that receive changed resources, at most 100")
     dry_run: bool | None = None
 
 
 class FoundByRule(BaseModel):
     resource: str
-    rule: int = Field(description="the number of an atomic rule")
+    rule: int = Field(description="id of the atomic rule")
 
 
 class TracedRow(FoundByRule):
-    text: str = Field(description="of the rule")
+    text: str = Field(description="text of the rule")
 
 
 class FilterTrace(BaseModel):
-    """The iterations of the filter, and the results of end rules."""
+    """The iterations of the filter and the results of the end rules."""
 
     document: str
     iterations: list[list[TracedRow]]
@@ -176,13 +182,13 @@ class FilterTrace(BaseModel):
     truncated: bool
 
 
-class RuleQuestion(Strict):
-    rule: str = Field(description="the text of the rule, up to 8 KB")
-    sql: StrictBool = Field(False, description="show the SQL, too")
+class ExplainRuleRequest(Strict):
+    rule: str = Field(description="rule text, at most 8 KB")
+    sql: StrictBool = Field(False, description="include the SQL")
 
 
 class FilterRule(BaseModel):
-    """Where a triggering rule stands among those of its operator."""
+    """The row of a triggering rule in the table of its operator."""
 
     table: str
     class_: str = Field(alias="class")
@@ -191,29 +197,29 @@ class FilterRule(BaseModel):
 
 
 class AtomicRule(BaseModel):
-    """A triggering or join rule that a rule is made of."""
+    """A triggering rule or join rule of a decomposed rule."""
 
-    id: int | str = Field(description="its number; a letter where it would be new")
+    id: int | str = Field(description="id; a letter if the atomic rule would be new")
     text: str
-    class_: str = Field(alias="class", description="of the resources that it registers")
+    class_: str = Field(alias="class", description="class of the registered resources")
     kind: Literal["triggering", "join"]
     exists: bool
-    uses: int = Field(description="join rules and subscription rules that use it now")
-    inputs: list[int | str] = Field(description="of a join rule: the atomic rules that it joins")
-    filter_rule: FilterRule | None = Field(description="of a triggering rule")
+    uses: int = Field(description="number of join rules and subscription rules that use it")
+    inputs: list[int | str] = Field(description="join rules only: the atomic rules that it joins")
+    filter_rule: FilterRule | None = Field(description="triggering rules only")
 
 
 class RuleGroup(BaseModel):
-    """Join rules with the same where part and classes."""
+    """Join rules with the same where clause and classes."""
 
-    id: int | None = Field(description="null where it would be new")
+    id: int | None = Field(description="null if the group would be new")
     text: str
-    members: int = Field(description="join rules in it now")
-    rules: list[int | str] = Field(description="those of this rule")
+    members: int = Field(description="number of join rules in the group")
+    rules: list[int | str] = Field(description="the join rules of this rule")
 
 
 class RuleDriver(BaseModel):
-    """The triggering rule by which a rule is found."""
+    """The driving predicate: the triggering rule that finds the rule."""
 
     rule: int | str
     text: str
@@ -221,62 +227,71 @@ class RuleDriver(BaseModel):
 
 
 class WholeRuleGroup(BaseModel):
-    """Rules that differ in their constants alone, evaluated together."""
+    """Rules that differ only in their constants and are evaluated together."""
 
-    id: int | None = Field(description="null where it would be new")
+    id: int | None = Field(description="null if the group would be new")
     text: str
-    members: int = Field(description="rules in it now")
-    driver: RuleDriver | None = Field(description="null where the rule has no constant")
+    members: int = Field(description="number of rules in the group")
+    driver: RuleDriver | None = Field(description="null if the rule has no constant")
 
 
 class RuleSql(BaseModel):
-    """The filter's statement for the whole group, and a full evaluation."""
+    """SQL of the filter for the whole group, and of a full evaluation."""
 
     filter: str
     evaluation: str
 
 
 class RuleConjunction(BaseModel):
-    """One conjunction of a rule, taken apart."""
+    """The decomposition of one conjunction of a rule."""
 
     normal: str
     atomic_rules: list[AtomicRule]
-    tree: str = Field(description="the dependency tree, drawn")
+    tree: str = Field(description="the dependency tree as text")
     groups: list[RuleGroup]
     whole_group: WholeRuleGroup
-    sql: RuleSql | None = Field(None, description="where it was asked for")
+    sql: RuleSql | None = Field(None, description="only if requested")
 
 
 class RuleScan(BaseModel):
-    """A class that a change elsewhere may concern as a whole."""
+    """A class whose instances a change elsewhere may have to scan."""
 
     changed: str
     looks_at: str
-    instances: int | None = Field(description="null where they are too many to count in time")
-    more: bool = Field(description="there are more than so many")
+    instances: int | None = Field(description="null if counting timed out")
+    more: bool = Field(description="there are more than this")
     text: str
 
 
 class RuleCost(BaseModel):
-    """What a change may cost at worst."""
+    """The worst-case cost of a change."""
 
-    bounded: bool = Field(description="a change looks only at what references and equal values lead to")
-    worst: int | None = Field(description="resources that one change may look at; null where that is not known")
+    bounded: bool = Field(description="a change reads only resources reached by references and equal values")
+    worst: int | None = Field(description="resources that one change may read; null if unknown")
     scans: list[RuleScan]
+    milliseconds: float | None = Field(
+        description="measured median time of a change of one stored resource; null if no resource concerns the rule"
+        " or measuring takes too long"
+    )
+    worst_milliseconds: float | None = Field(description="the longest measured time")
+    stopped: bool = Field(description="measuring was stopped: the longest time is a lower bound")
+    sample: int = Field(description="number of measured resources")
+    limit_milliseconds: float = Field(description="time limit of a rule in one transaction (MDV_RULE_SECONDS)")
+    would_be_suspended: bool | None = Field(description="a change of one resource can exceed the limit; null: unknown")
 
 
 class RuleExplained(BaseModel):
-    """A rule, explained."""
+    """The explanation of a rule."""
 
     rule: str
     normal: str
     conjunctions: list[RuleConjunction]
-    matches: int | None = Field(description="resources that match now; null where they cannot be counted in time")
+    matches: int | None = Field(description="number of matching resources; null if counting timed out")
     cost: RuleCost
 
 
 class Problem(BaseModel):
-    """RFC 9457: what went wrong, and where."""
+    """Problem details (RFC 9457)."""
 
     type: str = Field(json_schema_extra={"example": "urn:mdv:problem:not-found"})
     title: str
@@ -285,51 +300,55 @@ class Problem(BaseModel):
     errors: list[dict[str, Any]] | None = None
 
 
-class LmrDraft(Strict):
-    name: StrictStr = Field(description="what it is called", max_length=1000)
+class NewLmr(Strict):
+    name: StrictStr = Field(description="name of the LMR", max_length=1000)
 
 
-class SubscriptionDraft(Strict):
-    rule: StrictStr = Field(description="the text of the rule, up to 8 KB")
-    name: StrictStr | None = Field(None, description="by which other rules of the LMR can search it", max_length=1000)
-
-
-class Drafts(RootModel[SubscriptionDraft | list[SubscriptionDraft]]):
-    """A rule to subscribe, or a list of them."""
-
-
-class NewRule(Strict):
-    rule: StrictStr = Field(description="the text of the rule, up to 8 KB")
-
-
-class FeedQuery(Strict):
-    after: str | None = Field(None, description="the `cursor` of the answer before; absent: a snapshot", max_length=200)
-    limit: int = Field(1000, ge=1, le=10_000, description="how many events, about")
-    wait: float = Field(0, ge=0, le=3600, description="seconds to wait for an event")
-    buckets: str | None = Field(
-        None, description="a snapshot of these buckets of the checksum alone, numbers with commas", max_length=2000
+class NewSubscription(Strict):
+    rule: StrictStr = Field(description="rule text, at most 8 KB")
+    name: StrictStr | None = Field(
+        None, description="name by which other rules of the LMR can search this rule", max_length=1000
     )
 
 
-class WhyQuery(Strict):
+class NewSubscriptions(RootModel[NewSubscription | list[NewSubscription]]):
+    """A rule to subscribe to, or a list of rules."""
+
+
+class NewRule(Strict):
+    rule: StrictStr = Field(description="rule text, at most 8 KB")
+
+
+class FeedQuery(Strict):
+    after: str | None = Field(
+        None, description="the `cursor` of the previous response; without it, a snapshot", max_length=200
+    )
+    limit: int = Field(1000, ge=1, le=10_000, description="approximate number of events")
+    wait: float = Field(0, ge=0, le=3600, description="seconds to wait for events (long poll)")
+    buckets: str | None = Field(
+        None, description="snapshot of these checksum buckets only, comma-separated numbers", max_length=2000
+    )
+
+
+class ExplainQuery(Strict):
     lmr: str = Field(
-        description="the LMR, by name or id", min_length=1, max_length=1000, json_schema_extra={"example": "local"}
+        description="name or id of the LMR", min_length=1, max_length=1000, json_schema_extra={"example": "local"}
     )
     uri: str = Field(description="the resource", json_schema_extra=EXAMPLE, min_length=1)
 
 
-class Wish(Strict):
-    resource: StrictStr | None = Field(None, description="a resource that should be selected")
+class ProposeRequest(Strict):
+    resource: StrictStr | None = Field(None, description="a resource that the rules should select")
     class_: StrictStr | None = Field(None, alias="class", description="a class")
     values: dict[str, Any] | None = Field(
         None,
-        description="of its instances: by property a value, a list of values, or {op, value}",
+        description="conditions on its instances: property to value, list of values, or {op, value}",
         json_schema_extra={"example": {"serverPort": 5874}},
     )
 
 
 class LmrCreated(BaseModel):
-    """The new LMR. Its token is shown this once."""
+    """The new LMR with its token, which is shown only once."""
 
     id: int
     name: str
@@ -337,11 +356,11 @@ class LmrCreated(BaseModel):
 
 
 class LmrToken(LmrCreated):
-    """The LMR's new token, shown this once."""
+    """The new token of the LMR, which is shown only once."""
 
 
 class LmrChange(BaseModel):
-    """What has ended, and where in the MDP's history that stands."""
+    """The removed LMR or subscription, and the position of the change."""
 
     id: int
     position: int
@@ -349,27 +368,38 @@ class LmrChange(BaseModel):
 
 
 class LmrShown(BaseModel):
-    """An LMR."""
+    """An LMR and its progress."""
 
     id: int
     name: str
     created_at: str
-    asked_at: str | None = Field(description="when it last asked for its feed, to some seconds")
-    paused: bool = Field(description="its feed is held back")
+    asked_at: str | None = Field(description="time of its last feed request, accurate to a few seconds")
+    paused: bool = Field(description="the feed is paused")
     subscriptions: int
-    resources: int = Field(description="in its closure")
-    roots: int = Field(description="of these, selected by some rule")
-    events: int = Field(description="kept in its feed")
-    behind: int = Field(description="of these, not yet asked beyond")
+    resources: int = Field(description="resources in its closure")
+    roots: int = Field(description="of these, selected by a rule")
+    events: int = Field(description="events retained in its feed")
+    behind: int = Field(description="of these, not yet read")
+
+
+class SuspensionShown(BaseModel):
+    """Reason and time of a suspension."""
+
+    reason: str
+    seconds: float | None = Field(description="the time limit that the rule exceeded")
+    position: int = Field(description="position of the transaction that suspended the rule")
+    at: str = Field(description="time of that transaction")
 
 
 class SubscriptionShown(BaseModel):
-    """A subscription."""
+    """A subscription. While it is suspended, its rule is not evaluated and its matches do not change."""
 
     id: int
     name: str | None
     rule: str
-    position: int = Field(description="of the transaction that made it what it is")
+    position: int = Field(description="position of the transaction that created or last changed it")
+    state: Literal["active", "suspended"]
+    suspended: SuspensionShown | None = Field(None, description="only if suspended")
 
 
 class Checksum(BaseModel):
@@ -380,106 +410,118 @@ class Checksum(BaseModel):
 
 
 class Proposed(BaseModel):
-    """Rules that could be subscribed."""
+    """Proposed rules."""
 
     items: list[dict[str, Any]] = Field(
-        description="each with `rule`, `selects` (how many resources now), `more` (at least so many) and `why`"
+        description="each with `rule`, `selects` (number of matches), `more` (there are at least that many) and `why`"
     )
 
 
 class StatusQuery(Strict):
-    after: int | None = Field(None, ge=0, description="answer once this position is applied")
-    wait: float | None = Field(None, ge=0, le=3600, description="or after so many seconds")
+    after: int | None = Field(None, ge=0, description="answer when this position is applied")
+    wait: float | None = Field(None, ge=0, le=3600, description="or after this many seconds")
 
 
 class LocalUri(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
 
 
+class SuspendedRuleShown(BaseModel):
+    """A suspended rule: its matches may be out of date."""
+
+    rule: int
+    reason: str
+
+
 class LmrStatus(BaseModel):
-    """How far the cache of an LMR is."""
+    """The state of the cache of an LMR."""
 
     mdp: str
     cursor: str | None
-    position: int = Field(description="of the MDP, up to which all is here")
-    up_to_date: bool = Field(description="as far as was known at the last contact")
-    resources: int = Field(description="in the cache")
-    roots: int = Field(description="of these, selected by some rule")
-    strong: int = Field(description="of these, here through strong references alone")
-    local: int = Field(description="resources described by local metadata")
+    position: int = Field(description="MDP position up to which all transactions are applied")
+    up_to_date: bool = Field(description="true if nothing was missing at the last contact")
+    resources: int = Field(description="resources in the cache")
+    roots: int = Field(description="of these, selected by a rule")
+    strong: int = Field(description="of these, reached only over strong references")
+    local: int = Field(description="resources with local metadata")
     taking_snapshot: bool
     last_contact: str | None
     last_error: str | None
     last_verified: str | None
-    mended: int = Field(description="buckets fetched again so far")
+    mended: int = Field(description="buckets repaired since the start")
+    suspended: list[SuspendedRuleShown] = Field(description="suspended rules of this LMR as of `position`, at most 100")
+    suspended_count: int
 
 
 class Counted(BaseModel):
-    """How many there are."""
+    """A count that may be an estimate."""
 
     count: int
-    exact: bool = Field(description="false: about so many, as the database estimates")
+    exact: bool = Field(description="false: an estimate of the database")
 
 
 class LmrBehind(BaseModel):
-    """An LMR that has not asked for all that it was told."""
+    """An LMR with unread events."""
 
     id: int
     name: str
-    events: int = Field(description="that it has not asked for, up to 10,000")
-    more: bool = Field(description="there are more events than so many")
-    since: str | None = Field(description="when the first of them was published, where that is still known")
+    events: int = Field(description="number of unread events, counted up to 10,000")
+    more: bool = Field(description="there are more events than counted")
+    since: str | None = Field(description="when the oldest of them was published, if known")
     asked_at: str | None
-    must_refetch: bool = Field(description="it has lost its place, and will have to take a snapshot")
-    paused: bool = Field(description="its feed is held back until it is resumed")
+    must_refetch: bool = Field(description="its cursor is too old: it has to take a snapshot")
+    paused: bool = Field(description="the feed is paused until it is resumed")
 
 
 class QueueStatus(BaseModel):
-    """What waits, or is being carried out."""
+    """Queued and running jobs."""
 
-    waiting: int = Field(description="jobs, up to 10,001")
-    more: bool = Field(description="there are more than 10,000; the figures are of those next in turn")
-    oldest_seconds: float | None = Field(description="how long the oldest of them has waited")
+    waiting: int = Field(description="number of jobs, counted up to 10,001")
+    more: bool = Field(description="there are more than 10,000; the numbers cover the next ones only")
+    oldest_seconds: float | None = Field(description="age of the oldest job")
     by_kind: dict[str, int]
     by_priority: dict[str, int]
-    dead: int = Field(description="dead letters: jobs that failed by no fault of their own, up to 10,000")
+    dead: int = Field(description="dead letters, counted up to 10,000")
 
 
 class WorkerHeard(BaseModel):
-    """A worker that was heard of in the last seconds."""
+    """A worker that sent a heartbeat recently."""
 
-    name: str = Field(description="host and process")
+    name: str = Field(description="host and process id")
     since: str | None
     processes: int | None
-    heard_seconds_ago: float | None = Field(description="one that was killed is told of for 15 s")
+    heard_seconds_ago: float | None = Field(
+        description="seconds since the last heartbeat; a killed worker is listed for 15 s"
+    )
 
 
 class StoreCounts(BaseModel):
-    """What the store holds: counted up to 10,000, beyond that estimated."""
+    """Sizes of the store, exact up to 10,000 and estimated beyond."""
 
     documents: Counted
-    resources: Counted = Field(description="names of resources, also of those only referred to or long gone")
+    resources: Counted = Field(description="resource names, including those that are only referenced or were deleted")
     statements: Counted
     rules: Counted
 
 
 class MdpStatus(BaseModel):
-    """How an MDP is."""
+    """The status of an MDP."""
 
-    version: str = Field(description="of MDV")
-    epoch: str = Field(description="this life of the MDP")
-    position: int = Field(description="of the last transaction")
-    last_transaction: str | None = Field(description="when that was")
+    version: str = Field(description="version of MDV")
+    epoch: str = Field(description="epoch of the MDP; changes when it is restored from a backup")
+    position: int = Field(description="position of the last transaction")
+    last_transaction: str | None = Field(description="time of the last transaction")
     counts: StoreCounts
+    rules_suspended: int = Field(description="rules that are suspended because they exceeded the time limit")
     lmrs: int
-    behind: list[LmrBehind] = Field(description="the LMRs that are behind, the furthest first, 20 at most")
+    behind: list[LmrBehind] = Field(description="LMRs with unread events, the furthest behind first, at most 20")
     queue: QueueStatus
-    workers: list[WorkerHeard] | None = Field(description="null: Redis is away, so nothing is known of them")
+    workers: list[WorkerHeard] | None = Field(description="null if Redis is unavailable")
     database_bytes: int
 
 
-class LocalDocument(BaseModel):
-    """What became of a local document."""
+class LocalDocumentResult(BaseModel):
+    """The result of a change of a local document."""
 
     document: str
     created: bool
@@ -488,14 +530,14 @@ class LocalDocument(BaseModel):
 
 
 class Verification(BaseModel):
-    """What a comparison with the MDP found."""
+    """The result of a comparison with the MDP."""
 
     position: int
-    mended: list[int] = Field(description="the buckets that differed and were fetched again")
+    mended: list[int] = Field(description="buckets that differed and were fetched again")
 
 
-class WebhookDraft(Strict):
-    url: StrictStr = Field(description="the address that is told, http or https", max_length=2000)
+class NewWebhook(Strict):
+    url: StrictStr = Field(description="URL to notify, http or https", max_length=2000)
 
 
 class WebhookShown(BaseModel):
@@ -504,44 +546,44 @@ class WebhookShown(BaseModel):
     id: int
     url: str
     state: Literal["active", "paused"]
-    reason: str | None = Field(description="why it is paused")
-    told: int = Field(description="the offset of the feed up to which the receiver was told")
-    failures: int = Field(description="attempts that failed since anything was delivered")
-    failing_since: str | None = Field(description="when the first of them was")
+    reason: str | None = Field(description="reason for the pause")
+    told: int = Field(description="feed offset up to which the receiver was notified")
+    failures: int = Field(description="failed attempts since the last delivery")
+    failing_since: str | None = Field(description="time of the first of these failures")
     created_at: str
-    old_secret_until: str | None = Field(description="until then the secret of before the rotation signs as well")
+    old_secret_until: str | None = Field(description="until then, messages are also signed with the previous secret")
 
 
 class WebhookSecret(WebhookShown):
-    """A webhook with its secret, which is shown this once."""
+    """A webhook with its secret, which is shown only once."""
 
-    secret: str = Field(description="with which the receiver checks the signature of each message")
+    secret: str = Field(description="key for verifying the signatures of messages")
 
 
 class WebhookTrial(BaseModel):
-    """What came of a message that was sent to try."""
+    """The result of a test message."""
 
-    id: str = Field(description="its webhook-id")
+    id: str = Field(description="webhook-id of the message")
     delivered: bool
-    status: int | None = Field(description="that the receiver answered, if it did")
-    reason: str | None = Field(description="why it was not delivered")
+    status: int | None = Field(description="HTTP status of the receiver, if it answered")
+    reason: str | None = Field(description="reason for the failure")
 
 
-class DeliveryQuery(Page):
-    state: Literal["waiting", "delivered", "dead"] | None = Field(None, description="only those that are so")
+class DeliveryQuery(ListQuery):
+    state: Literal["waiting", "delivered", "dead"] | None = Field(None, description="only messages in this state")
 
 
 class DeliveryShown(BaseModel):
-    """A message to a webhook, and what became of it so far."""
+    """A message to a webhook and its state."""
 
-    id: str = Field(description="its webhook-id, the same at every attempt")
-    offset: int = Field(description="what it tells: there is something new in the feed up to here")
-    position: int = Field(description="of the MDP, there")
+    id: str = Field(description="webhook-id of the message, the same for all attempts")
+    offset: int = Field(description="the feed has new events up to this offset")
+    position: int = Field(description="MDP position of that offset")
     state: Literal["waiting", "delivered", "dead"]
     attempts: int
-    not_before: str | None = Field(description="of the next attempt, if it waits for one")
-    status: int | None = Field(description="what the receiver answered last, if it did")
-    reason: str | None = Field(description="why that was no success")
+    not_before: str | None = Field(description="time of the next attempt, if any")
+    status: int | None = Field(description="last HTTP status of the receiver, if it answered")
+    reason: str | None = Field(description="reason for the last failure")
     created_at: str
     tried_at: str | None
     ended_at: str | None

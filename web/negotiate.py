@@ -1,50 +1,55 @@
-"""Content negotiation, and the parts of a request that HTTP defines."""
+"""Content negotiation, request headers and request bodies."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TypeVar, cast
 
 from flask import Response, current_app, request
-from gevent import Timeout, get_hub
+from gevent import Timeout, sleep
 from gevent.monkey import is_module_patched
+from gevent.threadpool import ThreadPool
 from gunicorn.http.errors import ParseException
 from werkzeug.datastructures import MIMEAccept
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 
 from mdv.errors import BadRequest, NotAcceptable, TooSlow, UnsupportedMediaType
 from mdv.model import Statement
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import RDF_XML, SYNTAXES, Syntax
 
-CHUNK = 64 * 1024
+READ_CHUNK_BYTES = 64 * 1024
 
 
-def wanted_syntax(first: Syntax = RDF_XML) -> Syntax:
-    """The RDF syntax that the caller prefers; `first` where any will do."""
-    found = wanted_type([first.media_type, *(s.media_type for s in SYNTAXES if s is not first)])
+def negotiate_syntax(first: Syntax = RDF_XML) -> Syntax:
+    """Return the RDF syntax that the caller prefers; `first` if any is accepted."""
+    found = negotiate_type([first.media_type, *(s.media_type for s in SYNTAXES if s is not first)])
     return next(s for s in SYNTAXES if s.media_type == found)
 
 
-def wanted_type(offered: list[str]) -> str:
-    """The one of `offered` that the caller likes best."""
+def negotiate_type(offered: list[str]) -> str:
+    """Return the media type of `offered` that the caller prefers."""
     if not request.headers.get("Accept"):
         return offered[0]
-    # A charset or a profile that is asked for does not stand in the way: each type comes in one form.
+    # Parameters such as charset or profile are ignored: each type is available in one form only.
     plain = [(value.partition(";")[0].strip(), quality) for value, quality in request.accept_mimetypes]
     found = MIMEAccept(plain).best_match(offered)
     if found is None:
         raise NotAcceptable(
-            f"Accept: {request.headers['Accept']} fits nothing here; on offer are {', '.join(offered)}.",
+            f"Accept: {request.headers['Accept']} is not available. Available types: {', '.join(offered)}.",
             offered=offered,
         )
     return found
 
 
+def rdf_content_type(syntax: Syntax) -> str:
+    return syntax.media_type + ("; charset=utf-8" if syntax.media_type.startswith("text/") else "")
+
+
 def rdf_response(text: bytes, syntax: Syntax, version: int | None = None) -> Response:
-    charset = "; charset=utf-8" if syntax.media_type.startswith("text/") else ""
-    response = Response(text, content_type=syntax.media_type + charset)
+    response = Response(text, content_type=rdf_content_type(syntax))
     response.headers["Vary"] = "Accept"
     if version is not None:
         response.set_etag(str(version))
@@ -52,22 +57,29 @@ def rdf_response(text: bytes, syntax: Syntax, version: int | None = None) -> Res
     return response
 
 
-MANY = 2000
+def not_modified(syntax: Syntax, version: int) -> Response | None:
+    """Return a 304 response if the caller already has this version (`If-None-Match`), else None."""
+    response = rdf_response(b"", syntax, version)
+    return response if response.status_code == NOT_MODIFIED else None
+
+
+NOT_MODIFIED = 304
+THREAD_THRESHOLD_STATEMENTS = 2000
 Result = TypeVar("Result")
 
 
-def written(
+def serialise_statements(
     statements: Sequence[Statement], syntax: Syntax, prefixes: Mapping[str, str], document: str | None = None
 ) -> bytes:
-    """The statements as a text. Many of them are written in a thread, so that others are served meanwhile."""
-    if len(statements) < MANY:
+    """Serialise statements. Large numbers are serialised in a thread, so that other requests are served meanwhile."""
+    if len(statements) < THREAD_THRESHOLD_STATEMENTS:
         return serialise(statements, syntax, prefixes, document)
-    return in_thread(serialise, statements, syntax, prefixes, document)
+    return run_in_thread(serialise, statements, syntax, prefixes, document)
 
 
-def in_thread(function: Callable[..., Result], *values: object) -> Result:
-    """What takes long and waits for nothing, in a thread. Its error comes back as a value: a thread has no caller."""
-    if not is_module_patched("socket"):  # each request has a thread
+def run_in_thread(function: Callable[..., Result], *values: object) -> Result:
+    """Run CPU-bound work in a thread pool beside the event loop, and return its result or raise its error."""
+    if not is_module_patched("socket"):  # not on gevent: each request already has a thread
         return function(*values)
 
     def attempt() -> tuple[Result | None, Exception | None]:
@@ -76,14 +88,24 @@ def in_thread(function: Callable[..., Result], *values: object) -> Result:
         except Exception as error:
             return None, error
 
-    result, error = get_hub().threadpool.apply(attempt)
+    result, error = _pool().apply(attempt)
     if error is not None:
         raise error
     return cast(Result, result)
 
 
+OFFLOAD_THREADS = 3
+"""Threads beside the event loop. With more of them, the event loop gets the interpreter lock too rarely."""
+
+
+@cache
+def _pool() -> ThreadPool:
+    """Return a pool of our own: the pool of the gevent hub resolves host names."""
+    return ThreadPool(OFFLOAD_THREADS)
+
+
 def prefer_wait(most: int) -> int | None:
-    """The seconds of `Prefer: wait=SECONDS` (RFC 7240), at most `most`."""
+    """Return the seconds of `Prefer: wait=SECONDS` (RFC 7240), at most `most`; None if absent."""
     found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})", request.headers.get("Prefer", ""), re.IGNORECASE)
     return min(int(found.group(1)), most) if found else None
 
@@ -91,43 +113,46 @@ def prefer_wait(most: int) -> int | None:
 _TAG = re.compile(r'(W/)?"([^"]*)"|([^\s,"]+)')
 
 
-def etags(header: str) -> list[str] | None:
-    """The tags of If-Match or If-None-Match; None where the header is absent. What is no tag fits no version."""
+def request_etags(header: str) -> list[str] | None:
+    """Return the tags of If-Match or If-None-Match; None if the header is absent. Invalid tags match no version."""
     given = request.headers.get(header)
     if given is None:
         return None
-    # RFC 9110: If-Match compares strongly, so a weak tag fits nothing.
+    # RFC 9110: If-Match uses strong comparison, so weak tags never match.
     strong = header == "If-Match"
     return sorted({quoted or bare for weak, quoted, bare in _TAG.findall(given) if not (weak and strong)})
 
 
 def read_body(seconds: int) -> bytes:
-    """The body, if it is plain and whole, within the limit, and arrives in time."""
+    """Return the request body. Raises an error if it is encoded, incomplete, too large or too slow."""
     coding = request.headers.get("Content-Encoding", "identity")
     if coding.strip().lower() not in ("", "identity"):
-        raise UnsupportedMediaType(f"Content-Encoding: {coding} is not read; send the body as it is.")
-    return in_time(seconds, _whole_body)
+        raise UnsupportedMediaType(f"Content-Encoding: {coding} is not supported. Send the body without encoding.")
+    return read_within(seconds, _whole_body)
 
 
-def in_time(seconds: int, read: Callable[[], Result]) -> Result:
-    """What is read of a body, if it arrives in time."""
-    if not is_module_patched("socket"):  # the server sees to it (web/lmr/bodies.py)
+def read_within(seconds: int, read: Callable[[], Result]) -> Result:
+    """Return `read()`, or raise TooSlow if the body does not arrive within `seconds`."""
+    if not is_module_patched("socket"):  # the worker has already received the body (web/lmr/worker.py)
         return read()
-    with Timeout(seconds, TooSlow(f"The body did not arrive within {seconds} s; nothing was changed.")):
+    with Timeout(seconds, TooSlow(f"The body did not arrive within {seconds} s. Nothing was changed.")):
         return read()
 
 
 def _whole_body() -> bytes:
-    """Of a body that does not tell its length, Werkzeug would keep what is within the limit and drop the rest."""
-    if request.content_length is not None or not request.environ.get("wsgi.input_terminated"):
-        return request.get_data(cache=False)
+    """Read the body in chunks, so that other greenlets can run in between. A chunked body is read from the raw stream:
+    Werkzeug would truncate it at the limit instead of raising an error."""
+    has_length = request.content_length is not None or not request.environ.get("wsgi.input_terminated")
+    stream = request.stream if has_length else request.environ["wsgi.input"]
     limit: int = current_app.config["MAX_CONTENT_LENGTH"]
     body = bytearray()
     try:
-        while part := request.environ["wsgi.input"].read(CHUNK):
+        while part := stream.read(READ_CHUNK_BYTES):
             body += part
             if len(body) > limit:
                 raise RequestEntityTooLarge
-    except (OSError, ParseException):
-        raise BadRequest("The body ended before it was whole, or its chunks are broken; nothing was changed.") from None
+            if is_module_patched("socket"):
+                sleep(0)
+    except (OSError, ParseException, ClientDisconnected):
+        raise BadRequest("The body is incomplete or its chunked encoding is invalid. Nothing was changed.") from None
     return bytes(body)

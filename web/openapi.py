@@ -1,4 +1,4 @@
-"""The words in which calls are described: bodies, answers, problems, headers."""
+"""Building blocks of the OpenAPI description: bodies, responses, problems, headers."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import mdv
 from mdv.rdf.syntax import SYNTAXES
 
 _DEMO = Path(mdv.__file__).parent / "demo"
-FIGURE_1 = (_DEMO / "doc.rdf").read_text("utf-8")
-SCHEMA = (_DEMO / "schema.ttl").read_text("utf-8")
+EXAMPLE_DOCUMENT = (_DEMO / "doc.rdf").read_text("utf-8")
+EXAMPLE_SCHEMA = (_DEMO / "schema.ttl").read_text("utf-8")
 
 _TEXT = {"schema": {"type": "string"}}
 
 
-def rdf_body(examples: dict[str, str]) -> dict[str, Any]:
-    """An RDF body in any syntax, with an example where there is one."""
+def describe_rdf_body(examples: dict[str, str]) -> dict[str, Any]:
+    """Describe an RDF request body, with examples by media type."""
     content = {
         media_type: _TEXT | ({"example": examples[media_type]} if media_type in examples else {})
         for syntax in SYNTAXES
         for media_type in syntax.media_types
     }
-    # Swagger UI shows no text in XML as it is, so that the example stands in the description too.
+    # Swagger UI does not show XML examples verbatim, so they are also in the description.
     shown = "\n\n".join(f"As {media_type}:\n\n```\n{text}```" for media_type, text in examples.items())
     return {"required": True, "description": shown, "content": content}
 
 
-def rdf(description: str, also_json: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An answer in any RDF syntax, and as JSON where there is a shape for it."""
+def describe_rdf(description: str, also_json: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Describe a response in any RDF syntax, and as JSON if a schema is given."""
     content: dict[str, Any] = {syntax.media_type: _TEXT for syntax in SYNTAXES}
     if also_json is not None:
         content["application/json"] = {"schema": also_json}
     return {"description": description, "content": content}
 
 
-def page(item: dict[str, Any]) -> dict[str, Any]:
-    """A page of items."""
+def page_schema(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a page of items."""
     return {
         "type": "object",
         "required": ["items", "next"],
@@ -44,34 +44,39 @@ def page(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def record(**fields: str) -> dict[str, Any]:
-    """An object with these fields, each of a JSON type; `array` means of texts."""
+def object_schema(**fields: str) -> dict[str, Any]:
+    """Return the JSON schema of an object with these fields and types; `array` means an array of strings."""
     shapes = {n: {"type": t} | ({"items": {"type": "string"}} if t == "array" else {}) for n, t in fields.items()}
     return {"type": "object", "required": list(fields), "properties": shapes}
 
 
-def json_answer(schema: dict[str, Any], description: str) -> dict[str, Any]:
+def describe_json(schema: dict[str, Any], description: str) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
-def problems(*statuses: int) -> dict[int, dict[str, Any]]:
-    """The ways in which a call can fail, besides those that all calls share."""
+SUBSCRIPTIONS = describe_json(
+    page_schema({"$ref": "#/components/schemas/SubscriptionShown"}), "A page of subscriptions"
+)
+
+
+def describe_problems(*statuses: int) -> dict[int, dict[str, Any]]:
+    """Describe the error responses of a call, including those that all calls share."""
     reasons = {
-        400: "a parameter or a text that cannot be read",
-        401: "no token, or one that opens nothing",
-        403: "a token for something else",
-        404: "no such thing",
-        406: "no such representation",
-        408: "the body did not arrive in time",
-        410: "a cursor that the feed cannot go on from: take a snapshot",
-        409: "something stands in the way: stored documents, a name that is taken, a rule that needs it",
-        412: "the stored version is another one",
-        413: "too large",
-        414: "an address too long for the HTTP server, which answers before MDV does",
-        415: "a syntax that is not read",
-        422: "at odds with the schema, or an Idempotency-Key used twice",
-        429: "more at once than one caller may have, or more that waits already; `Retry-After` says when to come again",
-        503: "a part of the system is away",
+        400: "Invalid parameter or body",
+        401: "Missing or invalid token",
+        403: "The token does not allow this call",
+        404: "Not found",
+        406: "The requested representation is not available",
+        408: "The body did not arrive in time",
+        410: "The feed cannot continue from this cursor: take a snapshot",
+        409: "Conflict with stored documents, an existing name or a dependent rule",
+        412: "The stored version does not match the condition",
+        413: "Body too large",
+        414: "URL too long (answered by the HTTP server)",
+        415: "Unsupported media type",
+        422: "The content violates the schema, or an Idempotency-Key was reused for another request",
+        429: "Too many concurrent requests or waiting jobs; see `Retry-After`",
+        503: "A part of the system is unavailable",
     }
     shape = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     found: dict[int, dict[str, Any]] = {
@@ -82,22 +87,46 @@ def problems(*statuses: int) -> dict[int, dict[str, Any]]:
 
 PREFER = {
     "name": "Prefer", "in": "header", "schema": {"type": "string"},
-    "description": "wait=SECONDS: answer once the change has been carried out", "example": "wait=30",
+    "description": "wait=SECONDS: answer when the change is done, at the latest after this time", "example": "wait=30",
 }  # fmt: skip
 PRIORITY = {
     "name": "Priority", "in": "header", "schema": {"type": "string"},
-    "description": "u=0 to u=7 (RFC 9218): 0 before all others, 7 after them; with `Prefer: wait` 3, otherwise 5",
+    "description": "u=0 (highest) to u=7 (lowest), RFC 9218; the default is 3 with `Prefer: wait` and 5 without",
     "example": "u=3",
 }  # fmt: skip
 IF_MATCH = {
     "name": "If-Match", "in": "header", "schema": {"type": "string"},
-    "description": "carry it out only if the stored version is this one",
+    "description": "Carry the change out only if the stored version is this one",
 }  # fmt: skip
 IF_NONE_MATCH = {
     "name": "If-None-Match", "in": "header", "schema": {"type": "string"},
-    "description": "`*`: carry it out only if nothing is stored under this URI",
+    "description": "`*`: carry the change out only if the document does not exist",
 }  # fmt: skip
 IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255},
-    "description": "the same key with the same request is carried out once, however often it is sent",
+    "description": "A request with the same key is carried out only once",
 }  # fmt: skip
+
+
+EXAMPLE_QUERY = {"query": "search CycleProvider c where c.serverPort = 5874 return c, c.serverHost"}
+_TERM = {"anyOf": [object_schema(type="string", value="string"), {"type": "null"}]}
+_ROWS: dict[str, Any] = {
+    "type": "object",
+    "required": ["columns", "rows", "truncated"],
+    "properties": {
+        "columns": {"type": "array", "items": {"type": "string"}},
+        "rows": {"type": "array", "items": {"type": "array", "items": _TERM}},
+        "truncated": {"type": "boolean", "description": "there are more rows"},
+    },
+}
+_RESOURCES = page_schema(object_schema(uri="string", classes="array"))
+QUERY_ANSWER = describe_rdf("Rows (`return`) or a page of resources (`register`)", {"anyOf": [_ROWS, _RESOURCES]})
+QUERY_ANSWER["content"]["text/csv"] = {"schema": {"type": "string"}}
+
+RESOURCE_OR_PAGE = {
+    "anyOf": [
+        object_schema(uri="string", classes="array", statements="array", documents="array"),
+        page_schema(object_schema(uri="string", classes="array")),
+    ]
+}
+RESOURCE_OR_PAGE["anyOf"][0]["properties"]["statements"]["items"] = {"type": "array"}

@@ -1,4 +1,4 @@
-"""What a request handler needs: the database, the wake-up, the schema in force."""
+"""The services that request handlers of an MDP share: database, Redis, schema, limits."""
 
 from __future__ import annotations
 
@@ -17,127 +17,135 @@ from redis.retry import Retry
 from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from mdv.accounts.sessions import Session, find_session
 from mdv.config import Config
-from mdv.db.jobs import RULE_KINDS, read_job
-from mdv.db.people import Session, find_session
-from mdv.db.vocabulary import Vocabulary
-from mdv.mdp.feed import Feeds
-from mdv.mdp.rules import Rules
-from mdv.mdp.schemas import Schemas
-from web.admission import Admission
-from web.turns import Turns
-from web.watch import Watch
+from mdv.errors import NotFound
+from mdv.mdp.admission import Admission
+from mdv.mdp.feed import FeedReader
+from mdv.mdp.feed_progress import FeedProgress
+from mdv.mdp.jobs import get_job
+from mdv.mdp.provider import Provider
+from web.errors import first_line
+from web.feed_notifier import FeedNotifier
+from web.slots import Slots
+from web.submit_limit import SubmitLimit
 from workers.app import make_celery
-from workers.line import Line
-from workers.signals import RULES, WORK, News, done_key, read_news
-from workers.wake import wake
+from workers.messages import JobMessage, decode_job_message, done_key
+from workers.redis_client import RedisClient
+from workers.wake import task_for, wake
 
 log = structlog.get_logger()
 
-COOKIE = "mdv_session"
+SESSION_COOKIE = "mdv_session"
 
-LOOK_AGAIN = 1.0
-"""Seconds after which a waiting caller looks into the database itself, in case Redis has lost the news."""
+JOB_POLL_SECONDS = 1.0
+"""Interval at which a waiting request checks the job in the database, in case Redis lost the notification."""
 
-LOOK_SOON = 0.5
-"""The same where Redis is known to be away."""
-PATIENCE = 2
-"""Seconds that Redis is given, beyond those it was asked to wait; it only saves time, so it must not cost any."""
+MAX_WAITING_REQUESTS = 1000
+MAX_FEED_REQUESTS = 32
+"""Concurrent requests for one feed with one token, long polls included."""
+
+JOB_POLL_SECONDS_WITHOUT_REDIS = 0.5
+"""The same interval while Redis is unavailable."""
+REDIS_TIMEOUT_SECONDS = 2
+"""Timeout of Redis calls, in addition to blocking time. Redis is optional, so it must not delay requests."""
 
 
 @dataclass
 class Services:
-    """The parts that one web process shares among its requests."""
+    """The shared services of one web process."""
 
     config: Config
     engine: Engine
     redis: redis.Redis = field(repr=False)
-    schemas: Schemas = field(default_factory=Schemas)
-    rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
         self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        """For one statement alone, which needs neither BEGIN nor COMMIT around it."""
-        self.vocabulary = Vocabulary(self.engine)
-        self.feeds = Feeds(self.engine, self.vocabulary)
-        self.watch = Watch(self.engine, self.redis)
+        """For single statements: autocommit, without BEGIN and COMMIT."""
+        self.provider = Provider(self.engine, self.config.rule_seconds)
+        self.schemas, self.rules = self.provider.schemas, self.provider.rules
+        self.feeds = FeedReader(self.engine, self.provider.vocabulary, self.config.feed_event_statements)
+        self.feed_progress = FeedProgress(self.single)
+        self.feed_notifier = FeedNotifier(self.engine, self.redis)
         self.admission = Admission(self.single, self.config.max_waiting, self.config.max_waiting_bytes)
-        self.turns = Turns()
-        self.line = Line(self.redis)
-        self._celery = make_celery(self.config, patience=PATIENCE)
+        self.submit_limit = SubmitLimit()
+        self.waits = Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS // 2)
+        """Slots for waiting requests. The worker sets the limits from its connection limit (`web.worker`)."""
+        self.feed_requests = Slots(limit_per_key=MAX_FEED_REQUESTS)
+        self.redis_client = RedisClient(self.redis)
+        self._celery = make_celery(self.config, patience=REDIS_TIMEOUT_SECONDS)
 
     def cookie_name(self) -> str:
-        return COOKIE
+        return SESSION_COOKIE
 
-    def find_person(self, secret: str) -> Session | None:
-        """Who has signed in to the pages, by what their cookie holds."""
-        with self.single.connect() as connection:
-            return find_session(connection, secret, self.config.admin_token)
+    def find_user(self, secret: str) -> Session | None:
+        """Return the session of a cookie, or None."""
+        return find_session(self.single, secret, self.config.admin_token)
 
-    def wake_for(self, kind: str) -> None:
-        """Tell a worker that a job of some kind waits."""
-        self.wake_worker(RULES if kind in RULE_KINDS else WORK)
+    def wake_worker_for(self, kind: str) -> None:
+        """Wake a worker for a new job of this kind."""
+        self.wake_worker(task_for(kind))
 
     def wake_worker(self, task: str) -> None:
-        """Tell a worker that something waits. The caller does not wait for that."""
-        threading.Thread(target=wake, args=(self.line, self._celery, task), daemon=True).start()
+        """Wake a worker, without blocking the caller."""
+        threading.Thread(target=wake, args=(self.redis_client, self._celery, task), daemon=True).start()
 
-    def forget_news(self, job_id: UUID) -> None:
-        """A job is tried again: how it ended before is no news."""
-        self.line.use(lambda client: client.delete(done_key(job_id)))
+    def clear_job_result(self, job_id: UUID) -> None:
+        """Delete the published result of a job that is retried."""
+        self.redis_client.use(lambda client: client.delete(done_key(job_id)))
 
-    def wait_for_job(self, job_id: UUID, seconds: float, is_new: bool) -> News | None:
-        """How a job ended, or how far it is after `seconds`; None where that is not known.
+    def wait_for_job(self, job_id: UUID, seconds: float, is_new: bool) -> JobMessage | None:
+        """Return the final status of a job, or its status after `seconds`; None if it is unknown.
 
-        A new job is not looked at before there is news of it, since nothing is to be seen yet.
+        A new job is not read from the database before the first notification or poll interval.
         """
         deadline = time.monotonic() + seconds
         if is_new:
             if seconds <= 0:
                 return None
-            if news := self._await_news(job_id, min(seconds, LOOK_AGAIN)):
-                return news
+            if notification := self._await_notification(job_id, min(seconds, JOB_POLL_SECONDS)):
+                return notification
         while True:
-            status = self._look_at(job_id)
+            status = self._read_status(job_id)
             left = deadline - time.monotonic()
             if (status is not None and status.is_end) or left <= 0:
                 return status
-            if news := self._await_news(job_id, min(left, LOOK_AGAIN)):
-                return news
+            if notification := self._await_notification(job_id, min(left, JOB_POLL_SECONDS)):
+                return notification
 
-    def _look_at(self, job_id: UUID) -> News | None:
+    def _read_status(self, job_id: UUID) -> JobMessage | None:
         try:
             with self.single.connect() as connection:
-                status = read_job(connection, job_id)
-        except (OperationalError, InterfaceError, psycopg.OperationalError) as error:
-            # The job is queued all the same; the caller is told its number.
-            log.warning("the database is away while a caller waits", job=str(job_id), reason=first_line(error))
+                status = get_job(connection, job_id)
+        except NotFound:
             return None
-        return None if status is None else News(status.state, status.result, status.problem)
+        except (OperationalError, InterfaceError, psycopg.OperationalError) as error:
+            # The job is queued anyway; the caller gets its id.
+            log.warning("database unavailable while waiting for a job", job=str(job_id), reason=first_line(error))
+            return None
+        return JobMessage(status.state, status.result, status.problem)
 
-    def _await_news(self, job_id: UUID, seconds: float) -> News | None:
-        """What a worker tells of a job within some seconds; who is told nothing looks into the database."""
+    def _await_notification(self, job_id: UUID, seconds: float) -> JobMessage | None:
+        """Wait for the notification of a worker about a job; None if there was none within `seconds`."""
         began = time.monotonic()
-        told = self.line.use(lambda client: client.blpop([done_key(job_id)], timeout=max(seconds, 0.01)))
-        if told:
-            return read_news(told[1])
-        time.sleep(max(0.0, min(LOOK_SOON, seconds - (time.monotonic() - began))))
+        message = self.redis_client.use(lambda client: client.blpop([done_key(job_id)], timeout=max(seconds, 0.01)))
+        if message:
+            return decode_job_message(message[1])
+        time.sleep(max(0.0, min(JOB_POLL_SECONDS_WITHOUT_REDIS, seconds - (time.monotonic() - began))))
         return None
 
 
 def services() -> Services:
-    """The services of the application that handles this request."""
+    """Return the services of the current application."""
     return cast(Services, current_app.extensions["mdv"])
 
 
 def make_redis(url: str) -> redis.Redis:
-    """A client that gives up soon. One try more, at once: a connection of the pool may have died unnoticed."""
-    once_more = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
+    """Return a client with short timeouts. It retries once: a pooled connection may have been closed."""
+    retry = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
     return redis.Redis.from_url(
-        url, socket_connect_timeout=PATIENCE, socket_timeout=LOOK_AGAIN + PATIENCE, retry=once_more
+        url,
+        socket_connect_timeout=REDIS_TIMEOUT_SECONDS,
+        socket_timeout=JOB_POLL_SECONDS + REDIS_TIMEOUT_SECONDS,
+        retry=retry,
     )
-
-
-def first_line(error: Exception) -> str:
-    """What an error of the database says, without the statement and its values."""
-    return (str(error).splitlines() or [repr(error)])[0]

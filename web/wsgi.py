@@ -1,10 +1,15 @@
-"""What gunicorn serves. gevent comes first, so that waiting callers cost no thread."""
+"""The WSGI application of an MDP. gevent patches the standard library first: waiting requests need no thread."""
 
 from gevent import monkey
 
 monkey.patch_all()
 
+import sys  # noqa: E402
+
 from mdv.config import Config  # noqa: E402
 from web.app import create_app  # noqa: E402
+
+# Let offload threads release the interpreter lock after 1 ms instead of 5 ms.
+sys.setswitchinterval(0.001)
 
 app = create_app(Config.from_environment())

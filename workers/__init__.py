@@ -1,1 +1,1 @@
-"""Celery: carries the wake-up to whoever carries out the jobs."""
+"""Celery workers: receive wake-ups and execute jobs."""

@@ -1,7 +1,7 @@
-"""The Celery application. Tasks hold no data: losing all of Redis costs only time.
+"""The Celery application. Tasks contain no data: if Redis is lost, jobs are only delayed.
 
-A wake-up that is lost, with Redis or with the worker that had taken it, is made up for by the sweep, within seconds.
-That is also why a wake-up is acknowledged at once: a second one would tell nothing new.
+If a wake-up is lost, with Redis or with the worker that received it, the sweep finds the jobs within seconds. So a
+wake-up is acknowledged early: delivering it repeat would have no benefit.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from kombu.exceptions import OperationalError
 from kombu.transport.redis import Channel
 
 from mdv.config import Config
-from mdv.figures import serve_figures
-from mdv.mdp.status import HEARD_SECONDS
-from workers.line import Line
-from workers.log import take_over_logs
-from workers.signals import RULES, TEND, WEBHOOKS, WORK, worker_key
+from mdv.mdp.worker_heartbeats import HEARTBEAT_TTL_SECONDS
+from mdv.metrics import serve_metrics
+from workers.log import redirect_celery_logs
+from workers.messages import RETENTION_TASK, RULES_TASK, WEBHOOKS_TASK, WORK_TASK, worker_key
+from workers.redis_client import RedisClient
 
-SWEEP_SECONDS = 2.0
-WEBHOOK_SECONDS = 5.0
-TEND_SECONDS = 60.0
-BEAT_SECONDS = 5.0
+SWEEP_INTERVAL_SECONDS = 2.0
+WEBHOOK_INTERVAL_SECONDS = 5.0
+RETENTION_INTERVAL_SECONDS = 60.0
+HEARTBEAT_INTERVAL_SECONDS = 5.0
 
-RUN_SECONDS = 10.0
-"""A task takes what waits for so long, and then lets others have a turn."""
-REDELIVERED_AFTER = 30
-"""Seconds after the end of what a task may take, a wake-up that its worker never acknowledged is given to another."""
+TASK_RUN_SECONDS = 10.0
+"""A task executes waiting jobs for this long, and then lets other tasks run."""
+REDELIVERY_MARGIN_SECONDS = 30
+"""An unacknowledged wake-up is redelivered this many seconds after the time limit of its task."""
 
-# When the broker goes away, kombu would put wake-ups in hand back into it, fail, and take the worker along.
+# When the broker is unreachable, kombu would try to restore unacknowledged wake-ups, fail, and end the worker.
 Channel.do_restore = False
 
 
 def make_celery(config: Config, patience: float = 5) -> Celery:
-    """A Celery application for the broker that `config` names; Redis has `patience` seconds for each answer."""
+    """Return a Celery application for the broker in `config`. `patience` is the timeout of Redis in seconds."""
     app = Celery("mdv", broker=config.redis_url or "redis://", include=["workers.tasks"])
-    limit = RUN_SECONDS + config.job_limit_seconds
+    limit = TASK_RUN_SECONDS + config.job_limit_seconds
     app.conf.update(
         task_ignore_result=True,
         task_acks_late=False,
-        task_time_limit=limit,  # by kill: what the process had in hand is tried again, in smaller batches
+        task_time_limit=limit,  # the process is killed, and its jobs are retried in smaller batches
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,  # a line of the log stays a line of JSON
+        worker_redirect_stdouts=False,  # every log line must be JSON
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,  # for ever
+        broker_connection_max_retries=None,  # unlimited
         broker_transport_options={
-            "visibility_timeout": limit + REDELIVERED_AFTER,
+            "visibility_timeout": limit + REDELIVERY_MARGIN_SECONDS,
             "unacked_restore_interval": 5,
             "unacked_restore_throttle": 1,
             "socket_connect_timeout": 2,
@@ -66,36 +66,41 @@ def make_celery(config: Config, patience: float = 5) -> Celery:
 
 
 class Sweep(bootsteps.StartStopStep):
-    """Every few seconds a worker wakes itself, in case a wake-up was lost, and tells that it lives."""
+    """Sends wake-ups every few seconds, in case one was lost, and the heartbeat of the worker."""
 
     requires = frozenset({"celery.worker.components:Timer"})
 
     def __init__(self, worker: Any, **options: Any) -> None:
         self._timers: list[Any] = []
-        self._redis = Line.of(Config.from_environment()).client
+        self._redis = RedisClient.of(Config.from_environment()).client
         self._key = worker_key(socket.gethostname(), os.getpid())
 
     def start(self, worker: Any) -> None:
-        again = worker.timer.call_repeatedly
-        every = {WORK: SWEEP_SECONDS, RULES: SWEEP_SECONDS, WEBHOOKS: WEBHOOK_SECONDS, TEND: TEND_SECONDS}
-        for task, seconds in every.items():
-            self._timers.append(again(seconds, _quietly, (_wake, worker.app, task, seconds)))
-        said = json.dumps({"since": datetime.now(UTC).isoformat(), "processes": worker.concurrency})
-        _quietly(self._beat, said)
-        self._timers.append(again(BEAT_SECONDS, _quietly, (self._beat, said)))
+        repeat = worker.timer.call_repeatedly
+        intervals = {
+            WORK_TASK: SWEEP_INTERVAL_SECONDS,
+            RULES_TASK: SWEEP_INTERVAL_SECONDS,
+            WEBHOOKS_TASK: WEBHOOK_INTERVAL_SECONDS,
+            RETENTION_TASK: RETENTION_INTERVAL_SECONDS,
+        }
+        for task, seconds in intervals.items():
+            self._timers.append(repeat(seconds, _ignore_redis_errors, (_wake, worker.app, task, seconds)))
+        heartbeat = json.dumps({"since": datetime.now(UTC).isoformat(), "processes": worker.concurrency})
+        _ignore_redis_errors(self._send_heartbeat, heartbeat)
+        self._timers.append(repeat(HEARTBEAT_INTERVAL_SECONDS, _ignore_redis_errors, (self._send_heartbeat, heartbeat)))
 
     def stop(self, worker: Any) -> None:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        _quietly(self._redis.delete, self._key)
+        _ignore_redis_errors(self._redis.delete, self._key)
 
-    def _beat(self, said: str) -> None:
-        self._redis.set(self._key, said, ex=HEARD_SECONDS)
+    def _send_heartbeat(self, heartbeat: str) -> None:
+        self._redis.set(self._key, heartbeat, ex=HEARTBEAT_TTL_SECONDS)
 
 
-class Figures(bootsteps.StartStopStep):
-    """A worker tells the figures of its processes over HTTP, where that is wanted."""
+class MetricsServer(bootsteps.StartStopStep):
+    """Serves the metrics of the worker's processes over HTTP, if MDV_WORKER_METRICS is set."""
 
     requires = frozenset({"celery.worker.components:Pool"})
 
@@ -105,11 +110,11 @@ class Figures(bootsteps.StartStopStep):
             return
         host, _, port = address.rpartition(":")
         try:
-            serve_figures(host.strip("[]"), int(port))
+            serve_metrics(host.strip("[]"), int(port))
         except (ValueError, OverflowError, OSError) as error:
             raise SystemExit(
-                f"MDV_WORKER_METRICS is {address!r}, where nothing can be told ({error}): it takes a free address of "
-                "this machine, such as 0.0.0.0:9464."
+                f"MDV_WORKER_METRICS is {address!r}, which cannot be used ({error}): set it to a free address of this "
+                "machine, such as 0.0.0.0:9464."
             ) from None
 
 
@@ -117,13 +122,13 @@ def _wake(celery: Celery, task: str, seconds: float) -> None:
     celery.send_task(task, retry=False, ignore_result=True, expires=seconds)
 
 
-def _quietly(act: Callable[..., object], *given: Any) -> None:
+def _ignore_redis_errors(act: Callable[..., object], *arguments: Any) -> None:
     try:
-        act(*given)
+        act(*arguments)
     except (OperationalError, OSError, redis.RedisError):
-        return  # Redis is away; the next sweep tries again.
+        return  # Redis is unreachable; the next sweep tries again.
 
 
 app = make_celery(Config.from_environment())
-app.steps["worker"].update({Sweep, Figures})
-take_over_logs()
+app.steps["worker"].update({Sweep, MetricsServer})
+redirect_celery_logs()

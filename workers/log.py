@@ -1,4 +1,4 @@
-"""What Celery tells of itself, as lines of JSON like all others."""
+"""Log the messages of Celery as lines of JSON, like all others."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from celery.signals import celeryd_init, setup_logging
 from celery.utils.log import get_multiprocessing_logger
 
 from mdv.config import Config
-from mdv.logs import JsonLine, configure_logs
+from mdv.logs import JsonLogFormatter, configure_logs
 
-STANDARD_ERROR = 2
-
-
-def take_over_logs() -> None:
-    """From when a worker begins, instead of Celery's own ways."""
-    celeryd_init.connect(_begin)  # before Celery's first warning
-    setup_logging.connect(_begin)  # whoever hears this has Celery set up nothing
+STDERR_FD = 2
 
 
-def _begin(**_: object) -> None:
-    from celery.apps import worker  # which a web server has no need of
+def redirect_celery_logs() -> None:
+    """Replace the logging of Celery from the start of a worker."""
+    celeryd_init.connect(_configure)  # before Celery's first warning
+    setup_logging.connect(_configure)  # with a receiver of this signal, Celery does not configure logging
 
-    worker.safe_say = _say
+
+def _configure(**_: object) -> None:
+    from celery.apps import worker  # not needed in a web server
+
+    worker.safe_say = _log_unlocked
     configure_logs(Config.from_environment().log_level)
-    processes = get_multiprocessing_logger()  # tells of processes that were killed, to nobody but itself
+    processes = get_multiprocessing_logger()  # reports killed processes, by default to no handler
     processes.propagate = True
     processes.setLevel(logging.ERROR)
 
 
-def _say(words: str, _stream: object = None) -> None:
-    """What Celery says when a signal comes: then no lock may be waited for."""
-    record = logging.LogRecord("celery", logging.INFO, "", 0, words, None, None)
+def _log_unlocked(message: str, _stream: object = None) -> None:
+    """Log a message of Celery in a signal handler, where no lock may be acquired."""
+    record = logging.LogRecord("celery", logging.INFO, "", 0, message, None, None)
     with suppress(OSError):
-        os.write(STANDARD_ERROR, (JsonLine().format(record) + "\n").encode())
+        os.write(STDERR_FD, (JsonLogFormatter().format(record) + "\n").encode())

@@ -1,6 +1,6 @@
-"""The tasks: each calls one function of mdv.
+"""The Celery tasks. Each calls one function of mdv.
 
-A task is a wake-up. Where none comes, since Redis is away, each process looks by itself.
+A task is a wake-up. If Redis is unreachable and none arrives, each process polls the database by itself.
 """
 
 from __future__ import annotations
@@ -17,92 +17,102 @@ from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
-from mdv.db.jobs import URGENT, Ending
-from mdv.figures import WEBHOOK_ATTEMPTS
-from mdv.garbage import look_rarely
+from mdv.db.jobs import INTERACTIVE_PRIORITIES, JobOutcome
+from mdv.gc_tuning import tune_gc
 from mdv.logs import configure_logs
-from mdv.mdp.deliver import Deliveries
-from mdv.mdp.tend import tend
-from mdv.mdp.work import Worker
-from workers.app import RUN_SECONDS, SWEEP_SECONDS, app
-from workers.line import Line
-from workers.minutes import Minutes
-from workers.signals import KEPT_SECONDS, PUBLISHED, RULES, TEND, WEBHOOKS, WORK, News, done_key, write_news
-from workers.wake import hear, wake
+from mdv.mdp.retention import apply_retention
+from mdv.mdp.webhook_sender import WebhookSender
+from mdv.mdp.worker import Worker
+from mdv.metrics import WEBHOOK_ATTEMPTS
+from workers.app import SWEEP_INTERVAL_SECONDS, TASK_RUN_SECONDS, app
+from workers.messages import (
+    JOB_MESSAGE_TTL_SECONDS,
+    PUBLISHED_CHANNEL,
+    RETENTION_TASK,
+    RULES_TASK,
+    WEBHOOKS_TASK,
+    WORK_TASK,
+    JobMessage,
+    done_key,
+    encode_job_message,
+)
+from workers.metrics_recorder import MetricsRecorder
+from workers.redis_client import RedisClient
+from workers.wake import clear_wake_up, wake
 
 log = structlog.get_logger()
 
 
 @worker_process_init.connect
-def _begin(**_: object) -> None:
+def _start_process(**_: object) -> None:
     configure_logs(Config.from_environment().log_level)
-    look_rarely()
-    threading.Thread(target=_look_alone, name="sweep", daemon=True).start()
-    Minutes(_engine()).start()
+    tune_gc()
+    threading.Thread(target=_poll_without_redis, name="sweep", daemon=True).start()
+    MetricsRecorder(_engine()).start()
 
 
-@app.task(name=WORK)
+@app.task(name=WORK_TASK)
 def work() -> int:
-    """Carry out what waits of documents."""
-    with _woken(WORK):
-        return _worker().work(RUN_SECONDS, partial(wake, _line(), app, WORK))
+    """Execute waiting jobs about documents."""
+    with _handle_wake_up(WORK_TASK):
+        return _worker().work(TASK_RUN_SECONDS, partial(wake, _redis_client(), app, WORK_TASK))
 
 
-@app.task(name=RULES)
+@app.task(name=RULES_TASK)
 def work_rules() -> int:
-    """Carry out the changes that wait of rules, LMRs and the schema."""
-    with _woken(RULES):
-        return _worker().work_rules(RUN_SECONDS, partial(wake, _line(), app, RULES))
+    """Execute waiting jobs about rules, LMRs and the schema."""
+    with _handle_wake_up(RULES_TASK):
+        return _worker().work_rules(TASK_RUN_SECONDS, partial(wake, _redis_client(), app, RULES_TASK))
 
 
-@app.task(name=TEND)
-def tend_feeds() -> int:
-    """Drop what nobody will ask for any more."""
+@app.task(name=RETENTION_TASK)
+def run_retention() -> int:
+    """Delete feed events and jobs whose retention has ended."""
     config = Config.from_environment()
-    return tend(_engine(), config.feed_seconds, config.feed_events, config.keep_jobs_seconds)
+    return apply_retention(_engine(), config.feed_seconds, config.feed_events, config.keep_jobs_seconds)
 
 
-@app.task(name=WEBHOOKS)
+@app.task(name=WEBHOOKS_TASK)
 def send_messages() -> None:
-    """Tell webhooks what is due. Threads of their own do it: no receiver holds up a registration."""
-    hear(_line(), WEBHOOKS)
+    """Send due webhook messages. They are sent in separate threads, so that a slow receiver delays no registration."""
+    clear_wake_up(_redis_client(), WEBHOOKS_TASK)
     _deliveries().wake()
 
 
 # Without Redis
 
-SILENCE = 3 * SWEEP_SECONDS
-"""After so many seconds without a wake-up, of which the sweep sends one every few, this process looks by itself."""
+SILENCE_SECONDS = 3 * SWEEP_INTERVAL_SECONDS
+"""After this time without a wake-up the process polls by itself. The sweep normally sends one every few seconds."""
 
-_turn = threading.Lock()
-_heard = time.monotonic()
+_working = threading.Lock()
+_last_wake_up = time.monotonic()
 
 
 @contextmanager
-def _woken(task: str) -> Iterator[None]:
-    global _heard
-    hear(_line(), task)
-    with _turn:
+def _handle_wake_up(task: str) -> Iterator[None]:
+    global _last_wake_up
+    clear_wake_up(_redis_client(), task)
+    with _working:
         yield
-    _heard = time.monotonic()
+    _last_wake_up = time.monotonic()
 
 
-def _look_alone() -> None:
+def _poll_without_redis() -> None:
     while True:
-        time.sleep(SWEEP_SECONDS)
-        if time.monotonic() - _heard < SILENCE or not _turn.acquire(blocking=False):
+        time.sleep(SWEEP_INTERVAL_SECONDS)
+        if time.monotonic() - _last_wake_up < SILENCE_SECONDS or not _working.acquire(blocking=False):
             continue
         try:
-            _worker().work(RUN_SECONDS)
-            _worker().work_rules(RUN_SECONDS)
+            _worker().work(TASK_RUN_SECONDS)
+            _worker().work_rules(TASK_RUN_SECONDS)
             _deliveries().wake()
-        except Exception as error:  # the database may be away as well; the next look tries again
-            log.warning("nothing could be carried out", reason=(str(error).splitlines() or [repr(error)])[0])
+        except Exception as error:  # the database may be unreachable as well; the next poll tries again
+            log.warning("polling for jobs failed", reason=(str(error).splitlines() or [repr(error)])[0])
         finally:
-            _turn.release()
+            _working.release()
 
 
-# This process's own, made after the fork, so that no connection is shared
+# Objects of this process, created after the fork, so that no connection is shared
 
 
 @cache
@@ -112,36 +122,39 @@ def _engine() -> Engine:
 
 
 @cache
-def _line() -> Line:
-    return Line.of(Config.from_environment())
+def _redis_client() -> RedisClient:
+    return RedisClient.of(Config.from_environment())
 
 
 @cache
 def _worker() -> Worker:
     config = Config.from_environment()
-    return Worker(_engine(), config.max_document_bytes, _ended, _published, longest=config.job_limit_seconds)
+    return Worker(
+        _engine(), config.max_document_bytes, _notify_callers, _notify_feeds, longest=config.job_limit_seconds,
+        rule_seconds=config.rule_seconds,
+    )  # fmt: skip
 
 
 @cache
-def _deliveries() -> Deliveries:
+def _deliveries() -> WebhookSender:
     private = Config.from_environment().webhook_private
-    return Deliveries(_engine(), private, told=lambda outcome: WEBHOOK_ATTEMPTS.labels(outcome).inc())
+    return WebhookSender(_engine(), private, told=lambda outcome: WEBHOOK_ATTEMPTS.labels(outcome).inc())
 
 
-def _ended(endings: Sequence[Ending]) -> None:
-    """Tell those who may wait; who does so for something less urgent looks into the database."""
-    told = [ending for ending in endings if ending.job.priority in URGENT]
-    if not told:
+def _notify_callers(endings: Sequence[JobOutcome]) -> None:
+    """Notify callers that wait for urgent jobs. Callers of other jobs poll the database."""
+    urgent = [ending for ending in endings if ending.job.priority in INTERACTIVE_PRIORITIES]
+    if not urgent:
         return
-    with _line().client.pipeline(transaction=False) as commands:
-        for ending in told:
+    with _redis_client().client.pipeline(transaction=False) as commands:
+        for ending in urgent:
             key = done_key(ending.job.id)
-            commands.rpush(key, write_news(News(ending.told_state, ending.result, ending.problem)))
-            commands.expire(key, KEPT_SECONDS)
-        _line().use(lambda _: commands.execute())
+            commands.rpush(key, encode_job_message(JobMessage(ending.public_state, ending.result, ending.problem)))
+            commands.expire(key, JOB_MESSAGE_TTL_SECONDS)
+        _redis_client().use(lambda _: commands.execute())
 
 
-def _published() -> None:
-    _line().use(lambda client: client.publish(PUBLISHED, b"1"))
-    if _deliveries().are_wanted():
-        wake(_line(), app, WEBHOOKS)
+def _notify_feeds() -> None:
+    _redis_client().use(lambda client: client.publish(PUBLISHED_CHANNEL, b"1"))
+    if _deliveries().any_active_webhook():
+        wake(_redis_client(), app, WEBHOOKS_TASK)

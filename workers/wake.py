@@ -1,19 +1,25 @@
-"""Wake: tell the workers that something waits. One wake-up stands for all that come before somebody has heard it."""
+"""Wake up the workers. While a wake-up is pending, no further ones are sent."""
 
 from __future__ import annotations
 
 from celery import Celery
 
-from workers.line import Line
-from workers.signals import WOKEN_SECONDS, woken_key
+from mdv.db.jobs import RULE_KINDS
+from workers.messages import RULES_TASK, WAKE_UP_TTL_SECONDS, WORK_TASK, wake_up_key
+from workers.redis_client import RedisClient
 
 
-def wake(line: Line, celery: Celery, task: str) -> None:
-    """Send a wake-up, unless one is on its way. If that fails, the workers' sweep will find what waits all the same."""
-    if line.use(lambda client: client.set(woken_key(task), 1, nx=True, ex=WOKEN_SECONDS)):
-        line.use(lambda _: celery.send_task(task, retry=False, ignore_result=True))
+def wake(redis_client: RedisClient, celery: Celery, task: str) -> None:
+    """Send a wake-up, unless one is pending. If that fails, the sweep of the workers finds the jobs later."""
+    if redis_client.use(lambda client: client.set(wake_up_key(task), 1, nx=True, ex=WAKE_UP_TTL_SECONDS)):
+        redis_client.use(lambda _: celery.send_task(task, retry=False, ignore_result=True))
 
 
-def hear(line: Line, task: str) -> None:
-    """A worker is awake. What comes from now on needs a wake-up of its own."""
-    line.use(lambda client: client.delete(woken_key(task)))
+def task_for(kind: str) -> str:
+    """Return the task that runs jobs of this kind."""
+    return RULES_TASK if kind in RULE_KINDS else WORK_TASK
+
+
+def clear_wake_up(redis_client: RedisClient, task: str) -> None:
+    """Clear the pending wake-up when a worker has received it. Later jobs need a new wake-up."""
+    redis_client.use(lambda client: client.delete(wake_up_key(task)))

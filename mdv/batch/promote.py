@@ -1,8 +1,8 @@
-"""Promote: staged documents take the one way of registration, in transactions of sensible size.
+"""Promote staged documents: register them in transactions of limited size.
 
-A transaction takes chunks that need about as long together as a worker's batch does (`mdv.mdp.pace`), so that whoever
-registers a document meanwhile waits no longer than at other times. A chunk leaves staging in the transaction that
-registers its documents: it is promoted once, whatever is killed.
+A transaction takes as many chunks as need about as long as a worker's batch (`mdv.mdp.batch_size`), so that interactive
+registrations wait no longer than usual. A chunk leaves staging in the transaction that registers its documents. So it
+is promoted exactly once, whichever process is killed.
 """
 
 from __future__ import annotations
@@ -14,63 +14,80 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Connection, Engine
 
-from mdv.batch.decompose import CHUNK_DOCUMENTS, patiently
-from mdv.batch.match import Constants
-from mdv.batch.pack import Packed, unpack
-from mdv.batch.rejects import Refusals, Reject
-from mdv.db.batch import Promoted, end_chunks, take_chunks
-from mdv.db.figures import add_figures
-from mdv.db.vocabulary import Vocabulary
+from mdv.batch.arrow_codec import StagedDocument, decode_documents
+from mdv.batch.prefilter import RuleConstants
+from mdv.batch.prepare_partition import CHUNK_DOCUMENTS, with_retries
+from mdv.batch.rejects import Reject, RejectWriter
+from mdv.db.batch import PromotionCounts, claim_chunks, finish_chunks
+from mdv.db.metrics import record_metrics
 from mdv.errors import MdvError, Unavailable
-from mdv.figures import stage
+from mdv.failpoints import hit_failpoint
+from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
 from mdv.mdp.filter import Candidates
-from mdv.mdp.pace import MOST, Pace
-from mdv.mdp.register import Outcome, register
-from mdv.mdp.rules import Rules
-from mdv.mdp.schemas import Schemas
-from mdv.mdp.work import is_nobodys_fault
-from mdv.points import reach
+from mdv.mdp.provider import Provider
+from mdv.mdp.register import RegistrationOutcome, register
+from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
+from mdv.mdp.rules.suspend import suspend_over_budget
+from mdv.mdp.worker import is_database_outage
+from mdv.metrics import time_stage
 
 log = structlog.get_logger()
 
 
-class Promotion:
-    """Promotes what a run has staged. `refusals` takes what the schema has come to refuse meanwhile; `constants` are
-    those that executors have matched with, if they did."""
+class Promoter:
+    """Promotes the staged chunks of a run.
 
-    def __init__(self, engine: Engine, run: UUID, refusals: Refusals, constants: Constants | None = None) -> None:
+    `reject_writer` receives the documents that the schema refuses by now. `constants` are those that the executors
+    used, if any. `rule_seconds` is the time limit of a rule in a transaction.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        run: UUID,
+        reject_writer: RejectWriter,
+        constants: RuleConstants | None = None,
+        rule_seconds: float = DEFAULT_RULE_SECONDS,
+    ) -> None:
         self._engine = engine
         self._run = run
-        self._refusals = refusals
+        self._reject_writer = reject_writer
         self._constants = constants
-        self._pace = Pace()
-        self._schemas = Schemas()
-        self._vocabulary = Vocabulary(engine)
-        self._rules = Rules()
+        self._pace = BatchSizer()
+        self._provider = Provider(engine, rule_seconds)
+        self._most_chunks = MAX_DOCUMENTS_PER_BATCH // CHUNK_DOCUMENTS
 
     def step(self) -> int:
-        """Promote what comes next, in one transaction; how many documents those were."""
+        """Promote the next chunks in one transaction. Return the number of their documents."""
         began = time.perf_counter()
-        weight, documents, refused = patiently(self._engine, self._promote)
+        try:
+            weight, documents, refused = with_retries(self._engine, self._promote)
+        except RuleOverBudget as error:
+            if self._most_chunks > 1:
+                self._most_chunks = 1  # judge a rule by as few documents as possible
+            else:
+                suspend_over_budget(error, self._provider)
+            return self.step()
+        self._most_chunks = MAX_DOCUMENTS_PER_BATCH // CHUNK_DOCUMENTS
         if documents:
             seconds = time.perf_counter() - began
-            self._pace.learn(weight, seconds)
-            patiently(self._engine, lambda connection: add_figures(connection, 1, documents, seconds))
-        self._refusals.add(refused)
+            self._pace.record_batch(weight, seconds)
+            with_retries(self._engine, lambda connection: record_metrics(connection, 1, documents, seconds))
+        self._reject_writer.add(refused)
         return documents
 
     def _promote(self, connection: Connection) -> tuple[int, int, list[Reject]]:
-        with stage("take"):
-            chunks = take_chunks(connection, self._run, MOST // CHUNK_DOCUMENTS, self._pace.bytes)
-            bodies = [unpack(chunk.body) for chunk in chunks]
-            # Each once, even where the input changed after it was looked through.
-            documents = list({packed.item.uri: packed for mine, _ in bodies for packed in mine}.values())
+        with time_stage("take"):
+            chunks = claim_chunks(connection, self._run, self._most_chunks, self._pace.bytes)
+            bodies = [decode_documents(chunk.body) for chunk in chunks]
+            # Take each URI once, even if the input changed after it was listed.
+            documents = list({packed.item.uri: packed for chunk, _ in bodies for packed in chunk}.values())
             pairs = (pair for _, found in bodies for pair in found)
             candidates = self._constants.candidates(pairs) if self._constants is not None else None
         if not chunks:
             return 0, 0, []
         answers = self._register(connection, documents, candidates)
-        promoted = Promoted()
+        promoted = PromotionCounts()
         refused: list[Reject] = []
         sources = []
         for packed, answer in zip(documents, answers, strict=True):
@@ -81,39 +98,41 @@ class Promotion:
             _count(promoted, answer)
             promoted.statements += len(packed.item.hashes)
             sources.append((packed.item.uri, packed.digest, packed.item.content))
-        with stage("end"):
-            if not end_chunks(connection, self._run, chunks, sources, promoted):
-                raise taken_for_dead()
-        reach("before the commit")
+        with time_stage("end"):
+            if not finish_chunks(connection, self._run, chunks, sources, promoted):
+                raise expired_run_error()
+        hit_failpoint("before the commit")
         return sum(chunk.weight for chunk in chunks), len(documents), refused
 
     def _register(
-        self, connection: Connection, documents: Sequence[Packed], candidates: Candidates | None
-    ) -> list[Outcome | MdvError]:
-        """Register documents; of those that fail together each half is tried again, down to the one to blame."""
+        self, connection: Connection, documents: Sequence[StagedDocument], candidates: Candidates | None
+    ) -> list[RegistrationOutcome | MdvError]:
+        """Register documents. If they fail together, register each half by itself, down to the document that fails."""
         savepoint = connection.begin_nested()
         try:
             items = [packed.item for packed in documents]
-            answers = register(connection, items, self._schemas, self._vocabulary, self._rules, candidates=candidates)
+            answers = register(connection, items, self._provider, candidates=candidates)
             savepoint.commit()
             return answers
+        except RuleOverBudget:
+            raise
         except Exception as error:
-            if is_nobodys_fault(error):
+            if is_database_outage(error):
                 raise
             savepoint.rollback()
             if len(documents) == 1:
                 log.error("a document failed", uri=documents[0].item.uri, exc_info=error)
-                return [MdvError(f"It failed inside MDV: {type(error).__name__}: {error}")]
+                return [MdvError(f"Internal error in MDV: {type(error).__name__}: {error}")]
         half = len(documents) // 2
         halves = documents[:half], documents[half:]
-        return [answer for mine in halves for answer in self._register(connection, mine, candidates)]
+        return [answer for part in halves for answer in self._register(connection, part, candidates)]
 
 
-def taken_for_dead() -> Unavailable:
-    return Unavailable("This run was taken for dead, and what it had staged is gone: start it again.")
+def expired_run_error() -> Unavailable:
+    return Unavailable("This run sent no heartbeat for too long, so its staged documents were removed. Start it again.")
 
 
-def _count(promoted: Promoted, outcome: Outcome) -> None:
+def _count(promoted: PromotionCounts, outcome: RegistrationOutcome) -> None:
     if outcome.created:
         promoted.registered += 1
     elif outcome.inserted or outcome.updated or outcome.deleted:

@@ -1,12 +1,12 @@
-"""A run: read, decompose and stage in Spark; promote in the driver, while Spark goes on.
+"""Run a batch: Spark reads, prepares and stages documents, while the driver promotes them.
 
-    inputs → listing (which documents there are, and several for which URIs) → decompose, in executors → staging
-           → promotion
+    inputs → listing (the documents, and the URIs of several documents) → prepare, in executors → staging → promotion
 
-Of several documents with one URI the last counts that is not refused, as if they had been registered one by one.
+If several documents have the same URI, the last one that is not refused counts, as if they had been registered one by
+one.
 
-Whatever is killed, the same command goes on where it was: texts that are registered already are recognised, and not
-even parsed.
+If a process is killed, the same command continues where it stopped: it recognizes the texts that are registered already
+and does not parse them again.
 """
 
 from __future__ import annotations
@@ -24,57 +24,58 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Engine
 
-from mdv.batch.decompose import Work, decompose, patiently
-from mdv.batch.match import Constants, read_constants
-from mdv.batch.packages import last_words
-from mdv.batch.promote import Promotion, taken_for_dead
-from mdv.batch.rejects import Refusals, check_folder
-from mdv.batch.shape import REJECTS
+from mdv.batch.executor_packages import spark_error_message
+from mdv.batch.prefilter import RuleConstants, read_rule_constants
+from mdv.batch.prepare_partition import ExecutorTask, prepare_partition, with_retries
+from mdv.batch.promote import Promoter, expired_run_error
+from mdv.batch.rejects import RejectWriter, check_rejects_folder
+from mdv.batch.spark_schemas import REJECT_COLUMNS
 from mdv.db.batch import (
-    Progress,
+    BatchProgress,
     begin_run,
-    drop_run,
+    delete_run,
     end_run,
-    expect_documents,
-    hear,
     read_examples,
     read_run,
+    record_heartbeat,
+    set_document_count,
 )
 from mdv.db.schemas import read_schema_version
 from mdv.db.state import read_state
 from mdv.errors import BadCommand, Unavailable
-from mdv.figures import stage_seconds
-from mdv.garbage import look_rarely
+from mdv.gc_tuning import tune_gc
+from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS
+from mdv.metrics import stage_seconds
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_EXAMPLES = 20
-MOST_SEVERAL = 1_000_000
-"""URIs of which a run may have several documents: every executor knows them all."""
-PAUSE = 0.1
-HEARD_EVERY = 30.0
+MAX_EXAMPLES = 20
+MAX_DUPLICATED_URIS = 1_000_000
+"""Maximum number of URIs with several documents in a run. Every executor holds all of them."""
+POLL_SECONDS = 0.1
+HEARTBEAT_SECONDS = 30.0
 
 log = structlog.get_logger()
 
 
-class Incoming(Protocol):
+class DocumentSource(Protocol):
     """Documents to register."""
 
     def listing(self) -> DataFrame | None:
-        """Which there are, in the columns of `LISTING`; None where no two have the same URI."""
+        """Return the list of documents, in the columns of `LISTING_COLUMNS`; None if no two have the same URI."""
 
     def documents(self) -> DataFrame:
-        """The documents, in the columns of `DOCUMENTS`."""
+        """Return the documents, in the columns of `DOCUMENT_COLUMNS`."""
 
     def count(self) -> int:
-        """How many there are, where that is not known from the listing; roughly will do."""
+        """Return the number of documents, possibly approximate. Called only if there is no listing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a run is to do. `rejects`: the folder for what is refused, if any, beside what is there or instead of it."""
+class BatchOptions:
+    """The options of a run. `rejects` is the folder for refused documents, if any; `add_rejects` keeps its content."""
 
     what: str
     max_bytes: int
@@ -82,11 +83,13 @@ class Order:
     dry_run: bool = False
     match_in_spark: bool = False
     add_rejects: bool = False
+    rule_seconds: float = DEFAULT_RULE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a run came to, in documents. `stages`: the seconds of each kind of work, of all executors together."""
+class BatchSummary:
+    """The result of a run; counts are documents. `stages` holds the seconds of each stage, summed over all
+    executors."""
 
     documents: int
     registered: int
@@ -111,206 +114,225 @@ class Summary:
         return asdict(self) | rates
 
 
-Watch = Callable[[Progress | None], object]
-"""Hears how far a run has come; nothing yet, while it looks at what is there."""
+ProgressCallback = Callable[[BatchProgress | None], object]
+"""Receives the progress of a run; None while the input is being listed."""
 
 
 def run_batch(
-    spark: SparkSession, engine: Engine, database_url: str, incoming: Incoming, order: Order, watch: Watch
-) -> Summary:
+    spark: SparkSession,
+    engine: Engine,
+    database_url: str,
+    source: DocumentSource,
+    options: BatchOptions,
+    report_progress: ProgressCallback,
+) -> BatchSummary:
     """Carry out a run."""
-    look_rarely()
-    if order.rejects is not None:
-        check_folder(spark, order.rejects)
-    run = patiently(engine, lambda connection: begin_run(connection, order.what, order.dry_run))
+    tune_gc()
+    if options.rejects is not None:
+        check_rejects_folder(spark, options.rejects)
+    run = with_retries(engine, lambda connection: begin_run(connection, options.what, options.dry_run))
     state = "failed"
     try:
         with tempfile.TemporaryDirectory(prefix="mdv-batch-") as folder:
-            summary = Run(spark, engine, database_url, run, order, watch).carry_out(incoming, Path(folder))
+            summary = BatchRun(spark, engine, database_url, run, options, report_progress).execute(source, Path(folder))
         state = "done"
         return summary
     finally:
-        # Nothing is kept of a dry run; what another has left in staging is of no use to anybody.
-        end = drop_run if order.dry_run else partial(end_run, state=state)
-        patiently(engine, lambda connection: end(connection, run), patience=10)
+        # Remove everything of a dry run. For other runs, remove only what is left in staging.
+        end = delete_run if options.dry_run else partial(end_run, state=state)
+        with_retries(engine, lambda connection: end(connection, run), max_seconds=10)
 
 
-class Run:
+class BatchRun:
     """One run."""
 
     def __init__(
-        self, spark: SparkSession, engine: Engine, database_url: str, run: UUID, order: Order, watch: Watch
+        self,
+        spark: SparkSession,
+        engine: Engine,
+        database_url: str,
+        run: UUID,
+        options: BatchOptions,
+        report_progress: ProgressCallback,
     ) -> None:
         self._spark = spark
         self._engine = engine
         self._database_url = database_url
         self._run = run
-        self._order = order
-        self._watch = watch
-        self._heard_at = time.monotonic()
+        self._options = options
+        self._report_progress = report_progress
+        self._heartbeat_at = time.monotonic()
 
-    def carry_out(self, incoming: Incoming, folder: Path) -> Summary:
+    def execute(self, source: DocumentSource, folder: Path) -> BatchSummary:
         began, before = time.monotonic(), stage_seconds()
-        self._watch(None)
-        there, several = self._look_through(incoming)
-        looked = time.monotonic() - began
-        documents = incoming.documents() if several is None else together(incoming.documents(), several)
-        refusals = Refusals(folder / f"part-promotion-{self._run}.parquet", MOST_EXAMPLES)
-        work = self._spark.sparkContext.broadcast(self._work())
-        executors = Executors(self._spark, documents, work, self._order)
+        self._report_progress(None)
+        total, duplicated = self._list_documents(source)
+        listing_seconds = time.monotonic() - began
+        documents = source.documents() if duplicated is None else group_duplicates(source.documents(), duplicated)
+        reject_writer = RejectWriter(folder / f"part-promotion-{self._run}.parquet", MAX_EXAMPLES)
+        task = self._spark.sparkContext.broadcast(self._executor_task())
+        job = ExecutorJob(self._spark, documents, task, self._options)
         try:
-            self._promote(executors, refusals, work.value.constants)
+            self._promote(job, reject_writer, task.value.constants)
         finally:
-            executors.end()
-            work.destroy()
-            refusals.close()
-        if self._order.rejects is not None:
-            refusals.put_into(self._spark, self._order.rejects)
+            job.end()
+            task.destroy()
+            reject_writer.close()
+        if self._options.rejects is not None:
+            reject_writer.copy_to(self._spark, self._options.rejects)
         stages = {name: seconds - before.get(name, 0.0) for name, seconds in stage_seconds().items()}
-        return self._summary(there, time.monotonic() - began, stages | {"look": looked}, refusals.examples)
+        return self._summary(
+            total, time.monotonic() - began, stages | {"look": listing_seconds}, reject_writer.examples
+        )
 
-    # What is there
+    # Listing
 
-    def _look_through(self, incoming: Incoming) -> tuple[int | None, DataFrame | None]:
-        """How many documents there are, where that is known exactly, and the URIs that several of them have, if any."""
-        listing = incoming.listing()
+    def _list_documents(self, source: DocumentSource) -> tuple[int | None, DataFrame | None]:
+        """Return the number of documents, if it is known exactly, and the URIs that several of them have, if any."""
+        listing = source.listing()
         if listing is None:
-            self._expect(incoming.count())
+            self._expect(source.count())
             return None, None
         from pyspark.sql import functions as f
 
         by_uri = listing.groupBy("uri").agg(f.count("*").alias("times"))
-        several = (f.col("times") > 1) & f.col("uri").isNotNull()
-        there, uris, more = by_uri.agg(
+        duplicated = (f.col("times") > 1) & f.col("uri").isNotNull()
+        total, uris, extra = by_uri.agg(
             f.coalesce(f.sum("times"), f.lit(0)),
-            f.count(f.when(several, f.col("uri"))),
-            f.coalesce(f.sum(f.when(several, f.col("times") - 1)), f.lit(0)),
+            f.count(f.when(duplicated, f.col("uri"))),
+            f.coalesce(f.sum(f.when(duplicated, f.col("times") - 1)), f.lit(0)),
         ).collect()[0]
-        if uris > MOST_SEVERAL:
-            raise BadCommand(f"{uris:,} URIs have several documents: register them in several runs.")
-        self._expect(there - more)
+        if uris > MAX_DUPLICATED_URIS:
+            raise BadCommand(
+                f"{uris:,} URIs have several documents; a run can handle {MAX_DUPLICATED_URIS:,}. Use several runs."
+            )
+        self._expect(total - extra)
         if not uris:
-            return there, None
-        found = [(row["uri"],) for row in by_uri.where(several).select("uri").toLocalIterator()]
-        return there, self._spark.createDataFrame(found, "uri string")
+            return total, None
+        found = [(row["uri"],) for row in by_uri.where(duplicated).select("uri").toLocalIterator()]
+        return total, self._spark.createDataFrame(found, "uri string")
 
     def _expect(self, documents: int) -> None:
-        patiently(self._engine, lambda connection: expect_documents(connection, self._run, documents))
+        with_retries(self._engine, lambda connection: set_document_count(connection, self._run, documents))
 
-    def _work(self) -> Work:
+    def _executor_task(self) -> ExecutorTask:
         with self._engine.begin() as connection:
             state = read_state(connection)
             statements, prefixes = read_schema_version(connection, state.schema_version)
-            constants = read_constants(connection, state) if self._order.match_in_spark else None
-        if self._order.match_in_spark and constants is None:
-            log.warning("rules have too many constants to be matched in Spark: the filter does it alone")
-        return Work(
+            constants = read_rule_constants(connection, state) if self._options.match_in_spark else None
+        if self._options.match_in_spark and constants is None:
+            log.warning("the rules have too many constants to match them in Spark; the filter does all of the matching")
+        return ExecutorTask(
             self._database_url, self._run, state.schema_version, tuple(statements), prefixes,
-            self._order.max_bytes, self._order.dry_run, constants,
+            self._options.max_bytes, self._options.dry_run, constants,
         )  # fmt: skip
 
-    # Carrying it out
+    # Promotion
 
-    def _promote(self, executors: Executors, refusals: Refusals, constants: Constants | None) -> None:
-        """Promote what comes, until executors have ended and nothing is left."""
-        promotion = Promotion(self._engine, self._run, refusals, constants)
+    def _promote(self, job: ExecutorJob, reject_writer: RejectWriter, constants: RuleConstants | None) -> None:
+        """Promote staged documents until the executors have finished and nothing is left."""
+        promoter = Promoter(self._engine, self._run, reject_writer, constants, self._options.rule_seconds)
         while True:
-            is_last = executors.ended
-            promoted = 0 if self._order.dry_run else promotion.step()
-            self._tell()
+            is_last = job.ended
+            promoted = 0 if self._options.dry_run else promoter.step()
+            self._report_and_heartbeat()
             if promoted == 0:
                 if is_last:
                     break
-                executors.wait(PAUSE)
-        executors.check()
+                job.wait(POLL_SECONDS)
+        job.check()
 
-    def _tell(self) -> None:
-        self._watch(self._read())
-        if time.monotonic() - self._heard_at > HEARD_EVERY:
-            self._heard_at = time.monotonic()
-            if not patiently(self._engine, lambda connection: hear(connection, self._run)):
-                raise taken_for_dead()
+    def _report_and_heartbeat(self) -> None:
+        self._report_progress(self._read())
+        if time.monotonic() - self._heartbeat_at > HEARTBEAT_SECONDS:
+            self._heartbeat_at = time.monotonic()
+            if not with_retries(self._engine, lambda connection: record_heartbeat(connection, self._run)):
+                raise expired_run_error()
 
-    def _read(self) -> Progress:
-        return patiently(self._engine, lambda connection: read_run(connection, self._run))
+    def _read(self) -> BatchProgress:
+        return with_retries(self._engine, lambda connection: read_run(connection, self._run))
 
     def _summary(
-        self, there: int | None, seconds: float, stages: dict[str, float], examples: list[dict[str, Any]]
-    ) -> Summary:
+        self, total: int | None, seconds: float, stages: dict[str, float], examples: list[dict[str, Any]]
+    ) -> BatchSummary:
         found = self._read()
-        some = patiently(self._engine, lambda connection: read_examples(connection, self._run, MOST_EXAMPLES))
-        is_dry = self._order.dry_run
+        some = with_retries(self._engine, lambda connection: read_examples(connection, self._run, MAX_EXAMPLES))
+        is_dry = self._options.dry_run
         of_executors = {"prepare": found.preparing, "stage": found.staging, "wait": found.waiting}
         documents = (found.prepared if is_dry else found.promoted) + found.skipped + found.rejected
-        return Summary(
+        return BatchSummary(
             documents=documents,
             registered=found.fresh if is_dry else found.registered,
             changed=found.prepared - found.fresh - found.same if is_dry else found.changed,
             unchanged=found.skipped + (found.same if is_dry else found.unchanged),
             refused=found.rejected + found.refused,
-            duplicates=max(0, there - documents) if there is not None else 0,
+            duplicates=max(0, total - documents) if total is not None else 0,
             statements=found.statements if is_dry else found.promoted_statements,
             bytes=found.bytes,
             transactions=found.transactions,
             seconds=round(seconds, 3),
             dry_run=is_dry,
-            rejects=self._order.rejects,
+            rejects=self._options.rejects,
             stages={name: round(spent, 3) for name, spent in {**of_executors, **stages}.items() if spent},
-            examples=(some + examples)[:MOST_EXAMPLES],
+            examples=(some + examples)[:MAX_EXAMPLES],
         )
 
 
-def together(documents: DataFrame, several: DataFrame) -> DataFrame:
-    """The documents, and of those with a URI among `several` all in one partition, the last first."""
+def group_duplicates(documents: DataFrame, duplicated: DataFrame) -> DataFrame:
+    """Put all documents that have a URI among `duplicated` into one partition per URI, the last document first."""
     from pyspark.sql import functions as f
 
-    uris = f.broadcast(several)
+    uris = f.broadcast(duplicated)
     alone = documents.join(uris, "uri", "left_anti").select(documents.columns)
     theirs = documents.join(uris, "uri", "left_semi").select(documents.columns)
     return alone.unionAll(theirs.repartition("uri").sortWithinPartitions("uri", f.desc("rank")))
 
 
-class Executors:
-    """Spark's part of a run, beside the driver's."""
+class ExecutorJob:
+    """The Spark job of a run, which runs in parallel with the driver's promotion."""
 
-    def __init__(self, spark: SparkSession, documents: DataFrame, work: Broadcast[Work], order: Order) -> None:
+    def __init__(
+        self, spark: SparkSession, documents: DataFrame, task: Broadcast[ExecutorTask], options: BatchOptions
+    ) -> None:
         from pyspark import InheritableThread
 
         self._spark = spark
-        self._group = f"mdv batch {work.value.run}"
+        self._group = f"mdv batch {task.value.run}"
         self._error: Exception | None = None
-        self._over = threading.Event()
-        refused = documents.mapInArrow(partial(decompose, work), REJECTS)
-        if order.rejects is None:
-            self._act = refused.write.mode("overwrite").format("noop").save
+        self._finished = threading.Event()
+        refused = documents.mapInArrow(partial(prepare_partition, task), REJECT_COLUMNS)
+        if options.rejects is None:
+            self._write = refused.write.mode("overwrite").format("noop").save
         else:
-            mode = "append" if order.add_rejects else "overwrite"
-            self._act = partial(refused.write.mode(mode).parquet, order.rejects)
+            mode = "append" if options.add_rejects else "overwrite"
+            self._write = partial(refused.write.mode(mode).parquet, options.rejects)
         InheritableThread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
         try:
             self._spark.sparkContext.setJobGroup(self._group, self._group, interruptOnCancel=True)
-            self._act()
+            self._write()
         except Exception as error:
             self._error = error
         finally:
-            self._over.set()
+            self._finished.set()
 
     @property
     def ended(self) -> bool:
-        return self._over.is_set()
+        return self._finished.is_set()
 
     def wait(self, seconds: float) -> None:
-        self._over.wait(seconds)
+        self._finished.wait(seconds)
 
     def check(self) -> None:
-        """Raise what ended them, if it was an error."""
+        """Raise the error that ended the job, if any."""
         if self._error is not None:
-            raise Unavailable(f"Spark gave up: {last_words(self._error)}.") from self._error
+            raise Unavailable(
+                f"Spark failed: {spark_error_message(self._error)}. Start the same command again to continue."
+            ) from self._error
 
     def end(self) -> None:
-        """Let them end before their time."""
-        if not self._over.is_set():
+        """Cancel the job if it is still running."""
+        if not self._finished.is_set():
             self._spark.sparkContext.cancelJobGroup(self._group)
-            self._over.wait(30)
+            self._finished.wait(30)

@@ -1,1 +1,1 @@
-"""Benchmarks: what MDV costs on this machine, against a floor measured in the same run."""
+"""Benchmarks of MDV on this machine, against a lower bound (floor) measured in the same run."""

@@ -1,8 +1,7 @@
-"""The goals for speed and scale, and what was measured beside each: those that need no other system, and those
-against peers.
+"""The goals for speed and scale, with the measured values: goals for MDV alone, and goals against peers.
 
-They hold at batches of 1,000 and 100,000 rules unless they say otherwise. What was measured elsewhere is shown with the
-place where it was measured.
+Unless stated otherwise, they apply to batches of 1,000 documents and 100,000 rules. Values of other sizes are shown
+with their sizes.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mdv.bench.paper import BULK, FILTER, INSERT, OWN_QUERY, SINGLE, STORE, STRPOS, UPDATE
-from mdv.bench.report import Result
+from mdv.bench.report import BenchResult
 
-RULES, BATCH = 100_000, 1000
+GOAL_RULES, GOAL_BATCH = 100_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """How much more a document costs with the largest rule base than with the smallest."""
+class CostGrowth:
+    """The cost of a document with the largest rule base, relative to the smallest."""
 
     name: str
     batch: int
@@ -30,7 +29,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One goal: what, the bound (at most, or at least) and the stretch, and what was measured, where."""
+    """A goal: its name, the bound (at most or at least), the stretch goal, and the measured value with its size."""
 
     what: str
     most: float | None = None
@@ -41,7 +40,7 @@ class Goal:
 
     @property
     def met(self) -> bool | None:
-        """Whether it was reached; None where nothing was measured.
+        """True if the goal was reached; None if it was not measured.
 
         >>> Goal("x", most=1.0, measured=0.9).met, Goal("x", least=100, measured=90).met, Goal("x", most=1).met
         (True, False, None)
@@ -55,9 +54,9 @@ class Goal:
         bound = self.most if self.most is not None else self.least
         return (
             self.what,
-            f"{sign} {_shown(bound)}",
-            "" if self.stretch is None else f"{sign} {_shown(self.stretch)}",
-            _shown(self.measured),
+            f"{sign} {_format_number(bound)}",
+            "" if self.stretch is None else f"{sign} {_format_number(self.stretch)}",
+            _format_number(self.measured),
             self.at,
             {True: "yes", False: "no", None: "not measured"}[self.met],
         )
@@ -66,68 +65,73 @@ class Goal:
         return asdict(self) | {"met": self.met}
 
 
-def growth(results: Sequence[Result]) -> list[Growth]:
-    """Of each rule type, at batches of 1,000 or the largest measured.
+def measure_growth(results: Sequence[BenchResult]) -> list[CostGrowth]:
+    """Return the growth for each rule type, at batches of 1,000 or the largest measured.
 
-    >>> growth([Result("OID: filter alone", n, 1000, us, 1) for n, us in ((10, 40.0), (100, 50.0))])[0].ratio
+    >>> measure_growth([BenchResult("OID: filter alone", n, 1000, us, 1) for n, us in ((10, 40), (100, 50))])[0].ratio
     1.25
     """
     found = []
     for name in dict.fromkeys(result.name for result in results if result.name.endswith((FILTER, STORE))):
-        mine = [result for result in results if result.name == name]
-        batch = _nearest({result.batch for result in mine}, BATCH)
-        ordered = sorted((result for result in mine if result.batch == batch), key=lambda result: result.rules)
+        own = [result for result in results if result.name == name]
+        batch = _nearest({result.batch for result in own}, GOAL_BATCH)
+        ordered = sorted((result for result in own if result.batch == batch), key=lambda result: result.rules)
         if ordered[0].rules < ordered[-1].rules:
             ratio = ordered[-1].ours_us / ordered[0].ours_us
-            found.append(Growth(name, batch, ordered[0].rules, ordered[-1].rules, ratio))
+            found.append(CostGrowth(name, batch, ordered[0].rules, ordered[-1].rules, ratio))
     return found
 
 
-def goals(results: Sequence[Result]) -> list[Goal]:
-    """The table of goals with what was measured."""
-    return list(_goals(_Figures(results)))
+def evaluate_goals(results: Sequence[BenchResult]) -> list[Goal]:
+    """Return the goals with the measured values."""
+    return list(_goals(_Results(results)))
 
 
-def _goals(figures: _Figures) -> Iterator[Goal]:
+def _goals(measurements: _Results) -> Iterator[Goal]:
     for name, most, stretch in (("OID", 1.0, 0.7), ("PATH", 1.0, 0.7), ("JOIN", 3.0, 2.0)):
-        found = figures.find(f"{name}: {FILTER}")
+        found = measurements.find(f"{name}: {FILTER}")
         yield Goal(f"{FILTER} / floor: {name}", most, stretch=stretch, **_ratio(found))
     for name, most, stretch in (("OID", 3.5, 2.5), ("PATH", 3.5, 2.5), ("JOIN", 6.0, 4.0)):
-        found = figures.find(f"{name}: {STORE}")
+        found = measurements.find(f"{name}: {STORE}")
         yield Goal(f"{STORE} / floor: {name}", most, stretch=stretch, **_ratio(found))
     for name in ("OID", "PATH", "JOIN"):
-        what = f"growth of that from 10,000 to 1,000,000 rules: {name}"
-        yield Goal(what, 1.5, stretch=1.25, **figures.grown(f"{name}: {STORE}"))
+        what = f"growth of {STORE} from 10,000 to 1,000,000 rules: {name}"
+        yield Goal(what, 1.5, stretch=1.25, **measurements.growth_of(f"{name}: {STORE}"))
     for name in ("OID", "PATH", "JOIN"):
-        found = figures.find(f"{name}: {STORE}", 1)
+        found = measurements.find(f"{name}: {STORE}", 1)
         found = found if found is not None and found.batch == 1 else None
         yield Goal(f"batch of 1 / floor at batch 1: {name}", 2.5, stretch=1.5, **_ratio(found))
     for name in ("COMP 10 %", "ne"):
-        yield Goal(f"growth from 10,000 to 100,000 rules: {name}", 1.2, **figures.grown(f"{name}: {FILTER}"))
+        yield Goal(f"growth from 10,000 to 100,000 rules: {name}", 1.2, **measurements.growth_of(f"{name}: {FILTER}"))
     contains = f"contains: {FILTER}"
-    against = _against(figures.find(contains), STRPOS)
+    against = _against(measurements.find(contains), STRPOS)
     yield Goal("contains: strpos on all constants / ours", least=100, stretch=1000, **against)
-    yield Goal("contains: growth", 2.5, **figures.grown(contains))
+    yield Goal("contains: growth", 2.5, **measurements.growth_of(contains))
     for name in ("PATH", "JOIN"):
-        found = figures.find(f"{name}: {UPDATE}")
+        found = measurements.find(f"{name}: {UPDATE}")
         times = _ratio(found, found.peers[INSERT] if found is not None else None)
         yield Goal(f"three-pass update / insert and filter: {name}", 1.6, stretch=1.2, **times)
     for name in ("OID", "JOIN"):
-        yield Goal(f"rules one by one, a second: {name}", least=1500, **_rate(figures.find(f"{name}: {SINGLE}", 1)))
+        yield Goal(
+            f"rules one by one, per second: {name}", least=1500, **_rate(measurements.find(f"{name}: {SINGLE}", 1))
+        )
     for name in ("OID", "JOIN"):
-        found = figures.find(f"{name}: {BULK}")
-        yield Goal(f"rules in bulk, a second: {name}", least=20_000, stretch=50_000, **_rate(found))
-    yield from _own_queries(figures)
+        found = measurements.find(f"{name}: {BULK}")
+        yield Goal(f"rules in bulk, per second: {name}", least=20_000, stretch=50_000, **_rate(found))
+    yield from _own_queries(measurements)
 
 
-def peer_goals(results: Sequence[Result]) -> list[Goal]:
-    """The goals against peers. Those in memory insert and match in one, so that they are held against both of ours: the
-    filter, which does less than they do, and store and filter, which does more, as it is durable. Queries that rules
-    ask of what is stored are held against the filter."""
-    return list(_peer_goals(_Figures(results)))
+def evaluate_peer_goals(results: Sequence[BenchResult]) -> list[Goal]:
+    """Return the goals against peers.
+
+    Peers in memory insert and match in one step. So they are compared with two of our costs: the filter, which does
+    less, and store and filter, which does more because it is durable. Queries per rule on stored documents are compared
+    with the filter.
+    """
+    return list(_peer_goals(_Results(results)))
 
 
-def _peer_goals(figures: _Figures) -> Iterator[Goal]:
+def _peer_goals(measurements: _Results) -> Iterator[Goal]:
     for peer, name, least, stretch in (
         ("CLIPS", "OID", 1.5, 2.0),
         ("CLIPS", "PATH", 1.5, 2.0),
@@ -135,68 +139,68 @@ def _peer_goals(figures: _Figures) -> Iterator[Goal]:
         *(("Pathway", name, 1.2, None) for name in ("OID", "PATH", "JOIN")),
     ):
         for part in (FILTER, STORE):
-            against = _against(figures.find(f"{name}: {part}"), peer)
+            against = _against(measurements.find(f"{name}: {part}"), peer)
             yield Goal(f"{peer} / our {part}: {name}", least=least, stretch=stretch, **against)
-    yield from _own_queries(figures)
+    yield from _own_queries(measurements)
 
 
-def _own_queries(figures: _Figures) -> Iterator[Goal]:
+def _own_queries(measurements: _Results) -> Iterator[Goal]:
     for name in ("OID", "PATH", "JOIN"):
-        against = _against(figures.find(f"{name}: {FILTER}"), OWN_QUERY)
+        against = _against(measurements.find(f"{name}: {FILTER}"), OWN_QUERY)
         yield Goal(f"{OWN_QUERY} (extrapolated from a sample) / ours: {name}", least=400, **against)
 
 
-class _Figures:
-    """The results by name, at the size that goals are for or the largest."""
+class _Results:
+    """The results by name, at the size of the goals or the largest one."""
 
-    def __init__(self, results: Sequence[Result]) -> None:
+    def __init__(self, results: Sequence[BenchResult]) -> None:
         self._results = results
-        self._growth = {grown.name: grown for grown in growth(results)}
+        self._growth = {growth.name: growth for growth in measure_growth(results)}
 
-    def find(self, name: str, batch: int = BATCH) -> Result | None:
-        mine = [result for result in self._results if result.name == name]
-        if not mine:
+    def find(self, name: str, batch: int = GOAL_BATCH) -> BenchResult | None:
+        own = [result for result in self._results if result.name == name]
+        if not own:
             return None
-        rules = _nearest({result.rules for result in mine}, RULES)
-        mine = [result for result in mine if result.rules == rules]
-        size = _nearest({result.batch for result in mine}, batch)
-        return next(result for result in mine if result.batch == size)
+        rules = _nearest({result.rules for result in own}, GOAL_RULES)
+        own = [result for result in own if result.rules == rules]
+        size = _nearest({result.batch for result in own}, batch)
+        return next(result for result in own if result.batch == size)
 
-    def grown(self, name: str) -> dict[str, Any]:
-        grown = self._growth.get(name)
-        if grown is None:
+    def growth_of(self, name: str) -> dict[str, Any]:
+        growth = self._growth.get(name)
+        if growth is None:
             return {}
-        at = f"{grown.from_rules:,} to {grown.to_rules:,} rules, batches of {grown.batch:,}"
-        return {"measured": grown.ratio, "at": at}
+        at = f"{growth.from_rules:,} to {growth.to_rules:,} rules, batches of {growth.batch:,}"
+        return {"measured": growth.ratio, "at": at}
 
 
 def _nearest(sizes: set[int], wanted: int) -> int:
     return wanted if wanted in sizes else max(sizes)
 
 
-def _at(result: Result) -> str:
+def _at(result: BenchResult) -> str:
     return f"{result.rules:,} rules, batches of {result.batch:,}"
 
 
-def _ratio(result: Result | None, against: float | None = None) -> dict[str, Any]:
+def _ratio(result: BenchResult | None, against: float | None = None) -> dict[str, Any]:
     if result is None:
         return {}
     return {"measured": result.ratio if against is None else result.ours_us / against, "at": _at(result)}
 
 
-def _against(result: Result | None, peer: str) -> dict[str, Any]:
+def _against(result: BenchResult | None, peer: str) -> dict[str, Any]:
     if result is None or peer not in result.peers:
         return {}
     return {"measured": result.peers[peer] / result.ours_us, "at": _at(result)}
 
 
-def _rate(result: Result | None) -> dict[str, Any]:
+def _rate(result: BenchResult | None) -> dict[str, Any]:
     return {} if result is None else {"measured": 1e6 / result.ours_us, "at": _at(result)}
 
 
-def _shown(number: float | None) -> str:
+def _format_number(number: float | None) -> str:
     """
-    >>> _shown(0.923), _shown(20000), _shown(None)
+    >>> _format_number(0.923), _format_number(20000), _format_number(None)
     ('0.92', '20,000', '')
     """
     if number is None:

@@ -1,7 +1,7 @@
-"""The paper's experiments (section 4): rule bases of one type, documents in batches, and what the filter costs.
+"""The paper's experiments (section 4): rule bases of one type, documents in batches, and the cost of the filter.
 
-Rule bases of all sizes stand side by side and take turns round by round, each with its floor, so that their ratios hold
-on a noisy machine. Every round checks what the filter found.
+Rule bases of all sizes exist side by side and take turns, each with its floor, so that the ratios are valid on a noisy
+machine. Every round checks the results of the filter.
 """
 
 from __future__ import annotations
@@ -15,172 +15,180 @@ from statistics import median
 
 from sqlalchemy import Engine
 
-from mdv.bench.registration import Bench
-from mdv.bench.report import Result
-from mdv.bench.rulebase import TYPES, RuleType, comp
-from mdv.bench.ruled_store import RuledStore, Seconds, add
-from mdv.bench.workload import provider_uri, rdf_xml
-from mdv.db.bench import Databases, changes_of, copy_rule_floor, count_rules, make_rule_floor
-from mdv.db.floor import tidy
-from mdv.mdp.filter import read_changes
+from mdv.bench.registration import RegistrationBench
+from mdv.bench.report import BenchResult
+from mdv.bench.rule_store import RoundSeconds, RuleStore, add_in_chunks
+from mdv.bench.rule_types import RULE_TYPES, RuleType, comp_rules
+from mdv.bench.sql.bench_store import (
+    BenchDatabases,
+    copy_rule_texts,
+    count_rules,
+    create_rule_floor_table,
+    read_changes_of,
+)
+from mdv.bench.sql.copy_floor import vacuum_analyze
+from mdv.bench.workload import make_document, provider_uri
+from mdv.mdp.filter import read_match_changes
 from mdv.mdp.register import prepare
 
-Say = Callable[[str], None]
+PrintProgress = Callable[[str], None]
 
-KINDS = ("oid", "path", "join", "comp", "contains", "ne", "update", "rules")
-UPDATED = ("path", "join")
-ADDED = ("oid", "join")
+EXPERIMENTS = ("oid", "path", "join", "comp", "contains", "ne", "update", "rules")
+UPDATE_RULE_TYPES = ("path", "join")
+ADDED_RULE_TYPES = ("oid", "join")
 
 FILTER, STORE, WHOLE = "filter alone", "store and filter", "text to commit"
 UPDATE, INSERT = "update", "insert and filter"
 STRPOS, OWN_QUERY = "strpos on all", "one query per rule"
 BULK, SINGLE = "rules in bulk", "rules one by one"
 
-WARM_UP = 2
-"""Rounds that warm caches and plans."""
-SINGLES_A_ROUND = 20
+WARM_UP_ROUNDS = 2
+"""Rounds that fill caches and plans. They are not counted."""
+SINGLE_RULES_PER_ROUND = 20
 MATCHED_IN_BULK = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
+class PaperPlan:
     """What to measure."""
 
     rules: tuple[int, ...] = (10_000, 100_000)
     batches: tuple[int, ...] = (1, 10, 100, 1000)
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = EXPERIMENTS
     rounds: int = 9
     matched: tuple[float, ...] = (10,)
     bulk: int = 100_000
 
     @property
     def on_all_bases(self) -> frozenset[str]:
-        """The rule types that are measured on every rule base; other percentages of COMP only on the smallest.
+        """The rule types that are measured on every rule base. Other percentages of COMP are measured on the smallest
+        only.
 
-        >>> sorted(Paper(matched=(1, 10, 20)).on_all_bases - {rule_type.name for rule_type in TYPES.values()})
+        >>> sorted(PaperPlan(matched=(1, 10, 20)).on_all_bases - {rule_type.name for rule_type in RULE_TYPES.values()})
         ['COMP 10 %']
         """
         percent = 10 if 10 in self.matched else self.matched[0]
-        return frozenset({comp(percent).name} | {rule_type.name for rule_type in TYPES.values()})
+        return frozenset({comp_rules(percent).name} | {rule_type.name for rule_type in RULE_TYPES.values()})
 
 
-def run_paper(databases: Databases, paper: Paper, say: Say) -> Iterator[Result]:
-    """Measure, one rule type after the other."""
-    for kind in KINDS:
-        updated = "update" in paper.kinds and kind in UPDATED
+def run_paper(databases: BenchDatabases, paper: PaperPlan, print_progress: PrintProgress) -> Iterator[BenchResult]:
+    """Run the experiments, one rule type after the other."""
+    for kind in EXPERIMENTS:
+        updated = "update" in paper.kinds and kind in UPDATE_RULE_TYPES
         if kind in ("update", "rules") or not (kind in paper.kinds or updated):
             continue
-        for rule_type in [comp(percent) for percent in paper.matched] if kind == "comp" else [TYPES[kind]]:
+        for rule_type in [comp_rules(percent) for percent in paper.matched] if kind == "comp" else [RULE_TYPES[kind]]:
             with ExitStack() as open_stores:
                 stores = []
                 for rules in sorted(paper.rules) if rule_type.name in paper.on_all_bases else [min(paper.rules)]:
-                    say(f"{rule_type.name}: {rules:,} rules")
-                    stores.append(RuledStore(open_stores.enter_context(databases.new()), rule_type, rules))
+                    print_progress(f"{rule_type.name}: {rules:,} rules")
+                    stores.append(RuleStore(open_stores.enter_context(databases.new()), rule_type, rules))
                 if kind in paper.kinds:
                     yield from _measure_inserts(stores, paper)
                 if updated:
                     yield from _measure_updates(stores, paper)
     if "rules" in paper.kinds:
-        for kind in ADDED:
-            say(f"{TYPES[kind].name}: rules registered")
+        for kind in ADDED_RULE_TYPES:
+            print_progress(f"{RULE_TYPES[kind].name}: rules registered")
             with databases.new() as engine:
-                yield from _measure_rules(engine, TYPES[kind], paper)
+                yield from _measure_rules(engine, RULE_TYPES[kind], paper)
 
 
-def _measure_inserts(stores: Sequence[RuledStore], paper: Paper) -> Iterator[Result]:
+def _measure_inserts(stores: Sequence[RuleStore], paper: PaperPlan) -> Iterator[BenchResult]:
     name = stores[0].rule_type.name
     random = Random(name)
     for size in paper.batches:
-        clocked: dict[RuledStore, list[Seconds]] = {store: [] for store in stores}
-        taken: dict[RuledStore, list[Seconds]] = {store: [] for store in stores}
-        others: dict[RuledStore, list[float]] = {store: [] for store in stores}
-        for _ in range(paper.rounds + WARM_UP):
+        with_filter_clock: dict[RuleStore, list[RoundSeconds]] = {store: [] for store in stores}
+        without_filter_clock: dict[RuleStore, list[RoundSeconds]] = {store: [] for store in stores}
+        others: dict[RuleStore, list[float]] = {store: [] for store in stores}
+        for _ in range(paper.rounds + WARM_UP_ROUNDS):
             for store in stores:
-                clocked[store].append(store.insert(size, clocked=True))
-                taken[store].append(store.insert(size))
+                with_filter_clock[store].append(store.insert(size, clocked=True))
+                without_filter_clock[store].append(store.insert(size))
                 if name == "contains":
                     others[store].append(store.strpos())
                 elif store.rule_type.matches_one:
-                    others[store].append(store.own_queries(random) / size)
+                    others[store].append(store.time_rule_queries(random) / size)
         for store in stores:
             peer = STRPOS if name == "contains" else OWN_QUERY
             peers = {peer: 1e6 * _median(others[store])} if others[store] else {}
             for what, rounds, part, against in (
-                (FILTER, clocked[store], 0, peers),
-                (STORE, taken[store], 1, {}),
-                (WHOLE, taken[store], 2, {}),
+                (FILTER, with_filter_clock[store], 0, peers),
+                (STORE, without_filter_clock[store], 1, {}),
+                (WHOLE, without_filter_clock[store], 2, {}),
             ):
                 ours, floor = (_median([seconds[at] for seconds in rounds]) * 1e6 / size for at in (part, 3))
-                yield Result(f"{name}: {what}", store.rules, size, ours, floor, against)
+                yield BenchResult(f"{name}: {what}", store.rules, size, ours, floor, against)
 
 
-def _measure_updates(stores: Sequence[RuledStore], paper: Paper) -> Iterator[Result]:
-    """Documents inserted, and then registered again with another value."""
+def _measure_updates(stores: Sequence[RuleStore], paper: PaperPlan) -> Iterator[BenchResult]:
+    """Measure the insertion of documents, and then their update with another value."""
     for size in paper.batches:
-        taken: dict[RuledStore, list[tuple[Seconds, Seconds]]] = {store: [] for store in stores}
-        for _ in range(paper.rounds + WARM_UP):
+        without_filter_clock: dict[RuleStore, list[tuple[RoundSeconds, RoundSeconds]]] = {store: [] for store in stores}
+        for _ in range(paper.rounds + WARM_UP_ROUNDS):
             for store in stores:
-                taken[store].append((store.insert(size), store.update()))
-        for store, rounds in taken.items():
+                without_filter_clock[store].append((store.insert(size), store.update()))
+        for store, rounds in without_filter_clock.items():
             per = 1e6 / size
             insert = per * _median([inserted.store for inserted, _ in rounds])
             update = per * _median([updated.store for _, updated in rounds])
             floor = per * _median([inserted.floor for inserted, _ in rounds])
-            yield Result(f"{store.rule_type.name}: {UPDATE}", store.rules, size, update, floor, {INSERT: insert})
+            yield BenchResult(f"{store.rule_type.name}: {UPDATE}", store.rules, size, update, floor, {INSERT: insert})
 
 
-def _measure_rules(engine: Engine, rule_type: RuleType, paper: Paper) -> Iterator[Result]:
-    """Rules registered: many in one call, and after them one by one, each in a durable transaction of its own.
+def _measure_rules(engine: Engine, rule_type: RuleType, paper: PaperPlan) -> Iterator[BenchResult]:
+    """Measure the registration of rules: many in one call, and then one by one, each in a durable transaction.
 
-    Some of those in bulk, and each that comes alone, match a document that is stored. Here the floor is the COPY of the
-    rules' texts.
+    Some of the rules in bulk, and each single rule, match a stored document. The floor is the COPY of the rules' texts.
     """
-    bulk, singles = paper.bulk, SINGLES_A_ROUND * paper.rounds
-    bench = Bench(engine)
+    bulk, singles = paper.bulk, SINGLE_RULES_PER_ROUND * paper.rounds
+    bench = RegistrationBench(engine)
     schema = bench.schema()
     matched = range(min(MATCHED_IN_BULK, bulk))
-    alone = range(bulk, bulk + singles + WARM_UP)
-    documents = [prepare(*rdf_xml(n), "application/rdf+xml", schema) for n in (*matched, *alone)]
+    alone = range(bulk, bulk + singles + WARM_UP_ROUNDS)
+    documents = [prepare(*make_document(n), "application/rdf+xml", schema) for n in (*matched, *alone)]
     for first in range(0, len(documents), 1000):
         bench.register(documents[first : first + 1000])
     with engine.begin() as connection:
-        make_rule_floor(connection)
-    tidy(engine)
+        create_rule_floor_table(connection)
+    vacuum_analyze(engine)
 
     texts = [rule_type.rule(number) for number in range(bulk)]
     began = time.perf_counter()
-    added = add(bench, texts)
+    added = add_in_chunks(bench, texts)
     ours = time.perf_counter() - began
     floor = _copy_rules(engine, 0, texts)
     with engine.begin() as connection:
-        found, kept = sorted(read_changes(connection)), count_rules(connection)
-    if kept != bulk or found != sorted((added[n].ends[0], provider_uri(n), True) for n in matched):
-        raise AssertionError(f"{rule_type.name}: {len(found)} first results of {kept:,} rules, not {len(matched)}.")
-    tidy(engine)
-    yield Result(f"{rule_type.name}: {BULK}", 0, bulk, 1e6 * ours / bulk, 1e6 * floor / bulk)
+        found, stored = sorted(read_match_changes(connection)), count_rules(connection)
+    if stored != bulk or found != sorted((added[n].ends[0], provider_uri(n), True) for n in matched):
+        raise AssertionError(
+            f"{rule_type.name}: {len(found)} first results of {stored:,} rules, expected {len(matched)}."
+        )
+    vacuum_analyze(engine)
+    yield BenchResult(f"{rule_type.name}: {BULK}", 0, bulk, 1e6 * ours / bulk, 1e6 * floor / bulk)
 
     times, floors = [], []
     for number in alone:
         text = rule_type.rule(number)
         began = time.perf_counter()
-        (rule,) = add(bench, [text])
+        (rule,) = add_in_chunks(bench, [text])
         times.append(time.perf_counter() - began)
         floors.append(_copy_rules(engine, number, [text]))
         with engine.begin() as connection:
-            results = changes_of(connection, provider_uri(number))
+            results = read_changes_of(connection, provider_uri(number))
         if results != [(rule.ends[0], True)]:
-            raise AssertionError(f"{rule_type.name}: {len(results)} first results of rule {number}, not one.")
-    yield Result(f"{rule_type.name}: {SINGLE}", bulk, 1, 1e6 * _median(times), 1e6 * _median(floors))
+            raise AssertionError(f"{rule_type.name}: {len(results)} first results of rule {number}, expected one.")
+    yield BenchResult(f"{rule_type.name}: {SINGLE}", bulk, 1, 1e6 * _median(times), 1e6 * _median(floors))
 
 
 def _copy_rules(engine: Engine, first: int, texts: Sequence[str]) -> float:
-    """The seconds that COPY and commit of the rules' texts take."""
+    """Return the seconds for COPY and commit of the rules' texts."""
     with engine.connect() as connection:
         began = time.perf_counter()
-        copy_rule_floor(connection, first, texts)
+        copy_rule_texts(connection, first, texts)
         return time.perf_counter() - began
 
 
 def _median(times: Sequence[float]) -> float:
-    """The median of all rounds but the first, which warmed up."""
-    return median(times[WARM_UP:])
+    """Return the median without the warm-up rounds."""
+    return median(times[WARM_UP_ROUNDS:])

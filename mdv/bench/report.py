@@ -1,4 +1,4 @@
-"""Results of a benchmark: for people as a table, for machines as JSON."""
+"""Results of a benchmark, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import mdv
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """Medians of interleaved rounds, in microseconds a document."""
+class BenchResult:
+    """Medians of interleaved rounds, in microseconds per document."""
 
     name: str
     rules: int
@@ -34,8 +34,8 @@ class Result:
         return asdict(self) | {"ratio": round(self.ratio, 3)}
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were measured on, and when."""
+def machine_info() -> dict[str, Any]:
+    """Return the machine, the versions and the time of a measurement."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     return {
         "cores": os.cpu_count(),
@@ -49,7 +49,7 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """As Linux knows it."""
+    """Return the processor's model name."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.startswith("model name"):
@@ -57,10 +57,10 @@ def _processor() -> str:
     return platform.processor()
 
 
-def as_json(command: str, results: Sequence[Result], **more: Any) -> str:
-    body = {"machine": machine(), "command": command, "results": [result.as_dict() for result in results], **more}
+def as_json(command: str, results: Sequence[BenchResult], **more: Any) -> str:
+    body = {"machine": machine_info(), "command": command, "results": [result.as_dict() for result in results], **more}
     return json.dumps(body, indent=1) + "\n"
 
 
-def write_json(path: Path, command: str, results: Sequence[Result], **more: Any) -> None:
+def write_json(path: Path, command: str, results: Sequence[BenchResult], **more: Any) -> None:
     path.write_text(as_json(command, results, **more), "utf-8")

@@ -1,9 +1,9 @@
-"""Soak: a moderate load for a long time, to see whether anything grows that should not.
+"""Apply a moderate load for a long time, to see whether anything grows that should not.
 
-Documents come, change and go at fixed times. Queries are asked at the MDP and at LMRs; a feed is followed by somebody
-who is cut off now and then and goes on from the cursor. Every few seconds the memory of each process, the sizes of
-tables and the length of the queue are written down. In the end a line is laid through the memory of each process,
-without the first third, in which caches fill.
+Documents are inserted, changed and deleted at fixed times. Queries run on the MDP and on LMRs. A client follows a feed;
+it is disconnected now and then, and continues from its cursor. Samples of each process's memory, the table sizes and
+the queue length are taken every few seconds. At the end, a line is fitted to the memory of each process, without the
+first third, in which caches fill.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from mdv.bench.figures import DONE, Sample, Spread
-from mdv.bench.ground import Ground
-from mdv.bench.load import Load, Pattern, jobs_waiting, meanwhile
-from mdv.bench.loaded import Change, Documents
-from mdv.bench.processes import MIB, Use, look
-from mdv.bench.wire import Wire, WireError
-from mdv.db.bench import table_sizes
+from mdv.bench.http_connection import HttpConnection, HttpConnectionError
+from mdv.bench.load import LoadGenerator, LoadPattern, count_waiting_jobs, in_background
+from mdv.bench.load_documents import DocumentChange, LoadDocuments
+from mdv.bench.load_results import DONE, Latency, RequestSample
+from mdv.bench.load_system import LoadSystem
+from mdv.bench.process_usage import MIB, ProcessUsage, sample_processes
+from mdv.bench.sql.bench_store import read_table_sizes
 from mdv.db.engine import make_engine
 from mdv.system import System
 
-QUERY_PAUSE = 5.0
-FOLLOW_SECONDS = 10
-CUT_AFTER = 30.0
-"""Seconds after which the follower of a feed is cut off."""
-FEWEST_SAMPLES = 8
-"""Through fewer, after the first third, a line tells nothing."""
+QUERY_SECONDS = 5.0
+FEED_WAIT_SECONDS = 10
+DISCONNECT_SECONDS = 30.0
+"""How often the follower of a feed is disconnected."""
+MIN_SAMPLES = 8
+"""Minimum number of samples after the first third for a meaningful line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How long, how much, and how much growth is still flat (MiB an hour)."""
+class SoakPlan:
+    """Duration, amount of load, and the growth that is allowed (MiB per hour)."""
 
     seconds: float
     rate: float = 20.0
@@ -49,19 +49,19 @@ class Plan:
 
     @property
     def least_minutes(self) -> float:
-        """Those that it takes to tell whether anything grows: a third, and then enough samples.
+        """Minutes needed to detect growth: the first third, and then enough samples.
 
-        >>> Plan(30).least_minutes
+        >>> SoakPlan(30).least_minutes
         3.0
         """
-        return self.every * FEWEST_SAMPLES * 1.5 / 60
+        return self.every * MIN_SAMPLES * 1.5 / 60
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """The line through the memory of one process; `within`: the half width of its slope's 95 % interval.
+class MemoryGrowth:
+    """The line through the memory of one process. `within` is half the width of the 95 % interval of its slope.
 
-    Where there are too few samples to tell, `flat` is None.
+    `flat` is None if there are too few samples.
     """
 
     process: str
@@ -73,12 +73,12 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Soaked:
-    """What came of it."""
+class SoakResult:
+    """The result of a soak test."""
 
-    documents: Documents
-    growth: list[Growth]
-    answer: Spread | None
+    documents: LoadDocuments
+    growth: list[MemoryGrowth]
+    answer: Latency | None
     samples: int
     outcomes: dict[str, int]
     tables: dict[str, tuple[int, int]]
@@ -98,28 +98,32 @@ class Soaked:
 
 
 def run_soak(
-    ground: Ground, documents: Documents, plan: Plan, say: Callable[[str], object], write: Callable[[str], object]
-) -> Soaked:
-    """Load the system for that long; `say` hears a line a minute, `write` gets every sample."""
+    ground: LoadSystem,
+    documents: LoadDocuments,
+    plan: SoakPlan,
+    print_progress: Callable[[str], object],
+    write: Callable[[str], object],
+) -> SoakResult:
+    """Load the system for the planned time. `print_progress` receives a line per minute, `write` every sample."""
     with ExitStack() as stack:
-        follower = stack.enter_context(ground.another_lmr(f"follower-{ground.workload.mark}"))
+        follower = stack.enter_context(ground.temporary_lmr(f"follower-{ground.workload.mark}"))
         engine = None
         if ground.target.mdp.database_url:
             engine = make_engine(ground.target.mdp.database_url)
             stack.callback(engine.dispose)
-        return asyncio.run(_Soak(ground, documents, plan, say, write, follower, engine).run())
+        return asyncio.run(_Soak(ground, documents, plan, print_progress, write, follower, engine).run())
 
 
 @dataclass
 class _Soak:
-    ground: Ground
-    documents: Documents
-    plan: Plan
-    say: Callable[[str], object]
+    ground: LoadSystem
+    documents: LoadDocuments
+    plan: SoakPlan
+    print_progress: Callable[[str], object]
     write: Callable[[str], object]
     follower: System
     engine: Engine | None
-    moments: list[tuple[float, dict[int, Use]]] = field(default_factory=list)
+    moments: list[tuple[float, dict[int, ProcessUsage]]] = field(default_factory=list)
     tables: list[dict[str, int]] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -127,68 +131,73 @@ class _Soak:
     cuts: int = 0
     selected: set[str] = field(default_factory=set)
 
-    async def run(self) -> Soaked:
+    async def run(self) -> SoakResult:
         target = self.ground.target
-        pattern = Pattern(rate=self.plan.rate)
-        self.load = Load(target, self.documents, pattern, self._next, lambda words: None)
-        others = [self._sample(), self._ask(target.mdp), *(self._ask(lmr) for lmr in target.lmrs)]
-        async with meanwhile(self._follow()):
-            async with meanwhile(*others):
+        pattern = LoadPattern(rate=self.plan.rate)
+        self.load = LoadGenerator(target, self.documents, pattern, self._next_change, lambda words: None)
+        others = [self._sample(), self._run_queries(target.mdp), *(self._run_queries(lmr) for lmr in target.lmrs)]
+        async with in_background(self._follow()):
+            async with in_background(*others):
                 now = time.perf_counter()
                 await self.load.send_at_fixed_times(self.plan.rate, now, now + self.plan.seconds)
-            await self._until_quiet()
+            await self._wait_until_quiet()
         self._check_outcomes()
-        return self._soaked()
+        return self._result()
 
-    # What is done
+    # Load
 
-    def _next(self) -> Change:
-        """A third each of insertions, updates and deletions; until the store is full, nothing is deleted."""
+    def _next_change(self) -> DocumentChange:
+        """Return insertions, updates and deletions with equal probability. Nothing is deleted until the store is
+        full."""
         full = self.documents.idle >= self.plan.kept
         choice = self.documents.random.choice(("insert", "update", "delete" if full else "insert"))
-        change: Change = getattr(self.documents, choice)()
+        change: DocumentChange = getattr(self.documents, choice)()
         return change
 
-    async def _ask(self, system: System) -> None:
-        """Ask a query now and then, at the MDP or at an LMR."""
+    async def _run_queries(self, system: System) -> None:
+        """Run a query from time to time, on the MDP or on an LMR."""
         asked = "search CycleProvider c where c.serverInformation.memory > 64 return c, c.serverHost limit 100"
-        wire = Wire(system.url, system.token)
+        connection = HttpConnection(system.url, system.token)
         while True:
-            await asyncio.sleep(QUERY_PAUSE)
+            await asyncio.sleep(QUERY_SECONDS)
             try:
                 body = json.dumps({"query": asked}).encode()
-                answer = await wire.ask("POST", "/api/v1/query", body, "Content-Type: application/json\r\n")
-            except WireError as error:
-                self.problems.append(f"A query at {system.url}: {error}.")
+                answer = await connection.request(
+                    "POST", "/api/v1/query", body, "Content-Type: application/json\r\n", is_repeatable=True
+                )
+            except HttpConnectionError as error:
+                self.problems.append(f"A query to {system.url} failed: {error}.")
                 continue
             self.queries += 1
             if answer.status != 200:
-                self.problems.append(f"A query at {system.url} was answered {answer.status}.")
+                self.problems.append(f"A query to {system.url} returned status {answer.status}.")
 
     async def _follow(self) -> None:
-        """Follow a feed, be cut off now and then, and go on from the cursor; nothing must be missing."""
+        """Follow a feed, disconnect from time to time, and continue from the cursor. Record missing events."""
         cursor, last = "", None
-        wire, since = Wire(self.follower.url, self.follower.token), time.perf_counter()
+        connection, since = HttpConnection(self.follower.url, self.follower.token), time.perf_counter()
         while True:
             try:
-                async with asyncio.timeout(max(0.1, since + CUT_AFTER - time.perf_counter())):
-                    answer = await wire.ask("GET", f"/api/v1/lmrs/self/feed?wait={FOLLOW_SECONDS}{cursor}")
+                async with asyncio.timeout(max(0.1, since + DISCONNECT_SECONDS - time.perf_counter())):
+                    answer = await connection.request("GET", f"/api/v1/lmrs/self/feed?wait={FEED_WAIT_SECONDS}{cursor}")
             except TimeoutError:
-                wire.close()
+                connection.close()
                 self.cuts, since = self.cuts + 1, time.perf_counter()
                 continue
-            except WireError as error:
-                self.problems.append(f"The feed: {error}.")
+            except HttpConnectionError as error:
+                self.problems.append(f"The feed failed: {error}.")
                 await asyncio.sleep(1)
                 continue
             if answer.status != 200:
-                self.problems.append(f"The feed was answered {answer.status}.")
+                self.problems.append(f"The feed returned status {answer.status}.")
                 await asyncio.sleep(1)
                 continue
             page = answer.json()
             for event in page["events"]:
                 if last is not None and event["prev"] is not None and event["prev"] != last:
-                    self.problems.append(f"The feed went on at {event['prev']} behind {last}: events are missing.")
+                    self.problems.append(
+                        f"The feed continued after {event['prev']} instead of {last}: events are missing."
+                    )
                 last = event["offset"]
                 if event["event"] == "match":
                     self.selected.add(event["resource"])
@@ -196,44 +205,46 @@ class _Soak:
                     self.selected.discard(event["resource"])
             cursor = f"&after={page['cursor']}"
 
-    async def _until_quiet(self) -> None:
-        """Wait until all is carried out and told."""
-        wire = Wire(self.ground.target.mdp.url, self.ground.target.mdp.token)
+    async def _wait_until_quiet(self) -> None:
+        """Wait until all changes are carried out and have reached the follower."""
+        connection = HttpConnection(self.ground.target.mdp.url, self.ground.target.mdp.token)
         deadline, due = time.perf_counter() + 60, {f"{uri}#host" for uri in self.documents.present}
-        while await jobs_waiting(wire) or self.selected != due:
+        while await count_waiting_jobs(connection) or self.selected != due:
             if time.perf_counter() > deadline:
-                missing, strange = len(due - self.selected), len(self.selected - due)
-                self.problems.append(f"The follower of the feed misses {missing:,} resources and has {strange:,} more.")
+                missing, unexpected = len(due - self.selected), len(self.selected - due)
+                self.problems.append(
+                    f"The follower of the feed misses {missing:,} resources and has {unexpected:,} unexpected ones."
+                )
                 break
             await asyncio.sleep(0.1)
-        wire.close()
+        connection.close()
 
-    # What is seen
+    # Samples
 
     async def _sample(self) -> None:
-        began, said = time.perf_counter(), float("-inf")
-        wire = Wire(self.ground.target.mdp.url, self.ground.target.mdp.token)
-        seen = 0
+        began, last_printed = time.perf_counter(), float("-inf")
+        connection = HttpConnection(self.ground.target.mdp.url, self.ground.target.mdp.token)
+        processed = 0
         while True:
             now = time.perf_counter()
-            uses = await asyncio.to_thread(look, self.ground.target.pids)
+            uses = await asyncio.to_thread(sample_processes, self.ground.target.pids)
             if self.engine is not None:
-                self.tables.append(await asyncio.to_thread(_sizes, self.engine))
+                self.tables.append(await asyncio.to_thread(_table_sizes, self.engine))
             try:
-                self.waiting.append(await jobs_waiting(wire))
-            except WireError as error:
-                self.problems.append(f"The figures: {error}.")
-            new, seen = self.load.samples[seen:], len(self.load.samples)
+                self.waiting.append(await count_waiting_jobs(connection))
+            except HttpConnectionError as error:
+                self.problems.append(f"The metrics could not be read: {error}.")
+            new, processed = self.load.samples[processed:], len(self.load.samples)
             line = self._line(now - began, uses, new)
-            self.moments.append((now, uses))  # whole or not at all: nothing is waited for from here on
+            self.moments.append((now, uses))  # nothing is awaited after this line, so samples stay complete
             self.write(json.dumps(line))
-            if now - said >= 60:
-                said = now
-                self.say(_shown(line))
+            if now - last_printed >= 60:
+                last_printed = now
+                self.print_progress(_format_line(line))
             await asyncio.sleep(max(0.0, self.plan.every - (time.perf_counter() - now)))
 
-    def _line(self, at: float, uses: dict[int, Use], new: list[Sample]) -> dict[str, Any]:
-        answer = Spread.of(sample.seconds for sample in new)
+    def _line(self, at: float, uses: dict[int, ProcessUsage], new: list[RequestSample]) -> dict[str, Any]:
+        answer = Latency.of(sample.seconds for sample in new)
         return {
             "at": round(at, 1),
             "documents": self.documents.idle,
@@ -247,22 +258,22 @@ class _Soak:
     def _check_outcomes(self) -> None:
         wrong = [sample.outcome for sample in self.load.samples if sample.outcome != DONE]
         for outcome in sorted(set(wrong)):
-            self.problems.append(f"{wrong.count(outcome):,} changes were answered: {outcome}.")
+            self.problems.append(f"{wrong.count(outcome):,} changes had the outcome {outcome}.")
 
-    def _soaked(self) -> Soaked:
-        growth = grown(self.moments, self.plan.growth)
+    def _result(self) -> SoakResult:
+        growth = memory_growth(self.moments, self.plan.growth)
         began, ended = (_memory(uses).keys() for _, uses in (self.moments[0], self.moments[-1]))
-        self.problems += [f"{process} did not live to the end." for process in sorted(began - ended)]
+        self.problems += [f"{process} ended before the end of the run." for process in sorted(began - ended)]
         self.problems += [
-            f"{g.process} grew by {g.an_hour:,.1f} MiB an hour (± {g.within:,.1f}); {self.plan.growth:g} are flat."
+            f"{g.process} grew by {g.an_hour:,.1f} MiB per hour (± {g.within:,.1f}); allowed are {self.plan.growth:g}."
             for g in growth if g.flat is False
         ]  # fmt: skip
         outcomes = [sample.outcome for sample in self.load.samples]
         tables = {name: (self.tables[0][name], self.tables[-1][name]) for name in self.tables[0]} if self.tables else {}
-        return Soaked(
+        return SoakResult(
             documents=self.documents,
             growth=growth,
-            answer=Spread.of(sample.seconds for sample in self.load.samples),
+            answer=Latency.of(sample.seconds for sample in self.load.samples),
             samples=len(self.moments),
             outcomes={outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
             tables=tables,
@@ -273,13 +284,14 @@ class _Soak:
         )
 
 
-def _sizes(engine: Engine) -> dict[str, int]:
+def _table_sizes(engine: Engine) -> dict[str, int]:
     with engine.connect() as connection:
-        return table_sizes(connection, ("jobs", "feed", "filter_data", "filter_data_history", "document_versions"))
+        return read_table_sizes(connection, ("jobs", "feed", "filter_data", "filter_data_history", "document_versions"))
 
 
-def _memory(uses: dict[int, Use]) -> dict[str, float]:
-    """MiB of each process's own memory; those of Postgres, which come and go with connections, together."""
+def _memory(uses: dict[int, ProcessUsage]) -> dict[str, float]:
+    """Return the MiB of each process's own memory. The processes of Postgres, which depend on connections, are summed
+    up."""
     found: dict[str, float] = {}
     for use in uses.values():
         if use.part:
@@ -288,20 +300,21 @@ def _memory(uses: dict[int, Use]) -> dict[str, float]:
     return found
 
 
-def _shown(line: dict[str, Any]) -> str:
+def _format_line(line: dict[str, Any]) -> str:
     memory: dict[str, float] = {}
     for name, mib in line["memory"].items():
         part = name.split()[0]
         memory[part] = memory.get(part, 0.0) + mib
     answer = line["answer"]
-    times = f"answers p50 {answer['p50']:,.0f} ms, p99 {answer['p99']:,.0f} ms" if answer else "no answers yet"
+    times = f"responses p50 {answer['p50']:,.0f} ms, p99 {answer['p99']:,.0f} ms" if answer else "no responses yet"
     parts = ", ".join(f"{part} {mib:,.0f}" for part, mib in memory.items())
     return (f"{line['at'] / 60:5.1f} min: {line['documents']:,} documents, {line['waiting']} waiting, {times}; MiB: "
             f"{parts}")  # fmt: skip
 
 
-def grown(moments: list[tuple[float, dict[int, Use]]], limit: float) -> list[Growth]:
-    """How each process grew after the first third; those that were not there all the time are left out."""
+def memory_growth(moments: list[tuple[float, dict[int, ProcessUsage]]], limit: float) -> list[MemoryGrowth]:
+    """Return the growth of each process after the first third. Processes that did not exist all the time are left
+    out."""
     if not moments:
         return []
     later = [moment for moment in moments if moment[0] >= moments[0][0] + (moments[-1][0] - moments[0][0]) / 3]
@@ -310,16 +323,16 @@ def grown(moments: list[tuple[float, dict[int, Use]]], limit: float) -> list[Gro
     for process in series[-1][1]:
         points = [(at / 3600, memory[process]) for at, memory in series if process in memory]
         if len(points) == len(series):
-            slope, within = fit(points)
-            flat = None if len(points) < FEWEST_SAMPLES else slope <= limit
-            found.append(Growth(process, points[0][1], points[-1][1], slope, within, flat))
+            slope, within = fit_line(points)
+            flat = None if len(points) < MIN_SAMPLES else slope <= limit
+            found.append(MemoryGrowth(process, points[0][1], points[-1][1], slope, within, flat))
     return found
 
 
-def fit(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """The slope of the line through points, and the half width of its 95 % interval.
+def fit_line(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the slope of the line through the points, and half the width of its 95 % interval.
 
-    >>> fit([(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)])
+    >>> fit_line([(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)])
     (2.0, 0.0)
     """
     middle, level = fmean(x for x, _ in points), fmean(y for _, y in points)

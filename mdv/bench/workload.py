@@ -16,7 +16,7 @@ def document_uri(number: int) -> str:
 
 
 def provider_uri(number: int) -> str:
-    """The URI of the CycleProvider in the document of that number."""
+    """Return the URI of the CycleProvider in a document."""
     return f"{document_uri(number)}#host"
 
 
@@ -24,10 +24,10 @@ def server_host(host: int) -> str:
     return f"host{host}.uni-passau.de"
 
 
-def rdf_xml(
+def make_document(
     number: int, host: int | None = None, synth: int | None = None, memory: int | None = None
 ) -> tuple[str, bytes]:
-    """The URI and the text of the document of that number; what is not given otherwise has the same number."""
+    """Return the URI and the text of a document. Values that are not given are equal to its number."""
     text = f"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="{NAMESPACE}">
   <CycleProvider rdf:ID="host">
     <serverHost>{server_host(number if host is None else host)}</serverHost>

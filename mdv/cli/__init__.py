@@ -1,4 +1,4 @@
-"""The command line: `mdv VERB` or `mdv NOUN VERB`, one file per noun."""
+"""The command line: `mdv COMMAND` or `mdv GROUP COMMAND`, one file per group."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import mdv
 from mdv.cli.atoms import atoms
 from mdv.cli.batch import batch
 from mdv.cli.bench import bench
+from mdv.cli.command import ExampleGroup, data_option
 from mdv.cli.doctor import doctor
 from mdv.cli.documents import delete, documents
+from mdv.cli.errors import run_for_exit_code
 from mdv.cli.explain import explain
 from mdv.cli.export import export
-from mdv.cli.failures import exit_code_of
 from mdv.cli.filter import filter_
-from mdv.cli.frame import Noun, data_option
 from mdv.cli.job import job, jobs
+from mdv.cli.lmr_server import lmr
+from mdv.cli.provider_rules import rule
 from mdv.cli.query import query
 from mdv.cli.register import register
-from mdv.cli.repository import lmr
 from mdv.cli.resources import resources
-from mdv.cli.rulebase import rule
 from mdv.cli.schema import schema
 from mdv.cli.serve import migrate, serve, worker
 from mdv.cli.settings import settings
@@ -35,14 +35,14 @@ from mdv.cli.user import user
 from mdv.cli.webhook import webhook
 
 
-@click.group(cls=Noun, example="mdv up")
+@click.group(cls=ExampleGroup, example="mdv up")
 @data_option
 @click.version_option(mdv.__version__, prog_name="mdv")
 def cli() -> None:
-    """MDV, a publish/subscribe metadata server: RDF documents with their history, rules, and a filter between them.
+    """MDV, a publish/subscribe metadata server: RDF documents with history, subscription rules, and local caches.
 
-    A command finds its system by --data DIR (that of a running `mdv up`), by the environment (MDV_URL with MDV_TOKEN,
-    MDV_DATABASE_URL; MDV_LMR_URL with MDV_LMR_TOKEN for an LMR), or in ./.mdv.
+    A command finds its system by --data DIR (the folder of a running `mdv up`), by the environment (MDV_URL with
+    MDV_TOKEN, MDV_DATABASE_URL; MDV_LMR_URL with MDV_LMR_TOKEN for an LMR), or in ./.mdv.
     """
 
 
@@ -81,5 +81,5 @@ for command in (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point: runs one command and ends the process with its exit code."""
-    sys.exit(exit_code_of(lambda: cli.main(arguments, prog_name="mdv", standalone_mode=False)))
+    """Entry point: run one command and exit with its exit code."""
+    sys.exit(run_for_exit_code(lambda: cli.main(arguments, prog_name="mdv", standalone_mode=False)))

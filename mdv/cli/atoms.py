@@ -1,4 +1,4 @@
-"""`mdv atoms`: a document as the filter sees it, the paper's Figure 4."""
+"""`mdv atoms`: the atoms of a document, as in Figure 4 of the paper."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from mdv.cli.frame import Verb, connect, data_option
+from mdv.cli.command import ExampleCommand, connect, data_option
 from mdv.cli.output import Columns, Item, Listing, list_options
 
 ATOM: Columns = {
@@ -18,20 +18,20 @@ ATOM: Columns = {
 }
 
 
-@click.command(cls=Verb, example="mdv atoms http://mdv.example/doc.rdf --short")
+@click.command(cls=ExampleCommand, example="mdv atoms http://mdv.example/doc.rdf --short")
 @click.argument("uri")
-@click.option("--short", is_flag=True, help="Local names, as the paper prints them.")
+@click.option("--short", is_flag=True, help="Show local names, as in the paper.")
 @list_options
 @data_option
 def atoms(uri: str, short: bool, limit: int | None, everything: bool, as_json: bool) -> None:
-    """Show the atoms of the document URI: a row for each resource and each statement."""
+    """Show the atoms of the document URI: one row for each resource and each statement."""
     listing = Listing(limit, everything, as_json)
     rows = connect().items("/documents/atoms", listing.page, uri=uri)
-    listing.show(shorten(rows, uri) if short else rows, ATOM, "It has no atom.")
+    listing.show(shorten(rows, uri) if short else rows, ATOM, "The document has no atoms.")
 
 
 def shorten(rows: Iterator[Item], document: str) -> Iterator[Item]:
-    """The atoms of `document` with the names that the paper uses.
+    """Yield the atoms of `document` with short names, as in the paper.
 
     >>> row = {"uri_reference": "http://a/doc.rdf#host", "class": "http://v#CycleProvider",
     ...        "property": "http://v#serverInformation", "value": "http://a/doc.rdf#info"}
@@ -48,7 +48,7 @@ def shorten(rows: Iterator[Item], document: str) -> Iterator[Item]:
 
 
 def reference_of(uri: str, document: str) -> str:
-    """A name within `document` by the document's last part; another one as it is.
+    """Return a URI within `document` relative to the last part of its path; another URI unchanged.
 
     >>> reference_of("http://a/doc.rdf#host", "http://a/doc.rdf"), reference_of("http://a/x", "http://a/doc.rdf")
     ('doc.rdf#host', 'http://a/x')
@@ -59,7 +59,7 @@ def reference_of(uri: str, document: str) -> str:
 
 
 def local_name(uri: str) -> str:
-    """What follows the last # or /. The paper's own `rdf#subject` is no URI, and stays.
+    """Return the part after the last # or /. The paper's `rdf#subject` is not a URI and stays unchanged.
 
     >>> local_name("http://mdv.example/schema#memory"), local_name("rdf#subject")
     ('memory', 'rdf#subject')

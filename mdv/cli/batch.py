@@ -1,4 +1,4 @@
-"""`mdv batch`: very many documents, through Spark."""
+"""`mdv batch`: register very many documents with Spark."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 import mdv
-from mdv.cli.failures import FAILED
-from mdv.cli.frame import Verb, data_folder, data_option, json_option, syntax_option
-from mdv.cli.output import Item, clean, say, write_json
+from mdv.cli.command import ExampleCommand, data_folder, data_option, json_option, syntax_option
+from mdv.cli.errors import EXIT_FAILED
+from mdv.cli.output import Item, escape_controls, print_line, write_json
 from mdv.config import Config
 from mdv.errors import BadCommand, SystemNotFound, Unavailable
 from mdv.system import System, find_database
@@ -25,10 +26,11 @@ from mdv.system import System, find_database
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from mdv.batch.run import Summary, Watch
-    from mdv.db.batch import Progress
+    from mdv.batch.run import BatchSummary, ProgressCallback
+    from mdv.db.batch import BatchProgress
 
-SHOWN = 10
+MAX_REJECTS_SHOWN = 10
+STOPPED_MESSAGE = "Stopped. The documents registered so far are kept; run the same command again to continue."
 
 
 def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -38,27 +40,27 @@ def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> No
 
 
 @click.command(
-    cls=Verb,
+    cls=ExampleCommand,
     example="mdv batch books.tar.gz --uri-base http://example.org/ --rejects rejects\n"
     "mdv batch 'epub/*.rdf' --uri 'http://www.gutenberg.org/cache/epub/{1}/pg{1}.rdf'\n"
     "mdv batch dump.nq.gz --master spark://host:7077",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("--master", metavar="URL", help="Where Spark runs  [default: all cores of this machine]")
-@click.option("--uri-base", metavar="BASE", help="URIs are BASE with the path below the folder or in the archive.")
-@click.option("--uri", metavar="PATTERN", help="URIs by a pattern: {1}, {2} are the numbers in the file's name.")
-@click.option("--match", metavar="REGEX", help="What {1}, {name} of --uri are: groups found in the path.")
-@click.option("--manifest", metavar="FILE", help="A table of paths and URIs: CSV, TSV or lines of JSON.")
-@click.option("--by", metavar="REGEX", help="In dumps without graphs: the part of a subject that names its document.")
-@syntax_option("The syntax of every document  [default: by their suffixes]")
-@click.option("--rejects", metavar="DIR", help="Put what is refused there, as Parquet, with the reasons.")
-@click.option("--dry-run", is_flag=True, help="Read and check everything, tell what would happen, change nothing.")
+@click.option("--master", metavar="URL", help="Spark master URL  [default: all cores of this machine]")
+@click.option("--uri-base", metavar="BASE", help="URIs are BASE followed by the path in the folder or archive.")
+@click.option("--uri", metavar="PATTERN", help="URIs from a pattern: {1}, {2} are the numbers in the file name.")
+@click.option("--match", metavar="REGEX", help="Defines {1}, {name} for --uri: groups matched in the path.")
+@click.option("--manifest", metavar="FILE", help="A table of paths and URIs: CSV, TSV or JSON lines.")
+@click.option("--by", metavar="REGEX", help="For dumps without graphs: the part of a subject that is its document.")
+@syntax_option("Syntax of all documents  [default: from the file suffix]")
+@click.option("--rejects", metavar="DIR", help="Write refused documents to DIR, as Parquet, with the reasons.")
+@click.option("--dry-run", is_flag=True, help="Read and check everything, report the result, change nothing.")
 @click.option("--match-in", type=click.Choice(["postgres", "spark"]), default="postgres", show_default=True,
-              help="Where texts and numbers are compared with the constants of rules.")  # fmt: skip
-@click.option("--watch", is_flag=True, help="Go on registering what arrives in the folder PATH, until Ctrl-C.")
-@click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; many may be given.")
+              help="Where values are compared with the constants of rules.")  # fmt: skip
+@click.option("--watch", is_flag=True, help="Keep registering new files in the folder PATH until Ctrl-C.")
+@click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A Spark setting. Repeatable.")
 @click.option("--script", is_flag=True, is_eager=True, expose_value=False, callback=_show_script,
-              help="Show the path of the script to give to spark-submit.")  # fmt: skip
+              help="Print the path of the script for spark-submit.")  # fmt: skip
 @json_option
 @data_option
 def batch(
@@ -77,90 +79,104 @@ def batch(
     settings: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Register very many documents, on Spark: folders, globs, archives (.tar, .tar.gz, .tar.xz, .zip), or dumps of
-    N-Triples and N-Quads. PATH may be any URL that Spark can read.
+    """Register very many documents with Spark: folders, globs, archives (.tar, .tar.gz, .tar.xz, .zip), or dumps in
+    N-Triples or N-Quads. PATH can be any URL that Spark can read.
 
-    The result is that of registering each by itself. A document that is refused stops no other. The same command
-    again changes nothing; after a run that was killed it goes on. Of documents with the same URI the last counts.
+    The result is the same as registering each document separately. A refused document does not stop the others.
+    Running the same command again changes nothing; after an interrupted run it continues. If several documents have the
+    same URI, the last one is used.
 
-    Ends with 0 when all is registered, or refused and put into --rejects; with 1 otherwise.
+    Exits with 0 if all documents were registered, or refused and written to --rejects; with 1 otherwise.
     """
-    from mdv.batch.inputs import find_incoming
-    from mdv.batch.names import Naming
-    from mdv.batch.run import Order, run_batch
-    from mdv.batch.session import session
-    from mdv.batch.warm import start_in_background
-    from mdv.batch.watch import watch_folder
+    from mdv.batch.document_naming import Naming
+    from mdv.batch.document_source import find_document_source
+    from mdv.batch.jvm_cds import build_in_background
+    from mdv.batch.run import BatchOptions, run_batch
+    from mdv.batch.session import spark_session
+    from mdv.batch.watch_folder import watch_folder
 
     naming = Naming(uri_base, uri, match, manifest)
     if rejects is not None and not rejects.strip():
-        raise click.UsageError("--rejects takes a folder.")
+        raise click.UsageError("--rejects requires a folder.")
     if watch and len(paths) != 1:
-        raise click.UsageError("--watch takes one folder.")
+        raise click.UsageError("--watch requires exactly one folder.")
     if watch and dry_run:
-        raise click.UsageError("--watch registers what arrives: it has no --dry-run.")
+        raise click.UsageError("--watch and --dry-run cannot be combined.")
     options = _settings(settings)
     system = find_database(data_folder())
     config = Config.from_environment()
     engine = _connect(system)
-    order = Order(" ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark", add_rejects=watch)
+    order = BatchOptions(
+        " ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark", add_rejects=watch,
+        rule_seconds=config.rule_seconds,
+    )  # fmt: skip
     _check_local([*paths, *([manifest] if manifest else [])])
-    _tell("Starting Spark …")
-    with session(master, options) as spark, _quietly_interrupted():
+    _print_progress("Starting Spark …")
+    with spark_session(master, options) as spark, _translated_errors():
 
-        def register(found: list[str], below: str | None = None) -> Summary:
-            incoming = find_incoming(spark, found, naming, syntax, by, order.max_bytes, below)
+        def register(found: list[str], below: str | None = None) -> BatchSummary:
+            incoming = find_document_source(spark, found, naming, syntax, by, order.max_bytes, below)
             with _progress(dry_run, quiet=watch) as shown:
                 return run_batch(spark, engine, system.database_url, incoming, order, shown)
 
         if watch:
-            _tell(f"Watching {paths[0]}; Ctrl-C stops it.")
-            watch_folder(spark, engine, paths[0], register, lambda summary: _report(summary, as_json), _complain)
+            _print_progress(f"Watching {paths[0]}; press Ctrl-C to stop.")
+            watch_folder(spark, engine, paths[0], register, lambda summary: _report(summary, as_json), _print_skipped)
         else:
             summary = register(list(paths))
             if sys.stderr.isatty():
-                start_in_background()
+                build_in_background()
             _report(summary, as_json)
             if summary.refused and rejects is None:
-                raise click.exceptions.Exit(FAILED)
+                raise click.exceptions.Exit(EXIT_FAILED)
 
 
-def _tell(words: str) -> None:
-    """What takes a while, to people."""
+def _print_progress(message: str) -> None:
+    """Print a message to standard error if that is a terminal."""
     if sys.stderr.isatty():
-        click.echo(words, err=True)
+        click.echo(message, err=True)
 
 
 def _check_local(paths: list[str]) -> None:
-    """What is not there can be told before Spark is started."""
+    """Report missing files before Spark is started."""
     for path in paths:
         is_url, is_glob = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path), set("*?[{") & set(path)
         if not is_url and not is_glob and not Path(path).exists():
-            raise BadCommand(f"There is no file or folder {path}.")
+            raise BadCommand(f"No such file or folder: {path}.")
 
 
 @contextmanager
-def _quietly_interrupted() -> Iterator[None]:
-    """Ctrl-C as anywhere else, and errors of Spark in our words, while Spark can still tell them."""
+def _translated_errors() -> Iterator[None]:
+    """Handle Ctrl-C as other commands do, and translate errors of Spark while its session is still open."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from mdv.batch.packages import last_words
+    from mdv.batch.executor_packages import spark_error_message
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own speaks to Java amid another call
+    interrupted = False
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)  # Spark's own handler calls Java in the middle of another call
     if os.environ.get("MDV_DEBUG") != "1":
         logging.disable(logging.CRITICAL)
     try:
         yield
     except KeyboardInterrupt:
-        _tell("Stopped. What was registered so far stays; the same command goes on from there.")
+        _print_progress(STOPPED_MESSAGE)
         raise
     except (PySparkException, Py4JError) as error:
-        raise Unavailable(f"Spark gave up: {last_words(error)}.") from None
+        if interrupted:  # Py4J turned the KeyboardInterrupt into an error of its connection
+            _print_progress(STOPPED_MESSAGE)
+            raise KeyboardInterrupt from None
+        raise Unavailable(f"Spark failed: {spark_error_message(error)}.") from None
 
 
 def _connect(system: System) -> Engine:
-    """Before Spark is started in vain."""
+    """Return an engine for the database. Errors are reported before Spark is started."""
     from psycopg import Error
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -172,9 +188,9 @@ def _connect(system: System) -> Engine:
         with engine.connect() as connection:
             migrated = is_migrated(connection)
     except (SQLAlchemyError, Error, ValueError) as error:
-        raise SystemNotFound(f"The database of the MDV (known by {system.known_by}) does not answer.") from error
+        raise SystemNotFound(f"The database of the MDV (from {system.source}) does not answer.") from error
     if not migrated:
-        raise SystemNotFound("The database is not one of this version of MDV: `mdv migrate` brings it up to date.")
+        raise SystemNotFound("The database has the tables of another version of MDV: run `mdv migrate`.")
     return engine
 
 
@@ -182,29 +198,29 @@ def _settings(given: tuple[str, ...]) -> Mapping[str, str]:
     settings = dict(setting.partition("=")[::2] for setting in given)
     for name, value in settings.items():
         if not name.startswith("spark.") or not value:
-            raise click.UsageError(f"--conf {name}: it takes a setting of Spark, as spark.executor.memory=4g.")
+            raise click.UsageError(f"--conf {name}: use NAME=VALUE, for example spark.executor.memory=4g.")
     return settings
 
 
-# What came of it
+# The report
 
 
-def _report(summary: Summary, as_json: bool) -> None:
+def _report(summary: BatchSummary, as_json: bool) -> None:
     if as_json:
         write_json(summary.as_dict())
         return
-    for example in summary.examples[:SHOWN]:
-        click.echo(clean(f"refused {_where(example)}: {example['reason']}"), err=True)
-    if summary.refused > SHOWN:
-        rest = f"They are all in {summary.rejects}." if summary.rejects else "--rejects DIR keeps them all."
-        click.echo(clean(f"… and {summary.refused - SHOWN:,} more. {rest}"), err=True)
-    say(sentence(summary))
+    for example in summary.examples[:MAX_REJECTS_SHOWN]:
+        click.echo(escape_controls(f"refused {_where(example)}: {example['reason']}"), err=True)
+    if summary.refused > MAX_REJECTS_SHOWN:
+        rest = f"All of them are in {summary.rejects}." if summary.rejects else "--rejects DIR stores all of them."
+        click.echo(escape_controls(f"… and {summary.refused - MAX_REJECTS_SHOWN:,} more. {rest}"), err=True)
+    print_line(format_summary(summary))
     if summary.refused == summary.documents > 0:
-        click.echo("Nothing was accepted: is the right schema in place? `mdv schema show` tells.", err=True)
+        click.echo("All documents were refused: check the schema with `mdv schema show`.", err=True)
 
 
-def _complain(error: BadCommand) -> None:
-    click.echo(clean(f"left alone: {error.detail}"), err=True)
+def _print_skipped(error: BadCommand) -> None:
+    click.echo(escape_controls(f"skipped: {error.detail}"), err=True)
 
 
 def _where(example: Item) -> str:
@@ -213,20 +229,20 @@ def _where(example: Item) -> str:
     return f"{example['source']}{place}" + (f" ({document})" if document and document not in example["reason"] else "")
 
 
-def sentence(summary: Summary) -> str:
-    """The summary in words."""
-    would = "Nothing was changed; this would be: " if summary.dry_run else ""
+def format_summary(summary: BatchSummary) -> str:
+    """Return the summary as a sentence."""
+    prefix = "Dry run, nothing was changed: " if summary.dry_run else ""
     counts = ", ".join(f"{getattr(summary, name):,} {name}" for name in ("registered", "changed", "unchanged"))
-    twice = f", {summary.duplicates:,} passed over for a later one of the same URI" if summary.duplicates else ""
+    duplicates = f", {summary.duplicates:,} skipped because a later one has the same URI" if summary.duplicates else ""
     rate = summary.documents / summary.seconds
     return (
-        f"{would}{counts}, {summary.refused:,} refused{twice}; {summary.statements:,} statements read"
+        f"{prefix}{counts}, {summary.refused:,} refused{duplicates}; {summary.statements:,} statements read"
         f" in {_time(summary.seconds)}, {rate:,.0f} documents/s."
     )
 
 
 def _time(seconds: float) -> str:
-    """A length of time.
+    """Format a duration.
 
     >>> _time(3.21), _time(75), _time(7300)
     ('3.2 s', '1 min 15 s', '2 h 1 min')
@@ -238,8 +254,8 @@ def _time(seconds: float) -> str:
 
 
 @contextmanager
-def _progress(dry_run: bool, quiet: bool) -> Iterator[Watch]:
-    """A bar, on a terminal."""
+def _progress(dry_run: bool, quiet: bool) -> Iterator[ProgressCallback]:
+    """Show a progress bar on a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
         return
@@ -252,19 +268,20 @@ def _progress(dry_run: bool, quiet: bool) -> Iterator[Watch]:
         TextColumn("refused {task.fields[refused]}"), TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     with Bar(*columns, console=Console(stderr=True, highlight=False)) as bar:
-        task = bar.add_task("looking at what is there", total=None, rate="", refused=0)
+        task = bar.add_task("listing files", total=None, rate="", refused=0)
 
-        def show(progress: Progress | None) -> None:
+        def show(progress: BatchProgress | None) -> None:
             if progress is not None:
-                bar.update(task, description="documents", total=progress.documents, completed=done(progress, dry_run),
+                bar.update(task, description="documents", total=progress.documents,
+                           completed=count_done(progress, dry_run),
                            refused=progress.rejected + progress.refused)  # fmt: skip
                 bar.update(task, rate=f"{bar.tasks[0].speed or 0:,.0f}/s")
 
         yield show
 
 
-def done(progress: Progress, dry_run: bool) -> int:
-    """The documents that are at their end."""
+def count_done(progress: BatchProgress, dry_run: bool) -> int:
+    """Return the number of documents that are done."""
     if dry_run:
         return progress.prepared + progress.skipped + progress.rejected
     return progress.promoted + progress.skipped + progress.rejected

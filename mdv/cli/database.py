@@ -1,4 +1,4 @@
-"""The database of the system that the caller means: for what takes no token and no running server."""
+"""Direct access to the database, for commands that need no token and no running server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mdv.cli.frame import data_folder
+from mdv.cli.command import data_folder
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def database() -> Iterator[Connection]:
-    """A transaction on it."""
+    """Open a transaction on the database of the system that the options or the environment name."""
     from sqlalchemy.exc import OperationalError
 
     from mdv.db.engine import make_engine
@@ -29,15 +29,15 @@ def database() -> Iterator[Connection]:
             yield connection
     except OperationalError as error:
         if system.pid is not None and not _runs(system.pid):
-            raise system.not_running from error
-        whose = "that MDV_DATABASE_URL names" if system.pid is None else f"of the MDV at {system.url}"
-        raise Unavailable(f"The database {whose} does not answer; `mdv doctor` says why.") from error
+            raise system.not_running_error from error
+        which = "in MDV_DATABASE_URL" if system.pid is None else f"of the MDV at {system.url}"
+        raise Unavailable(f"The database {which} does not answer; `mdv doctor` shows the reason.") from error
     finally:
         engine.dispose()
 
 
 def _runs(pid: int) -> bool:
-    """Whether there is such a process, anybody's."""
+    """True if a process with this id exists, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The demo: the paper's schema, documents and rule, loaded into a new system, once."""
+"""The demo: the schema, documents and rule of the paper, loaded into a new system once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ BASE = "http://mdv.example/"
 SCHEMA = "schema.ttl"
 DOCUMENTS = ("doc.rdf", "orion.ttl", "atlas.ttl")
 RULE = "paper.rule"
-LOADED = "demo.loaded"
+LOADED_MARKER = "demo.loaded"
 
 
-def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, tell: Callable[[str], None]) -> None:
-    """Load the demo, unless it was loaded before or anything else is there, and subscribe the LMR to the paper's rule.
-    A failure is told and stops nothing."""
-    if (folder / LOADED).exists() or not _is_new(system):
+def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Callable[[str], None]) -> None:
+    """Load the demo into an empty system, and subscribe the LMR to the rule of the paper.
+
+    Nothing is done if the demo was loaded before or the system has other data. A failure is only reported.
+    """
+    if (folder / LOADED_MARKER).exists() or not _is_new(system):
         return
     try:
         for name in (SCHEMA, *DOCUMENTS):
@@ -36,23 +38,23 @@ def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, tell: Call
                 mdp.register(BASE + name, body, media_type)
         _add_rule(system)
         lmr.change("POST", "/subscriptions", {"rule": _rule(), "name": "paper"})
-        (folder / LOADED).touch()
-        tell(f"The demo is loaded: the paper's schema, {len(DOCUMENTS)} documents below {BASE}, and its rule.")
+        (folder / LOADED_MARKER).touch()
+        report(f"The demo is loaded: the schema of the paper, {len(DOCUMENTS)} documents below {BASE}, and its rule.")
     except MdvError as error:
-        tell(f"The demo was not loaded: {error.detail}")
+        report(f"The demo was not loaded: {error.detail}")
 
 
 def _add_rule(system: System) -> None:
-    """The rule of the paper's section 3.3.1, as one of the provider's own."""
+    """Add the rule of section 3.3.1 of the paper as a rule of the provider."""
     from mdv.db.engine import make_engine
-    from mdv.db.vocabulary import Vocabulary
-    from mdv.mdp.rules import OWN, RuleDraft, Rules, add_rules
-    from mdv.mdp.schemas import Schemas
+    from mdv.mdp.provider import Provider
+    from mdv.mdp.rules.add import add_rules
+    from mdv.mdp.rules.planning import PROVIDER_OWNER, RuleDraft
 
     engine = make_engine(system.database_url)
     try:
         with engine.begin() as connection:
-            add_rules(connection, [RuleDraft(OWN, "paper", _rule())], Schemas(), Vocabulary(engine), Rules())
+            add_rules(connection, [RuleDraft(PROVIDER_OWNER, "paper", _rule())], Provider(engine))
     finally:
         engine.dispose()
 
@@ -62,7 +64,7 @@ def _rule() -> str:
 
 
 def _is_new(system: System) -> bool:
-    """Whether nothing was ever registered, no schema and no document."""
+    """True if no schema and no document was ever registered."""
     from mdv.db.engine import make_engine
     from mdv.db.state import read_state
 

@@ -1,4 +1,4 @@
-"""`mdv doctor`: looks at every part of a system, and says what is wrong and what to do."""
+"""`mdv doctor`: check every part of a system, and advise how to fix problems."""
 
 from __future__ import annotations
 
@@ -14,64 +14,64 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mdv.cli.failures import FAILED
-from mdv.cli.frame import Verb, data_folder, data_option, json_option
-from mdv.cli.output import Item, clean, say, write_json
+from mdv.cli.command import ExampleCommand, data_folder, data_option, json_option
+from mdv.cli.errors import EXIT_FAILED
+from mdv.cli.output import Item, escape_controls, print_line, write_json
 from mdv.config import SETTINGS, read_variable
 from mdv.errors import MdvError, SystemNotFound
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
     from sqlalchemy import Connection
 
-    from mdv.db.doctor import Finding, Limits
+    from mdv.inspect.sql.doctor import DoctorLimits, Finding
     from mdv.system import System
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 MARKS = {"ok": "ok", "warning": "--", "failure": "!!"}
-PATIENCE = 30.0
-SECONDS = 3.0
-"""How long anything may take to answer."""
-TOO_SLOW = "57014"
-"""What Postgres calls a statement that it gave up."""
-ELSEWHERE = "Nothing is wrong where MDV is only called; where it runs, let `mdv doctor` look there."
+DEFAULT_PATIENCE_SECONDS = 30.0
+CHECK_TIMEOUT_SECONDS = 3.0
+"""Timeout of a single query or request."""
+QUERY_CANCELED = "57014"
+"""SQLSTATE of a statement that Postgres cancelled after the timeout."""
+REMOTE_ADVICE = "This is normal on a machine that only calls MDV; run `mdv doctor` on the machine where MDV runs."
 
 
-@click.command(cls=Verb, example="mdv doctor")
-@click.option("--patience", type=click.FloatRange(min=0), default=PATIENCE, show_default=True, metavar="SECONDS",
-              help="What jobs and open transactions may take before they are told of.")  # fmt: skip
+@click.command(cls=ExampleCommand, example="mdv doctor")
+@click.option("--patience", type=click.FloatRange(min=0), default=DEFAULT_PATIENCE_SECONDS, show_default=True,
+              metavar="SECONDS", help="Report jobs and open transactions that are older than this.")  # fmt: skip
 @json_option
 @data_option
 def doctor(patience: float, as_json: bool) -> None:
-    """Look at every part of the system: settings, database, Redis, workers, jobs, LMRs, web server, token, LMR.
+    """Check every part of the system: settings, pages, database, Redis, workers, jobs, LMRs, web server, token, LMR.
 
-    A line a check: ok, -- for a warning, !! for a failure. Exits 1 where something failed. It needs no running web
-    server, only what tells where the parts are: the folder, or the environment. Where that names MDV_URL alone, the
-    database and Redis are not looked at.
+    Prints one line per check: ok, -- for a warning, !! for a failure. Exits with 1 if a check failed. It needs no
+    running web server, only the addresses of the parts, from the folder or the environment. If the environment has only
+    MDV_URL, the database and Redis are not checked.
     """
     found: list[Item] = []
     with ExitStack() as closing:
-        for name, finding in examine(_place(), patience, closing):
+        for name, finding in run_checks(_find_parts(), patience, closing):
             item = {"check": name, "verdict": finding.verdict, "says": finding.says, "advice": finding.advice}
             found.append(item)
             if not as_json:
-                say(f"{MARKS[finding.verdict]}  {name}: {finding.says}")
+                print_line(f"{MARKS[finding.verdict]}  {name}: {finding.says}")
                 if finding.advice:
-                    say(f"      {finding.advice}")
+                    print_line(f"      {finding.advice}")
     failures = sum(item["verdict"] == "failure" for item in found)
     warnings = sum(item["verdict"] == "warning" for item in found)
     if as_json:
         write_json({"checks": found, "failures": failures, "warnings": warnings})
     else:
-        say(f"{len(found)} checks: {failures} failed, {warnings} {'warning' if warnings == 1 else 'warnings'}.")
+        print_line(f"{len(found)} checks: {failures} failed, {warnings} {'warning' if warnings == 1 else 'warnings'}.")
     if failures:
-        raise click.exceptions.Exit(FAILED)
+        raise click.exceptions.Exit(EXIT_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the parts of a system are, as far as that is known; `missing` says why the rest is not."""
+class SystemParts:
+    """The addresses of the parts of a system, as far as they are known. `missing` is the reason why others are not."""
 
     folder: Path | None = None
     url: str = ""
@@ -83,22 +83,22 @@ class Place:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this machine is one from which MDV is only called."""
+        """True if this machine only calls an MDV that runs on another one."""
         return self.folder is None and bool(self.url) and not (self.database_url or self.redis_url)
 
 
-def _place() -> Place:
-    """By the folder, or by the environment: never by both, since they may tell of two systems."""
+def _find_parts() -> SystemParts:
+    """Return the parts from the folder or from the environment, never from both: these may be two systems."""
     named = data_folder()
     database_url, url = _given("MDV_DATABASE_URL"), _given("MDV_URL").rstrip("/")
     if named is None and (database_url or url):
         lmr = _lmr(None) if _given("MDV_LMR_URL") else None
         token = _given("MDV_TOKEN") or _given("MDV_ADMIN_TOKEN")
-        return Place(None, url, token, database_url, _given("MDV_REDIS_URL"), lmr)
-    return _place_of_folder(named)
+        return SystemParts(None, url, token, database_url, _given("MDV_REDIS_URL"), lmr)
+    return _find_parts_in_folder(named)
 
 
-def _place_of_folder(named: Path | None) -> Place:
+def _find_parts_in_folder(named: Path | None) -> SystemParts:
     from mdv.system import DEFAULT_FOLDER, find_system
 
     folder = named or Path(_given("MDV_DATA") or DEFAULT_FOLDER)
@@ -106,8 +106,8 @@ def _place_of_folder(named: Path | None) -> Place:
     try:
         system = find_system(named)
     except SystemNotFound as error:
-        return Place(known, redis_url=_given("MDV_REDIS_URL"), lmr=_lmr(named), missing=error.detail)
-    return Place(known, system.url, system.token, system.database_url, system.redis_url, _lmr(named))
+        return SystemParts(known, redis_url=_given("MDV_REDIS_URL"), lmr=_lmr(named), missing=error.detail)
+    return SystemParts(known, system.url, system.token, system.database_url, system.redis_url, _lmr(named))
 
 
 def _lmr(named: Path | None) -> System | None:
@@ -120,7 +120,7 @@ def _lmr(named: Path | None) -> System | None:
 
 
 def _given(variable: str) -> str:
-    """A variable, or nothing where it cannot be read: that is told among the settings."""
+    """Return the value of a variable, or an empty string if it cannot be read. The check of settings reports that."""
     try:
         return read_variable(variable, os.environ)
     except SystemExit:
@@ -130,35 +130,36 @@ def _given(variable: str) -> str:
 Findings = Iterator[tuple[str, "Finding"]]
 
 
-def examine(place: Place, patience: float, closing: ExitStack) -> Findings:
-    """Every check, in the order in which the parts lean on each other."""
-    from mdv.cli import checks
+def run_checks(parts: SystemParts, patience: float, closing: ExitStack) -> Findings:
+    """Run all checks, in the order of the dependencies between the parts."""
+    from mdv.cli import doctor_checks
 
-    yield from _told("settings", checks.settings)
-    if place.folder is not None:
-        yield from _told("secrets", partial(checks.private_files, place.folder))
-        yield from _told("disk", partial(checks.disk, place.folder))
+    yield from _run_check("settings", doctor_checks.settings)
+    yield from _run_check("pages", doctor_checks.pages)
+    if parts.folder is not None:
+        yield from _run_check("secrets", partial(doctor_checks.private_files, parts.folder))
+        yield from _run_check("disk", partial(doctor_checks.disk, parts.folder))
     leads: list[timedelta] = []
-    yield from _database(place, patience, closing, leads)
-    yield from _redis(place, closing)
-    yield from _web(place, leads)
+    yield from _database(parts, patience, closing, leads)
+    yield from _redis(parts, closing)
+    yield from _web(parts, leads)
 
 
-def _database(place: Place, patience: float, closing: ExitStack, leads: list[timedelta]) -> Findings:
-    """`leads` takes how far the database's clock is ahead of this machine's."""
+def _database(parts: SystemParts, patience: float, closing: ExitStack, leads: list[timedelta]) -> Findings:
+    """Check the database. The lead of its clock over the clock of this machine is appended to `leads`."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from mdv.db.doctor import CHECKS, NEED_TABLES, fail, moment, warn
+    from mdv.inspect.sql.doctor import CHECKS, CHECKS_THAT_NEED_TABLES, fail, read_database_time, warn
 
-    if place.is_elsewhere:
-        yield "database", warn("Not looked at: MDV_DATABASE_URL is not set.", ELSEWHERE)
+    if parts.is_elsewhere:
+        yield "database", warn("Not checked: MDV_DATABASE_URL is not set.", REMOTE_ADVICE)
         return
-    if not place.database_url:
-        why = place.missing or "No database is known."
-        yield "database", fail(why, "Name it with MDV_DATABASE_URL, or the folder of a running `mdv up` with --data.")
+    if not parts.database_url:
+        why = parts.missing or "No database is configured."
+        yield "database", fail(why, "Set MDV_DATABASE_URL, or give the folder of a running `mdv up` with --data.")
         return
     try:
-        connection = within(2 * SECONDS, partial(_connect, place.database_url, closing))
+        connection = call_with_timeout(2 * CHECK_TIMEOUT_SECONDS, partial(_connect, parts.database_url, closing))
     except (SQLAlchemyError, MdvError, TimeoutError) as error:
         yield (
             "database",
@@ -167,127 +168,136 @@ def _database(place: Place, patience: float, closing: ExitStack, leads: list[tim
         return
     has_tables = True
     for name, check in CHECKS.items():
-        if name in NEED_TABLES and not has_tables:
+        if name in CHECKS_THAT_NEED_TABLES and not has_tables:
             continue
-        for told in _told(name, partial(check, connection, _limits(patience))):
-            has_tables = has_tables and not (name == "migrated" and told[1].verdict == "failure")
-            yield told
-            if isinstance(told[1].says, Unanswered):
+        for found in _run_check(name, partial(check, connection, _limits(patience))):
+            has_tables = has_tables and not (name == "migrated" and found[1].verdict == "failure")
+            yield found
+            if isinstance(found[1].says, NoAnswer):
                 return
     with suppress(SQLAlchemyError, TimeoutError):
-        leads.append(within(SECONDS, partial(moment, connection)) - datetime.now(UTC))
+        leads.append(
+            call_with_timeout(CHECK_TIMEOUT_SECONDS, partial(read_database_time, connection)) - datetime.now(UTC)
+        )
 
 
 def _connect(url: str, closing: ExitStack) -> Connection:
     from mdv.db.engine import make_engine
 
-    options = f"-c statement_timeout={int(1000 * SECONDS)} -c lock_timeout={int(1000 * SECONDS)}"
-    arguments = {"connect_timeout": int(SECONDS), "options": options, "application_name": "mdv doctor"}
+    options = (
+        f"-c statement_timeout={int(1000 * CHECK_TIMEOUT_SECONDS)} -c lock_timeout={int(1000 * CHECK_TIMEOUT_SECONDS)}"
+    )
+    arguments = {"connect_timeout": int(CHECK_TIMEOUT_SECONDS), "options": options, "application_name": "mdv doctor"}
     engine = make_engine(url, connect_args=arguments, isolation_level="AUTOCOMMIT", pool_size=1)
     closing.callback(engine.dispose)
     return engine.connect()
 
 
-def _limits(patience: float) -> Limits:
+def _limits(patience: float) -> DoctorLimits:
     from mdv.config import Config
-    from mdv.db.doctor import Limits
+    from mdv.inspect.sql.doctor import DoctorLimits
 
     try:
         config = Config.from_environment()
-    except SystemExit:  # told of already
-        return Limits(patience, SETTINGS["feed_seconds"].default, SETTINGS["feed_events"].default)
-    return Limits(patience, config.feed_seconds, config.feed_events)
+    except SystemExit:  # already reported by the check of settings
+        return DoctorLimits(patience, SETTINGS["feed_seconds"].default, SETTINGS["feed_events"].default)
+    return DoctorLimits(patience, config.feed_seconds, config.feed_events)
 
 
-def _redis(place: Place, closing: ExitStack) -> Findings:
+def _redis(parts: SystemParts, closing: ExitStack) -> Findings:
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    from mdv.cli import checks
-    from mdv.db.doctor import fail, warn
+    from mdv.cli import doctor_checks
+    from mdv.inspect.sql.doctor import fail, warn
 
-    if place.is_elsewhere:
-        yield "Redis", warn("Not looked at: MDV_REDIS_URL is not set.", ELSEWHERE)
+    if parts.is_elsewhere:
+        yield "Redis", warn("Not checked: MDV_REDIS_URL is not set.", REMOTE_ADVICE)
         return
-    if not place.redis_url:
-        yield "Redis", fail("No Redis is known.", "Name it with MDV_REDIS_URL.")
+    if not parts.redis_url:
+        yield "Redis", fail("No Redis is configured.", "Set MDV_REDIS_URL.")
         return
     try:
         client = redis.Redis.from_url(
-            place.redis_url, socket_connect_timeout=SECONDS, socket_timeout=SECONDS, retry=Retry(NoBackoff(), 0)
+            parts.redis_url,
+            socket_connect_timeout=CHECK_TIMEOUT_SECONDS,
+            socket_timeout=CHECK_TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 0),
         )
-    except ValueError:  # whose words may hold a part of the password
-        advice = "It takes redis://:password@host:port/0; in a password, / # ? and @ are written as %2F %23 %3F %40."
-        yield "Redis", fail("MDV_REDIS_URL cannot be read.", advice)
+    except ValueError:  # its message may contain a part of the password
+        advice = "Use redis://:password@host:port/0; in a password, write / # ? and @ as %2F %23 %3F %40."
+        yield "Redis", fail("MDV_REDIS_URL is not a valid URL.", advice)
         return
     closing.callback(client.close)
     answered = True
-    for told in _told("Redis", partial(checks.redis_answers, client)):
-        answered = told[1].verdict != "failure"
-        yield told
+    for found in _run_check("Redis", partial(doctor_checks.redis_answers, client)):
+        answered = found[1].verdict != "failure"
+        yield found
     if answered:
-        yield from _told("Redis memory", partial(checks.redis_memory, client))
-        yield from _told("workers", partial(checks.workers, client))
+        yield from _run_check("Redis memory", partial(doctor_checks.redis_memory, client))
+        yield from _run_check("workers", partial(doctor_checks.workers, client))
     else:
-        yield "workers", warn("Not known: Redis does not answer.", "Mend Redis first.")
+        yield "workers", warn("Unknown: Redis does not answer.", "Fix Redis first.")
 
 
-def _web(place: Place, leads: list[timedelta]) -> Findings:
-    import httpx
+def _web(parts: SystemParts, leads: list[timedelta]) -> Findings:
+    import httpx2
 
-    from mdv.cli import checks
+    from mdv.cli import doctor_checks
     from mdv.client import is_loopback
-    from mdv.db.doctor import fail
+    from mdv.inspect.sql.doctor import fail
 
-    def get(url: str, **options: Any) -> httpx.Response:
-        return httpx.get(url, timeout=SECONDS, trust_env=not is_loopback(url), **options)
+    def get(url: str, **options: Any) -> httpx2.Response:
+        return httpx2.get(url, timeout=CHECK_TIMEOUT_SECONDS, trust_env=not is_loopback(url), **options)
 
-    if place.url:
+    if parts.url:
         try:
-            answer = within(2 * SECONDS, partial(get, f"{place.url}/readyz"))
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-            said = f"The web server at {place.url} does not answer: {reason(error)}."
-            doubt = "Is MDV_URL right? " if place.folder is None else ""
-            yield "web", fail(said, f"{doubt}Start it with `mdv serve`, or see its log.")
+            answer = call_with_timeout(2 * CHECK_TIMEOUT_SECONDS, partial(get, f"{parts.url}/readyz"))
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+            says = f"The web server at {parts.url} does not answer: {reason(error)}."
+            check_url = "Check MDV_URL. " if parts.folder is None else ""
+            yield "web", fail(says, f"{check_url}Start it with `mdv serve`, or see its log.")
         else:
-            yield from _told("web", partial(checks.web_ready, answer))
-            yield from _told("token", partial(checks.token, place.url, place.token, get))
+            yield from _run_check("web", partial(doctor_checks.web_ready, answer))
+            yield from _run_check("token", partial(doctor_checks.token, parts.url, parts.token, get))
             for lead in leads:
-                yield from _told("web clock", partial(checks.web_clock, answer, datetime.now(UTC) + lead))
-    if place.lmr is not None:
-        yield from _told("LMR", partial(checks.lmr, place.lmr, get))
+                yield from _run_check("web clock", partial(doctor_checks.web_clock, answer, datetime.now(UTC) + lead))
+    if parts.lmr is not None:
+        yield from _run_check("LMR", partial(doctor_checks.lmr, parts.lmr, get))
 
 
-class Unanswered(str):
-    """What is said where nothing came back in time: then nothing else of the same part is asked."""
+class NoAnswer(str):
+    """The message of a check that timed out. Further checks of the same part are skipped."""
 
 
-def _told(name: str, check: Callable[[], Finding | None]) -> Findings:
-    """What a check found; that it failed itself is a finding, too."""
-    from mdv.db.doctor import fail, warn
+def _run_check(name: str, check: Callable[[], Finding | None]) -> Findings:
+    """Run a check and yield its finding. An exception or a timeout of the check is a finding, too."""
+    from mdv.inspect.sql.doctor import fail, warn
 
     try:
-        finding = within(2 * SECONDS, check)
+        finding = call_with_timeout(2 * CHECK_TIMEOUT_SECONDS, check)
     except TimeoutError:
-        yield name, fail(Unanswered("No answer came in time."), "See whether that part is stopped or overloaded.")
+        yield name, fail(NoAnswer("The check timed out."), "Check whether this part is stopped or overloaded.")
     except Exception as error:
-        if getattr(getattr(error, "orig", None), "sqlstate", None) == TOO_SLOW:
-            yield name, warn("This takes too long to look at now.", "Look again when the database has less to do.")
+        if getattr(getattr(error, "orig", None), "sqlstate", None) == QUERY_CANCELED:
+            yield name, warn("The check takes too long now.", "Try again when the database is less busy.")
             return
-        yield name, fail(f"This could not be looked at: {reason(error)}.", "Mend what it names, and look again.")
+        yield name, fail(f"The check failed: {reason(error)}.", "Fix this error, and run the check again.")
     else:
         if finding is not None:
             yield name, finding
 
 
-def within(seconds: float, function: Callable[[], Answer]) -> Answer:
-    """What `function` answers, if it does so in time: some calls cannot be given a limit of their own.
+def call_with_timeout(seconds: float, function: Callable[[], T]) -> T:
+    """Call `function` in a thread and return its result; `TimeoutError` after `seconds`.
 
-    >>> within(1, lambda: 7)
+    For calls that have no timeout of their own.
+
+    >>> call_with_timeout(1, lambda: 7)
     7
     """
-    answers: list[Answer] = []
+    answers: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -307,6 +317,6 @@ def within(seconds: float, function: Callable[[], Answer]) -> Answer:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, in one line and without addresses that hold a password."""
+    """Return the first line of an error message, without URLs that contain a password."""
     cause = getattr(error, "orig", None) or error
-    return clean((str(cause).strip().splitlines() or [type(cause).__name__])[0]).rstrip(".")
+    return escape_controls((str(cause).strip().splitlines() or [type(cause).__name__])[0]).rstrip(".")

@@ -1,30 +1,30 @@
-"""`mdv explain`: why a resource is, or is not, at an LMR."""
+"""`mdv explain`: why a resource is or is not at an LMR."""
 
 from __future__ import annotations
 
 import click
 
-from mdv.cli.frame import Verb, connect, data_option, json_option
-from mdv.cli.lmr import LOCAL
-from mdv.cli.output import say, write_json
+from mdv.cli.command import ExampleCommand, connect, data_option, json_option
+from mdv.cli.lmr import LOCAL_LMR
+from mdv.cli.output import print_line, write_json
 
 
-@click.command(cls=Verb, example="mdv explain http://mdv.example/doc.rdf#host --lmr library")
+@click.command(cls=ExampleCommand, example="mdv explain http://mdv.example/doc.rdf#host --lmr library")
 @click.argument("resource")
-@click.option("--lmr", "name", metavar="NAME", default=LOCAL, show_default=True, help="The LMR, by name or id.")
+@click.option("--lmr", "name", metavar="NAME", default=LOCAL_LMR, show_default=True, help="Name or id of the LMR.")
 @json_option
 @data_option
 def explain(resource: str, name: str, as_json: bool) -> None:
-    """Tell why RESOURCE is, or is not, at an LMR.
+    """Explain why RESOURCE is or is not at an LMR.
 
-    The rules that select it, with the values that satisfy them; the chain of strong references that leads to it; or the
-    rules that come nearest, with the first predicate that fails.
+    Shows the rules that select it, with the values that satisfy them; the chain of strong references that leads to it;
+    or the rules that almost match, with the first predicate that fails.
     """
-    from mdv.mdp.because import why_lines
+    from mdv.inspect.resource_reasons import explanation_lines
 
     answer = connect().get("/explain", lmr=name, uri=resource)
     if as_json:
         write_json(answer)
         return
-    for line in why_lines(answer):
-        say(line)
+    for line in explanation_lines(answer):
+        print_line(line)

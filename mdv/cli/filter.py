@@ -1,4 +1,4 @@
-"""`mdv filter`: the filter, to be looked at."""
+"""`mdv filter`: inspect the filter."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterator
 import click
 
 from mdv.cli.atoms import reference_of
-from mdv.cli.frame import Noun, connect, data_option, json_option
-from mdv.cli.output import Item, on_terminal, say, write_json, write_table
+from mdv.cli.command import ExampleGroup, connect, data_option, json_option
+from mdv.cli.output import Item, on_terminal, print_line, write_json, write_table
 
 COLUMNS = ("uri_reference", "rule_id", "rule")
 
 
-@click.group("filter", cls=Noun, example="mdv filter trace http://mdv.example/doc.rdf")
+@click.group("filter", cls=ExampleGroup, example="mdv filter trace http://mdv.example/doc.rdf")
 def filter_() -> None:
-    """The filter, to be looked at."""
+    """Inspect the filter."""
 
 
 @filter_.command("trace", example="mdv filter trace http://mdv.example/doc.rdf --short")
 @click.argument("document")
-@click.option("--short", is_flag=True, help="Names of this document as the paper prints them.")
+@click.option("--short", is_flag=True, help="Show short names for this document, as in the paper.")
 @json_option
 @data_option
 def trace(document: str, short: bool, as_json: bool) -> None:
-    """Replay the paper's filter on the registered DOCUMENT: its results, iteration by iteration, as in Figure 9."""
+    """Replay the filter of the paper on the registered DOCUMENT, with the results of each iteration, as in Figure 9."""
     answer = connect().get("/filter/trace", document=document)
     if as_json:
         write_json(answer)
@@ -32,16 +32,16 @@ def trace(document: str, short: bool, as_json: bool) -> None:
     for number, (heading, rows) in enumerate(tables(answer, short)):
         if number:
             click.echo()
-        say(heading)
+        print_line(heading)
         write_table(COLUMNS, rows)
     if on_terminal() and not answer["iterations"]:
-        say("No rule looks at what this document describes.")
+        print_line("No rule matches resources of this document.")
     if answer["truncated"]:
-        click.echo("mdv: some of it was cut off: there is more than a trace shows.", err=True)
+        click.echo("mdv: the trace is truncated: there are more results than it can show.", err=True)
 
 
 def tables(answer: Item, short: bool) -> Iterator[tuple[str, list[tuple[str, int, str]]]]:
-    """The iterations, and at the end the results, each with its heading."""
+    """Yield the iterations and then the results, each with its heading."""
 
     def name(uri: str) -> str:
         return reference_of(uri, answer["document"]) if short else uri

@@ -1,4 +1,4 @@
-"""`mdv job` and `mdv jobs`: how far changes are, and another try for dead letters."""
+"""`mdv job` and `mdv jobs`: show jobs, and retry dead letters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import click
 
-from mdv.cli.failures import FAILED, sentences
-from mdv.cli.frame import Noun, Verb, connect, data_option, json_option
-from mdv.cli.output import Columns, Listing, list_options, say, write_json, write_table
+from mdv.cli.command import ExampleCommand, ExampleGroup, connect, data_option, json_option
+from mdv.cli.errors import EXIT_FAILED, format_error
+from mdv.cli.output import Columns, Listing, list_options, print_line, write_json, write_table
 from mdv.errors import BadCommand, Conflict, NotFound
 
 STATES = ("queued", "done", "failed", "dead")
@@ -22,13 +22,13 @@ JOB: Columns = {
 }
 
 
-@click.command(cls=Verb, example="mdv job 0198c1d2-7e57-7000-8000-6d6476000001")
+@click.command(cls=ExampleCommand, example="mdv job 0198c1d2-7e57-7000-8000-6d6476000001")
 @click.argument("identity", metavar="ID")
 @json_option
 @data_option
 def job(identity: str, as_json: bool) -> None:
-    """Show a job: queued, then running, in the end done with its result or failed with its problem."""
-    from mdv.client import error_of
+    """Show a job: queued, running, done with its result, or failed with its problem."""
+    from mdv.client import error_from_problem
 
     status = connect().get(f"/jobs/{quote(identity, safe='')}")
     if as_json:
@@ -37,31 +37,31 @@ def job(identity: str, as_json: bool) -> None:
     facts = {name: value for name, value in status.items() if name not in ("result", "problem") and value is not None}
     write_table(("", ""), (facts | (status.get("result") or {})).items())
     if status.get("problem"):
-        click.echo("\n".join(sentences(error_of(status["problem"], 500), "problem")), err=True)
+        click.echo("\n".join(format_error(error_from_problem(status["problem"], 500), "problem")), err=True)
 
 
-@click.group(cls=Noun, invoke_without_command=True, example="mdv jobs --state dead")
-@click.option("--state", type=click.Choice(STATES), help="Only those. Running jobs are among the queued; dead letters"
-              " are failed jobs to be tried again.")  # fmt: skip
+@click.group(cls=ExampleGroup, invoke_without_command=True, example="mdv jobs --state dead")
+@click.option("--state", type=click.Choice(STATES), help="Only jobs in this state. `queued` includes running"
+              " jobs; `dead` are dead letters, failed jobs that can be retried.")  # fmt: skip
 @list_options
 @data_option
 @click.pass_context
 def jobs(context: click.Context, state: str | None, limit: int | None, everything: bool, as_json: bool) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     if context.invoked_subcommand is None:
         listing = Listing(limit, everything, as_json)
-        what = "dead letter" if state == "dead" else f"{state} job" if state else "job"
-        listing.show(connect().items("/jobs", listing.page, state=state), JOB, f"There is no {what}.")
+        what = "dead letters" if state == "dead" else f"{state} jobs" if state else "jobs"
+        listing.show(connect().items("/jobs", listing.page, state=state), JOB, f"There are no {what}.")
 
 
 @jobs.command("retry", example="mdv jobs retry --all")
 @click.argument("identities", metavar="ID...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All dead letters.")
+@click.option("--all", "everything", is_flag=True, help="Retry all dead letters.")
 @data_option
 def retry(identities: tuple[str, ...], everything: bool) -> None:
-    """Try dead letters again: jobs that failed inside MDV as often as they were tried."""
+    """Retry dead letters: jobs that failed inside MDV in all their attempts."""
     if everything == bool(identities):
-        raise BadCommand("Say which jobs, or --all.")
+        raise BadCommand("Give the ids of jobs, or --all.")
     mdp = connect()
     wanted = identities or [item["id"] for item in mdp.items("/jobs", state="dead")]
     refused = 0
@@ -70,7 +70,9 @@ def retry(identities: tuple[str, ...], everything: bool) -> None:
             mdp.change("POST", f"/jobs/{quote(identity, safe='')}/retry")
         except (Conflict, NotFound) as error:
             refused += 1
-            click.echo("\n".join(sentences(error)), err=True)
-    say(f"{len(wanted) - refused} of {len(wanted)} will be tried again." if wanted else "There is no dead letter.")
+            click.echo("\n".join(format_error(error)), err=True)
+    print_line(
+        f"{len(wanted) - refused} of {len(wanted)} will be tried again." if wanted else "There is no dead letter."
+    )
     if refused:
-        raise click.exceptions.Exit(FAILED)
+        raise click.exceptions.Exit(EXIT_FAILED)

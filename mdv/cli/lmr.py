@@ -1,4 +1,4 @@
-"""`mdv lmr`: local metadata repositories, as the MDP knows them."""
+"""`mdv lmr`: manage local metadata repositories at the MDP."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from urllib.parse import quote
 
 import click
 
-from mdv.cli.failures import FAILED
-from mdv.cli.frame import Noun, connect, data_folder, data_option, json_option
-from mdv.cli.output import Columns, Item, Listing, list_options, on_terminal, say, write_json, write_table
+from mdv.cli.command import ExampleGroup, connect, data_folder, data_option, json_option
+from mdv.cli.errors import EXIT_FAILED
+from mdv.cli.output import Columns, Item, Listing, list_options, on_terminal, print_line, write_json, write_table
 from mdv.errors import NotFound
 
 if TYPE_CHECKING:
     from mdv.client import Client
 
-LOCAL = "local"
-"""What the LMR of a `mdv up` is called."""
+LOCAL_LMR = "local"
+"""Name of the LMR that `mdv up` starts."""
 
-MOST_SECONDS = 600.0
-"""An LMR may have very many rules to end."""
+DELETE_TIMEOUT_SECONDS = 600.0
+"""Deleting an LMR removes all its rules, which may be very many."""
 
 LMR: Columns = {
     name: lambda item, name=name: item[name]  # type: ignore[misc]
@@ -29,30 +29,30 @@ LMR: Columns = {
 
 
 def connect_lmr() -> Client:
-    """A client of the LMR that the caller means."""
+    """Return a client of the LMR that the options or the environment name."""
     from mdv.client import Client
     from mdv.system import find_lmr
 
     return click.get_current_context().with_resource(Client(find_lmr(data_folder())))
 
 
-def path_of(name: str) -> str:
-    """The path of an LMR at the MDP.
+def lmr_path(name: str) -> str:
+    """Return the path of an LMR in the API of the MDP.
 
-    >>> path_of("my library")
+    >>> lmr_path("my library")
     '/lmrs/my%20library'
     """
-    if name in ("", ".", ".."):  # they would make the path of something else
-        raise NotFound(f"There is no LMR {name!r}: `mdv lmr list` shows them.")
+    if name in ("", ".", ".."):  # the path would be that of another resource
+        raise NotFound(f"There is no LMR {name!r}: `mdv lmr list` shows all LMRs.")
     return f"/lmrs/{quote(name, safe='')}"
 
 
-@click.group(cls=Noun, example="mdv lmr create library")
+@click.group(cls=ExampleGroup, example="mdv lmr create library")
 def lmr() -> None:
-    """Local metadata repositories: make, list, hold back and end them at the MDP.
+    """Manage local metadata repositories (LMRs): create, list, pause and delete them at the MDP.
 
-    An LMR keeps what its rules select, and what that refers to strongly, near those who ask. It reads its feed at the
-    MDP with a token of its own.
+    An LMR caches the resources that its rules select, and the targets of their strong references, near its users. It
+    reads its feed from the MDP with its own token.
     """
 
 
@@ -61,7 +61,7 @@ def lmr() -> None:
 @json_option
 @data_option
 def create(name: str, as_json: bool) -> None:
-    """Make an LMR called NAME. Its token is shown this once."""
+    """Create an LMR named NAME. Its token is shown only once."""
     _show_token(connect().change("POST", "/lmrs", {"name": name}), as_json)
 
 
@@ -69,9 +69,11 @@ def create(name: str, as_json: bool) -> None:
 @list_options
 @data_option
 def list_(limit: int | None, everything: bool, as_json: bool) -> None:
-    """List the LMRs: what each holds, and how many events it is behind."""
+    """List the LMRs: the size of each cache, and how many events it is behind."""
     listing = Listing(limit, everything, as_json)
-    listing.show(connect().items("/lmrs", listing.page), LMR, "There is no LMR yet: `mdv lmr create NAME` makes one.")
+    listing.show(
+        connect().items("/lmrs", listing.page), LMR, "There are no LMRs yet: `mdv lmr create NAME` creates one."
+    )
 
 
 @lmr.command("show", example="mdv lmr show library")
@@ -79,8 +81,8 @@ def list_(limit: int | None, everything: bool, as_json: bool) -> None:
 @json_option
 @data_option
 def show(name: str, as_json: bool) -> None:
-    """Show the LMR NAME (or its id): what it subscribes and holds, and how far it has read its feed."""
-    found = connect().get(path_of(name))
+    """Show the LMR NAME (or its id): its subscriptions, its resources, and how far it has read its feed."""
+    found = connect().get(lmr_path(name))
     if as_json:
         write_json(found)
     else:
@@ -89,13 +91,13 @@ def show(name: str, as_json: bool) -> None:
 
 @lmr.command("token", example="mdv lmr token library")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
 @json_option
 @data_option
 def token(name: str, yes: bool, as_json: bool) -> None:
-    """Give the LMR NAME another token, shown this once. Those that it had are revoked."""
-    mdp, path = connect(), path_of(name)
-    ask(f"revoke the tokens of the LMR {name}", yes)
+    """Create a new token for the LMR NAME, shown only once. Its old tokens are revoked."""
+    mdp, path = connect(), lmr_path(name)
+    confirm(f"revoke the tokens of the LMR {name}", yes)
     _show_token(mdp.change("POST", f"{path}/token"), as_json)
 
 
@@ -104,8 +106,8 @@ def token(name: str, yes: bool, as_json: bool) -> None:
 @json_option
 @data_option
 def pause(name: str, as_json: bool) -> None:
-    """Hold back the feed of the LMR NAME: it is told of nothing new, and answers from its cache."""
-    _tell(connect().change("POST", f"{path_of(name)}/pause"), as_json, "is paused")
+    """Pause the feed of the LMR NAME: it gets no new events, and serves its cache."""
+    _print_changed(connect().change("POST", f"{lmr_path(name)}/pause"), as_json, "is paused")
 
 
 @lmr.command("resume", example="mdv lmr resume library")
@@ -113,8 +115,8 @@ def pause(name: str, as_json: bool) -> None:
 @json_option
 @data_option
 def resume(name: str, as_json: bool) -> None:
-    """Hand out the feed of the LMR NAME again, with what was held back."""
-    _tell(connect().change("POST", f"{path_of(name)}/resume"), as_json, "is told of what is new")
+    """Resume the feed of the LMR NAME. The events since the pause are sent."""
+    _print_changed(connect().change("POST", f"{lmr_path(name)}/resume"), as_json, "is resumed")
 
 
 @lmr.command("refetch", example="mdv lmr refetch library")
@@ -122,42 +124,42 @@ def resume(name: str, as_json: bool) -> None:
 @json_option
 @data_option
 def refetch(name: str, as_json: bool) -> None:
-    """Let the LMR NAME fetch everything anew when it asks next. It answers from its cache until it has that."""
-    refetching = connect().change("POST", f"{path_of(name)}/refetch")
-    _tell(refetching, as_json, "fetches everything anew when it asks next")
+    """Make the LMR NAME take a new snapshot at its next request. It serves its cache until the snapshot is complete."""
+    refetching = connect().change("POST", f"{lmr_path(name)}/refetch")
+    _print_changed(refetching, as_json, "will take a snapshot at its next request")
 
 
 @lmr.command("delete", example="mdv lmr delete library")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
 @json_option
 @data_option
 def delete(name: str, yes: bool, as_json: bool) -> None:
-    """End the LMR NAME at the MDP, with its subscriptions, its feed and its tokens."""
-    mdp, path = connect(), path_of(name)
-    ask(f"end the LMR {name} with its subscriptions", yes)
-    ended = mdp.change("DELETE", path, seconds=MOST_SECONDS)
+    """Delete the LMR NAME at the MDP, with its subscriptions, its feed and its tokens."""
+    mdp, path = connect(), lmr_path(name)
+    confirm(f"delete the LMR {name} with its subscriptions", yes)
+    deleted = mdp.change("DELETE", path, seconds=DELETE_TIMEOUT_SECONDS)
     if as_json:
-        write_json(ended)
+        write_json(deleted)
     else:
-        say(f"The LMR {ended['name']} is ended.")
+        print_line(f"The LMR {deleted['name']} is deleted.")
 
 
-def ask(what: str, yes: bool) -> None:
-    """Go on only if somebody wants it."""
+def confirm(what: str, yes: bool) -> None:
+    """Ask for confirmation on the terminal, unless `yes`. Exit if the answer is no."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"Nobody is here to be asked whether to {what}: say --yes.")
+        raise click.UsageError(f"There is no terminal to confirm: {what}. Use --yes.")
     if not click.confirm(f"{what[0].upper()}{what[1:]}?", err=True):
-        raise click.exceptions.Exit(FAILED)
+        raise click.exceptions.Exit(EXIT_FAILED)
 
 
-def _tell(changed: Item, as_json: bool, what: str) -> None:
+def _print_changed(changed: Item, as_json: bool, what: str) -> None:
     if as_json:
         write_json(changed)
     else:
-        say(f"The LMR {changed['name']} {what}.")
+        print_line(f"The LMR {changed['name']} {what}.")
 
 
 def _show_token(made: Item, as_json: bool) -> None:
@@ -165,5 +167,5 @@ def _show_token(made: Item, as_json: bool) -> None:
         write_json(made)
         return
     if on_terminal():
-        say(f"LMR {made['id']}, {made['name']}. Keep its token: it is not shown again.")
+        print_line(f"LMR {made['id']}, {made['name']}. Store its token: it is not shown again.")
     click.echo(made["token"])

@@ -1,4 +1,4 @@
-"""Output: tables on a terminal, plain lines with tabs elsewhere, JSON where asked."""
+"""Output: tables on a terminal, lines with tabs otherwise, or JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Item = dict[str, Any]
 Columns = Mapping[str, Callable[[Item], object]]
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
-ON_A_TERMINAL = 50
-ROWS_A_TABLE = 1000
+TERMINAL_ROW_LIMIT = 50
+ROWS_PER_TABLE = 1000
 
-# A value may hold what would move the cursor, recolour the screen or break a line in two.
+# A value may contain control characters, which would move the cursor, change colours or break lines.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
     ord("\t"): "\\t",
     ord("\n"): "\\n",
@@ -26,10 +26,10 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0
 }
 
 
-def clean(text: str) -> str:
-    """`text` on one line, its control characters spelled out.
+def escape_controls(text: str) -> str:
+    """Return `text` on one line, with control characters escaped.
 
-    >>> clean("a\\tb \\x1b[31m")
+    >>> escape_controls("a\\tb \\x1b[31m")
     'a\\\\tb \\\\x1b[31m'
     """
     return text.translate(_CONTROLS).encode("utf-8", "replace").decode()
@@ -39,9 +39,15 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def say(message: str) -> None:
-    """One line for people."""
-    click.echo(clean(message))
+def print_line(message: str) -> None:
+    """Print one line, with control characters escaped."""
+    click.echo(escape_controls(message))
+
+
+def warn_suspended(what: str, why: Mapping[str, Any], command: str) -> None:
+    """Print a warning to standard error that a rule is suspended, with the command that resumes it."""
+    message = f"{what} is suspended since position {why['position']}: {why['reason']} `{command}` resumes it."
+    click.echo(f"mdv: {escape_controls(message)}", err=True)
 
 
 def write_json(value: object) -> None:
@@ -49,15 +55,15 @@ def write_json(value: object) -> None:
 
 
 def write_bytes(text: bytes) -> None:
-    """RDF as the server wrote it."""
+    """Write RDF unchanged to standard output."""
     click.echo(text, nl=False)
 
 
 def write_table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table: drawn on a terminal, elsewhere a line a row, tabs between the columns."""
+    """Write a table: formatted on a terminal, otherwise one line per row with tabs between the columns."""
     if not on_terminal():
         for row in rows:
-            click.echo("\t".join(clean(_text(value)) for value in row))
+            click.echo("\t".join(escape_controls(_text(value)) for value in row))
         return
     from rich import box
     from rich.console import Console
@@ -68,13 +74,13 @@ def write_table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> No
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(clean(_text(value))) for value in row))
+        table.add_row(*(Text(escape_controls(_text(value))) for value in row))
     Console(highlight=False).print(table)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """How much of a list to show, and in which form."""
+    """The options of a list: how many items to show, and in which format."""
 
     limit: int | None
     everything: bool
@@ -82,30 +88,30 @@ class Listing:
 
     @property
     def most(self) -> int | None:
-        """The number of items to show; None for all. What goes to a program is never cut off unasked."""
+        """The number of items to show; None for all. Output to a program is truncated only with --limit."""
         if self.everything or (self.limit is None and (self.as_json or not on_terminal())):
             return None
-        return self.limit or ON_A_TERMINAL
+        return self.limit or TERMINAL_ROW_LIMIT
 
     @property
     def page(self) -> int:
-        """How many items to ask for at once: one more than shown, to know whether there are more."""
-        return ROWS_A_TABLE if self.most is None else self.most + 1
+        """The page size of requests: one more than shown, to know whether there are more items."""
+        return ROWS_PER_TABLE if self.most is None else self.most + 1
 
     def show(self, items: Iterable[Item], columns: Columns, empty: str) -> None:
-        """Write the list; on a terminal say how to see more, or with `empty` that there is nothing."""
+        """Write the list. On a terminal, print `empty` if there are no items, and a hint if there are more."""
         source = iter(items)
         if self.as_json:
             self._write_json(source)
             return
         shown = 0
-        while rows := list(islice(source, ROWS_A_TABLE if self.most is None else self.most - shown)):
+        while rows := list(islice(source, ROWS_PER_TABLE if self.most is None else self.most - shown)):
             write_table(columns, ([value(item) for value in columns.values()] for item in rows))
             shown += len(rows)
         if on_terminal() and shown == 0:
-            say(empty)
+            print_line(empty)
         elif on_terminal() and next(source, None) is not None:
-            say(f"There are more than these {shown}: --limit N shows N, --all shows all.")
+            print_line(f"There are more than {shown} items: use --limit N or --all.")
 
     def _write_json(self, source: Iterator[Item]) -> None:
         click.echo('{"items": [', nl=False)
@@ -115,12 +121,12 @@ class Listing:
 
 
 def list_options(function: AnyFunction) -> AnyFunction:
-    """--limit, --all and --json: the parts of a `Listing`."""
+    """Add the options --limit, --all and --json, which are the fields of a `Listing`."""
     options = (
-        click.option("--limit", type=click.IntRange(min=1), help=f"Show at most N  [default: {ON_A_TERMINAL} on a "
-                     "terminal, else all]", metavar="N"),
-        click.option("--all", "everything", is_flag=True, help="Show all."),
-        click.option("--json", "as_json", is_flag=True, help="Answer as JSON, for machines."),
+        click.option("--limit", type=click.IntRange(min=1), metavar="N",
+                     help=f"Maximum number of items  [default: {TERMINAL_ROW_LIMIT} on a terminal, else all]"),
+        click.option("--all", "everything", is_flag=True, help="Show all items."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     )  # fmt: skip
     for option in reversed(options):
         function = option(function)

@@ -1,4 +1,4 @@
-"""`mdv rule`: what a rule means, before anybody subscribes to it."""
+"""`mdv rule`: check and explain rules."""
 
 from __future__ import annotations
 
@@ -8,47 +8,48 @@ from typing import Any, TypeVar
 
 import click
 
-from mdv.cli.files import Source
-from mdv.cli.frame import Noun, connect, data_option, json_option
-from mdv.cli.output import clean, write_json
+from mdv.cli.command import ExampleGroup, connect, data_option, json_option
+from mdv.cli.output import escape_controls, write_json
+from mdv.cli.source_files import SourceFile
 from mdv.errors import BadRequest
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 def rule_options(function: AnyFunction) -> AnyFunction:
-    """FILE (- is standard input) or --text: the rule."""
+    """Add the argument FILE (- is standard input) and the option --text, which give the rule."""
     file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
     for option in (
-        click.option("--text", metavar="RULE", help="The rule itself, in place of FILE."),
+        click.option("--text", metavar="RULE", help="The text of the rule, instead of FILE."),
         click.argument("file", required=False, type=file),
     ):
         function = option(function)
     return function
 
 
-def text_of(file: Path | None, text: str | None) -> str:
+def read_rule(file: Path | None, text: str | None) -> str:
     if (file is None) == (text is None):
         raise click.UsageError("Give the rule as FILE (- is standard input) or with --text RULE.")
     if file is None:
         return text or ""
     try:
-        return Source(file, file.name).read().decode("utf-8-sig")
+        return SourceFile(file, file.name).read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadRequest(f"{file}: byte {error.start + 1} is not UTF-8.") from None
 
 
 def _write(text: str) -> None:
     for line in text.split("\n"):
-        click.echo(clean(line))
+        click.echo(escape_controls(line))
 
 
-@click.group(cls=Noun, example="mdv rule explain my.rule")
+@click.group(cls=ExampleGroup, example="mdv rule explain my.rule")
 def rule() -> None:
-    """Rules: what one means, how it is taken apart, and those of the provider's own.
+    """Check and explain rules, and manage the rules of the provider.
 
-    search CLASS v, … register v where v.path = 'text' and v.path > 5 or not (v.path contains 'x' and v.path = w). A
-    path is v.property.property; property? is any of several values; <uri> and dates as text are constants, too.
+    A rule is: search CLASS v, … register v where v.path = 'text' and v.path > 5 or not (v.path contains 'x' and v.path
+    = w). A path is v.property.property; property? is any value of a set-valued property. Constants are 'text', numbers,
+    true, false, <uri>, and dates as text.
     """
 
 
@@ -56,8 +57,8 @@ def rule() -> None:
 @rule_options
 @data_option
 def check(file: Path | None, text: str | None) -> None:
-    """Check a rule by the schema in force, and show its normal form. FILE - is standard input."""
-    given = text_of(file, text)
+    """Check a rule against the current schema, and print its normal form. FILE - is standard input."""
+    given = read_rule(file, text)
     answer = connect().explain(given)
     click.echo("ok")
     _write(answer["normal"])
@@ -67,19 +68,19 @@ def check(file: Path | None, text: str | None) -> None:
     "explain", example='mdv rule explain --text "search CycleProvider c register c where c.serverPort = 5874"'
 )
 @rule_options
-@click.option("--sql", is_flag=True, help="Show the SQL, too.")
+@click.option("--sql", is_flag=True, help="Also show the SQL.")
 @json_option
 @data_option
 def explain(file: Path | None, text: str | None, sql: bool, as_json: bool) -> None:
-    """Show how a rule is taken apart, and what of it exists already. FILE - is standard input.
+    """Show the decomposition of a rule, and which parts exist already. FILE - is standard input.
 
-    Also how many resources match now, and what a change may cost at worst.
+    Also shows how many resources match now, and the worst-case cost of a change.
     """
-    from mdv.mdp.explanation import render
+    from mdv.inspect.rule_explanation import render_explanation
 
-    given = text_of(file, text)
+    given = read_rule(file, text)
     answer = connect().explain(given, sql=sql)
     if as_json:
         write_json(answer)
     else:
-        _write(render(answer))
+        _write(render_explanation(answer))

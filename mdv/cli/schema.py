@@ -1,4 +1,4 @@
-"""`mdv schema`: what documents may say."""
+"""`mdv schema`: read, replace and draft the schema."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from pathlib import Path
 
 import click
 
-from mdv.cli.files import STDIN, Source, find_sources
-from mdv.cli.frame import Noun, connect, data_option, json_option, syntax_option
-from mdv.cli.output import Item, say, write_bytes, write_json
+from mdv.cli.command import ExampleGroup, connect, data_option, json_option, syntax_option
+from mdv.cli.output import Item, print_line, write_bytes, write_json
+from mdv.cli.source_files import STDIN, SourceFile, find_sources
 from mdv.rdf.syntax import syntax_of_name
 
 
-@click.group(cls=Noun, example="mdv schema put schema.ttl")
+@click.group(cls=ExampleGroup, example="mdv schema put schema.ttl")
 def schema() -> None:
-    """What documents may say: read it, replace it, draft one."""
+    """Read or replace the schema, or draft one."""
 
 
 @schema.command("put", example="mdv schema put schema.ttl")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@syntax_option("The syntax of FILE  [default: by its suffix]")
-@click.option("--dry-run", is_flag=True, help="Tell what would happen, and change nothing.")
+@syntax_option("Syntax of FILE  [default: from its suffix]")
+@click.option("--dry-run", is_flag=True, help="Report what would change, and change nothing.")
 @json_option
 @data_option
 def put(file: Path, syntax: str | None, dry_run: bool, as_json: bool) -> None:
-    """Replace the schema by FILE (- is standard input)."""
+    """Replace the schema with FILE (- is standard input)."""
     if file == STDIN and syntax is None:
-        raise click.UsageError("Standard input has no suffix: say its --syntax.")
-    source = Source(file, file.name)
+        raise click.UsageError("Standard input has no suffix: give its --syntax.")
+    source = SourceFile(file, file.name)
     answer = connect().put_schema(source.read(), source.syntax(syntax).media_type, dry_run=dry_run)
     if as_json:
         write_json(answer)
         return
     if dry_run:
         for line in _changes(answer):
-            say(line)
-    would = "Nothing was changed; this would be: " if dry_run else ""
-    say(
-        f"{would}Schema version {answer['version']}"
-        + ("" if answer["changed"] else ", as before")
+            print_line(line)
+    prefix = "Dry run, nothing was changed: " if dry_run else ""
+    print_line(
+        f"{prefix}Schema version {answer['version']}"
+        + ("" if answer["changed"] else ", unchanged")
         + f": {answer['classes']} classes, {answer['properties']} properties."
     )
     if dry_run and answer["changed"]:
-        say(_consequences(answer))
+        print_line(_consequences(answer))
     for concerned in answer["concerned"] if dry_run else ():
-        say(f"  {concerned['lmr']}: {_of_resources(concerned)}.")
+        print_line(f"  {concerned['lmr']}: {_resource_counts(concerned)}.")
 
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 def _changes(answer: Item) -> Iterator[str]:
-    """What a schema would change, a line each.
+    """Yield one line for each change of a schema.
 
     >>> range_ = {"aspect": "range", "before": ["xsd:string"], "after": ["xsd:integer"]}
     >>> change = {"what": "property", "name": "ex:n", "change": "changed", "aspects": [range_]}
@@ -76,35 +76,35 @@ def _aspect(aspect: Item, change: str) -> str:
 
 
 def _consequences(answer: Item) -> str:
-    """What would come of a schema, in a sentence.
+    """Return the consequences of a schema as a sentence.
 
     >>> _consequences({"rules_anew": 1, "matched": 2, "unmatched": 0, "sent": 3, "left": 1, "lmrs": 1})
-    'Rules taken apart anew: 1. LMRs told: 1; resources: 2 come to match, 0 cease to, 3 sent, 1 leave.'
+    'Rules recompiled: 1. LMRs notified: 1; resources: 2 new matches, 0 lost matches, 3 sent, 1 removed.'
     """
-    anew = f"Rules taken apart anew: {answer['rules_anew']:,}."
-    return f"{anew} LMRs told: {answer['lmrs']:,}; resources: {_of_resources(answer)}."
+    recompiled = f"Rules recompiled: {answer['rules_anew']:,}."
+    return f"{recompiled} LMRs notified: {answer['lmrs']:,}; resources: {_resource_counts(answer)}."
 
 
-def _of_resources(told: Item) -> str:
-    matching = f"{told['matched']:,} come to match, {told['unmatched']:,} cease to"
-    return f"{matching}, {told['sent']:,} sent, {told['left']:,} leave"
+def _resource_counts(answer: Item) -> str:
+    matches = f"{answer['matched']:,} new matches, {answer['unmatched']:,} lost matches"
+    return f"{matches}, {answer['sent']:,} sent, {answer['left']:,} removed"
 
 
 @schema.command("show", example="mdv schema show --syntax turtle")
-@syntax_option("How to write it", default="turtle")
+@syntax_option("Syntax of the output", default="turtle")
 @json_option
 @data_option
 def show(syntax: str, as_json: bool) -> None:
-    """Write the schema to standard output."""
+    """Print the schema."""
     wanted = syntax_of_name("jsonld" if as_json else syntax)
     write_bytes(connect().rdf("/schema", wanted.media_type))
 
 
 @schema.command("infer", example="mdv schema infer documents/ > schema.ttl")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@syntax_option("The syntax of every file  [default: by their suffixes]")
+@syntax_option("Syntax of all files  [default: from the file suffix]")
 def infer(files: tuple[Path, ...], syntax: str | None) -> None:
-    """Draft a schema from sample documents: files, and folders of them. Asks no server."""
+    """Draft a schema from sample documents: files and folders. Needs no server."""
     from mdv.errors import Refused
     from mdv.model import Document
     from mdv.rdf.blank import name_blank_nodes
@@ -112,7 +112,7 @@ def infer(files: tuple[Path, ...], syntax: str | None) -> None:
     from mdv.rdf.infer import infer_schema
     from mdv.rdf.parse import parse
 
-    def read(source: Source) -> Document:
+    def read(source: SourceFile) -> Document:
         try:
             return name_blank_nodes(parse(gate(source.read(), source.syntax(syntax)), source.uri()))
         except Refused as error:

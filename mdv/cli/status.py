@@ -1,4 +1,4 @@
-"""`mdv status`: how the MDP is, and the LMR beside it."""
+"""`mdv status`: the state of the MDP and of its local LMR."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mdv.cli.failures import sentences, words
-from mdv.cli.frame import Verb, connect, data_folder, data_option, json_option
-from mdv.cli.output import Item, clean, on_terminal, write_json
+from mdv.cli.command import ExampleCommand, connect, data_folder, data_option, json_option
+from mdv.cli.errors import error_detail, format_error
+from mdv.cli.output import Item, escape_controls, on_terminal, write_json
 from mdv.errors import MdvError, NotFound, SystemNotFound
 
 if TYPE_CHECKING:
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
     from mdv.client import Client
 
-PULSE = 2.0
-"""Seconds between two looks of --watch."""
-MOST_NAMED = 3
-"""How many LMRs a line names."""
+REFRESH_SECONDS = 2.0
+"""Refresh interval of --watch."""
+MAX_LMRS_NAMED = 3
+"""How many LMRs are named in one line."""
 
 
-@click.command(cls=Verb, example="mdv status --watch")
-@click.option("--watch", is_flag=True, help="Look again every 2 s, until Ctrl-C.")
+@click.command(cls=ExampleCommand, example="mdv status --watch")
+@click.option("--watch", is_flag=True, help="Refresh every 2 s until Ctrl-C.")
 @json_option
 @data_option
 def status(watch: bool, as_json: bool) -> None:
-    """Show how the MDP is: what it holds, what waits, who works, which LMRs are behind; and the LMR beside it."""
+    """Show the state of the MDP: counts, waiting jobs, workers, LMRs that are behind; and of its local LMR."""
     mdp, lmr = connect(), _lmr()
     if watch and (as_json or not on_terminal()):
-        raise click.UsageError("--watch draws on a terminal: without one, ask again with --json.")
+        raise click.UsageError("--watch needs a terminal and cannot be combined with --json.")
     if watch:
         _watch(mdp, lmr)
-    found = _look(mdp, lmr)
+    found = _fetch(mdp, lmr)
     if as_json:
         write_json(found)
     elif on_terminal():
         from rich.console import Console
 
-        Console(highlight=False).print(_drawn(found))
+        Console(highlight=False).print(_render(found))
     else:
-        for name, value in facts(found):
-            click.echo(f"{name}\t{clean(value)}")
+        for name, value in status_lines(found):
+            click.echo(f"{name}\t{escape_controls(value)}")
 
 
 def _lmr() -> Client | None:
-    """A client of the LMR, where one is known."""
+    """Return a client of the LMR, if one is configured."""
     from mdv.client import Client
     from mdv.system import find_lmr
 
@@ -59,13 +59,13 @@ def _lmr() -> Client | None:
         return None
 
 
-def _look(mdp: Client, lmr: Client | None) -> Item:
+def _fetch(mdp: Client, lmr: Client | None) -> Item:
     found = mdp.get("/status")
     if lmr is not None:
         try:
             found["lmr"] = lmr.get("/status")
         except MdvError as error:
-            found["lmr"] = {"problem": words(error)}
+            found["lmr"] = {"problem": error_detail(error)}
     return found
 
 
@@ -76,14 +76,14 @@ def _watch(mdp: Client, lmr: Client | None) -> None:
     with Live(screen=True, auto_refresh=False) as live:
         while True:
             try:
-                live.update(_drawn(_look(mdp, lmr)), refresh=True)
-            except MdvError as error:  # it may be starting again
-                live.update(Text("\n".join(sentences(error))), refresh=True)
-            time.sleep(PULSE)
+                live.update(_render(_fetch(mdp, lmr)), refresh=True)
+            except MdvError as error:  # the server may be restarting
+                live.update(Text("\n".join(format_error(error))), refresh=True)
+            time.sleep(REFRESH_SECONDS)
 
 
-def _drawn(found: Item) -> Group:
-    """The same on a terminal: what is known, and the LMRs that are behind as a table."""
+def _render(found: Item) -> Group:
+    """Return the status for a terminal, with the LMRs that are behind as a table."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -92,34 +92,44 @@ def _drawn(found: Item) -> Group:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in facts(found):
-        grid.add_row(name, Text(clean(value)))
+    for name, value in status_lines(found):
+        grid.add_row(name, Text(escape_controls(value)))
     if not found["behind"]:
         return Group(grid)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("LMR behind", "events", "since", "asked at", ""):
+    for heading in ("LMR behind", "events", "since", "last request", ""):
         table.add_column(heading, overflow="fold")
     for lmr in found["behind"]:
         events = f"{lmr['events']:,}{'+' if lmr['more'] else ''}"
-        lost = "takes a snapshot" if lmr["must_refetch"] else ""
-        row = (lmr["name"], events, lmr["since"] or "", lmr["asked_at"] or "never", lost)
-        table.add_row(*(Text(clean(part)) for part in row))
+        note = "needs a snapshot" if lmr["must_refetch"] else ""
+        row = (lmr["name"], events, lmr["since"] or "", lmr["asked_at"] or "never", note)
+        table.add_row(*(Text(escape_controls(part)) for part in row))
     return Group(grid, table)
 
 
-def facts(found: Item) -> Iterator[tuple[str, str]]:
-    """What there is to say of an MDP, a line each."""
+def status_lines(found: Item) -> Iterator[tuple[str, str]]:
+    """Yield the state of an MDP as labels and values."""
     counts, queue = found["counts"], found["queue"]
-    yield "MDV", f"{found['version']}, at position {found['position']:,}, life {found['epoch']}"
+    yield "MDV", f"{found['version']}, at position {found['position']:,}, epoch {found['epoch']}"
     yield "last change", _ago(found["last_transaction"]) or "none yet"
-    yield "holds", ", ".join(f"{_count(counts[noun])} {noun}" for noun in counts)
+    yield "stored", ", ".join(f"{_count(counts[noun])} {noun}" for noun in counts)
     yield "database", _size(found["database_bytes"])
     yield "waiting", _waiting(queue)
     yield "dead letters", f"{queue['dead']:,}"
     yield "workers", _workers(found["workers"])
+    if found["rules_suspended"]:
+        yield "suspended", f"{_rules(found['rules_suspended'])} over MDV_RULE_SECONDS; `mdv doctor` lists them"
     yield "LMRs", f"{found['lmrs']:,}, {_behind(found['behind'])}"
     if "lmr" in found:
-        yield "LMR here", _lmr_says(found["lmr"])
+        yield "local LMR", _lmr_state(found["lmr"])
+
+
+def _rules(count: int) -> str:
+    """
+    >>> _rules(1), _rules(2)
+    ('1 rule', '2 rules')
+    """
+    return f"{count:,} rule{'' if count == 1 else 's'}"
 
 
 def _count(counted: Item) -> str:
@@ -131,18 +141,18 @@ def _waiting(queue: Item) -> str:
         return "nothing"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in queue["by_kind"].items())
     priorities = ", ".join(f"{count:,} of priority {priority}" for priority, count in queue["by_priority"].items())
-    much = f"more than {queue['waiting'] - 1:,}" if queue["more"] else f"{queue['waiting']:,}"
-    return f"{much} (the oldest for {_span(queue['oldest_seconds'])}): {kinds}; {priorities}"
+    count = f"more than {queue['waiting'] - 1:,}" if queue["more"] else f"{queue['waiting']:,}"
+    return f"{count} (the oldest for {_span(queue['oldest_seconds'])}): {kinds}; {priorities}"
 
 
 def _workers(workers: list[Item] | None) -> str:
     if workers is None:
-        return "not known: Redis does not answer"
-    return ", ".join(_worker(worker) for worker in workers) or "none is heard of"
+        return "unknown: Redis does not answer"
+    return ", ".join(_worker(worker) for worker in workers) or "none"
 
 
 def _worker(worker: Item) -> str:
-    heard = "" if worker["heard_seconds_ago"] is None else f", last heard {_span(worker['heard_seconds_ago'])} ago"
+    heard = "" if worker["heard_seconds_ago"] is None else f", last heartbeat {_span(worker['heard_seconds_ago'])} ago"
     processes = "1 process" if worker["processes"] == 1 else f"{worker['processes']} processes"
     return f"{worker['name']} ({processes}{heard})"
 
@@ -154,25 +164,26 @@ def _behind(behind: list[Item]) -> str:
     """
     if not behind:
         return "none behind"
-    named = ", ".join(f"{lmr['name']} ({_unread(lmr)})" for lmr in behind[:MOST_NAMED])
-    more = len(behind) - MOST_NAMED
+    named = ", ".join(f"{lmr['name']} ({_unread(lmr)})" for lmr in behind[:MAX_LMRS_NAMED])
+    more = len(behind) - MAX_LMRS_NAMED
     return f"{len(behind):,} behind: {named}{f' and {more:,} more' if more > 0 else ''}"
 
 
 def _unread(lmr: Item) -> str:
     if lmr["must_refetch"]:
-        return "takes a snapshot"
-    much = f"more than {lmr['events']:,}" if lmr["more"] else f"{lmr['events']:,}"
-    return f"{much} event{'' if much == '1' else 's'}"
+        return "needs a snapshot"
+    count = f"more than {lmr['events']:,}" if lmr["more"] else f"{lmr['events']:,}"
+    return f"{count} event{'' if count == '1' else 's'}"
 
 
-def _lmr_says(lmr: Item) -> str:
+def _lmr_state(lmr: Item) -> str:
     if "problem" in lmr:
         return str(lmr["problem"])
     state = "up to date" if lmr["up_to_date"] else "catching up"
     if lmr["last_error"]:
-        state = f"alone ({lmr['last_error']})"
-    return f"{state} at position {lmr['position']:,}, {lmr['resources']:,} resources"
+        state = f"disconnected ({lmr['last_error']})"
+    stale = f", {_rules(lmr['suspended_count'])} suspended" if lmr["suspended_count"] else ""
+    return f"{state} at position {lmr['position']:,}, {lmr['resources']:,} resources{stale}"
 
 
 def _ago(moment: str | None) -> str:

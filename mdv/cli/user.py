@@ -1,4 +1,4 @@
-"""`mdv user`: people who sign in to the pages by name. Made in the database, so that it takes no token to make one."""
+"""`mdv user`: manage users of the web UI. It works on the database, so that no token is needed."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mdv.cli.command import ExampleGroup, data_option, json_option
 from mdv.cli.database import database
-from mdv.cli.frame import Noun, data_option, json_option
-from mdv.cli.output import Item, on_terminal, say, write_json, write_table
+from mdv.cli.output import Item, on_terminal, print_line, write_json, write_table
 from mdv.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
-    from mdv.db.people import User
+    from mdv.db.users import User
 
-MOST_READ = 100_000
-"""Of what standard input holds: no password is so long."""
+MAX_CHARACTERS_READ = 100_000
+"""How much of standard input is read; no password is longer."""
 
 stdin_option = click.option(
-    "--password-stdin", "from_stdin", is_flag=True, help="Read the password from standard input: its first line."
+    "--password-stdin", "from_stdin", is_flag=True, help="Read the password from the first line of standard input."
 )
 
 
-@click.group(cls=Noun, example="mdv user create ada --role admin")
+@click.group(cls=ExampleGroup, example="mdv user create ada --role admin")
 def user() -> None:
-    """People who sign in to the pages: make, list and delete them, and change their passwords.
+    """Manage users of the web UI: create, list and delete them, and change their passwords.
 
-    Only a hash of a password is kept, by scrypt. Programs have tokens instead: `mdv token`.
+    Only a scrypt hash of the password is stored. Programs use tokens instead: `mdv token`.
     """
 
 
 @user.command("create", example="mdv user create ada --role admin")
 @click.argument("name")
 @click.option("--role", type=click.Choice(["admin", "viewer"]), default="viewer", show_default=True,
-              help="An admin changes things, a viewer looks.")  # fmt: skip
+              help="An admin can read and write, a viewer can only read.")  # fmt: skip
 @stdin_option
 @data_option
 def create(name: str, role: str, from_stdin: bool) -> None:
-    """Make a user called NAME, with a password that is asked for."""
-    from mdv.db.people import create_user
+    """Create a user named NAME. The command asks for the password."""
+    from mdv.db.users import create_user
 
     password = _password(from_stdin)
     with database() as connection:
         create_user(connection, name, role, password)
-    say(f"The {role} {name} may sign in.")
+    print_line(f"The {role} {name} is created and can sign in.")
 
 
 @user.command("list", example="mdv user list")
 @json_option
 @data_option
 def list_(as_json: bool) -> None:
-    """List the users; never their passwords."""
-    from mdv.db.people import list_users
+    """List the users. Passwords are not shown."""
+    from mdv.db.users import list_users
 
     with database() as connection:
         items = [_shown(found) for found in list_users(connection)]
@@ -61,7 +61,7 @@ def list_(as_json: bool) -> None:
     elif items or not on_terminal():
         write_table(_COLUMNS, ([item[name] for name in _COLUMNS] for item in items))
     else:
-        say("There is no user yet: `mdv user create NAME --role admin` makes one. Tokens sign in, too.")
+        print_line("There are no users yet: `mdv user create NAME --role admin` creates one. You can also use a token.")
 
 
 @user.command("password", example="mdv user password ada")
@@ -69,50 +69,50 @@ def list_(as_json: bool) -> None:
 @stdin_option
 @data_option
 def password(name: str, from_stdin: bool) -> None:
-    """Give the user NAME another password, and sign them out everywhere."""
-    from mdv.db.people import change_password
+    """Change the password of the user NAME, and end all their sessions."""
+    from mdv.db.users import change_password
 
     wanted = _password(from_stdin)
     with database() as connection:
         if not change_password(connection, name, wanted):
             raise _nobody(name)
-    say(f"{name} has another password, and was signed out everywhere.")
+    print_line(f"The password of {name} is changed, and all their sessions are ended.")
 
 
 @user.command("delete", example="mdv user delete ada")
 @click.argument("name")
 @data_option
 def delete(name: str) -> None:
-    """Delete the user NAME, and sign them out everywhere."""
-    from mdv.db.people import delete_user
+    """Delete the user NAME, and end all their sessions."""
+    from mdv.db.users import delete_user
 
     with database() as connection:
         if not delete_user(connection, name):
             raise _nobody(name)
-    say(f"The user {name} is deleted, and was signed out everywhere.")
+    print_line(f"The user {name} is deleted, and all their sessions are ended.")
 
 
 _COLUMNS = ("name", "role", "created_at")
 
 
 def _password(from_stdin: bool) -> str:
-    """A password: asked for twice without being shown, or the first line of standard input."""
+    """Return a password: typed twice at a hidden prompt, or the first line of standard input."""
     if from_stdin:
         try:
-            given = sys.stdin.readline(MOST_READ).rstrip("\r\n")
+            given = sys.stdin.readline(MAX_CHARACTERS_READ).rstrip("\r\n")
         except UnicodeDecodeError:
             raise BadRequest("Standard input is not UTF-8.") from None
         if not given:
-            raise BadRequest("Standard input holds no password.")
+            raise BadRequest("Standard input is empty: write the password to it.")
         return given
     if not sys.stdin.isatty():
-        raise click.UsageError("Nobody is here to be asked for a password: write it to --password-stdin.")
-    asked: str = click.prompt("Password", hide_input=True, confirmation_prompt="The same again", err=True)
-    return asked
+        raise click.UsageError("There is no terminal to ask for a password: use --password-stdin.")
+    typed: str = click.prompt("Password", hide_input=True, confirmation_prompt="Repeat the password", err=True)
+    return typed
 
 
 def _nobody(name: str) -> NotFound:
-    return NotFound(f"There is no user {name}: `mdv user list` shows them.")
+    return NotFound(f"There is no user {name}: `mdv user list` shows all users.")
 
 
 def _shown(found: User) -> Item:

@@ -1,4 +1,4 @@
-"""`mdv webhook`: addresses that are told when an LMR's feed goes on."""
+"""`mdv webhook`: manage webhooks, which are notified when the feed of an LMR has new events."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 import click
 
-from mdv.cli.failures import FAILED
-from mdv.cli.frame import Noun, connect, data_option, json_option
-from mdv.cli.lmr import LOCAL, ask, path_of
-from mdv.cli.output import Columns, Item, Listing, list_options, on_terminal, say, write_json, write_table
+from mdv.cli.command import ExampleGroup, connect, data_option, json_option
+from mdv.cli.errors import EXIT_FAILED
+from mdv.cli.lmr import LOCAL_LMR, confirm, lmr_path
+from mdv.cli.output import Columns, Item, Listing, list_options, on_terminal, print_line, write_json, write_table
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
-TEST_SECONDS = 30.0
-"""A receiver has 15 s to answer."""
+TEST_TIMEOUT_SECONDS = 30.0
+"""Longer than the 15 s that a receiver has to answer."""
 
 WEBHOOK: Columns = {
     name: lambda item, name=name: item[name]  # type: ignore[misc]
@@ -27,16 +27,16 @@ DELIVERY: Columns = {
 
 number_argument = click.argument("number", metavar="ID", type=click.IntRange(min=1))
 lmr_option = click.option(
-    "--lmr", "name_of_lmr", metavar="NAME", default=LOCAL, show_default=True, help="Whose feed it is about."
+    "--lmr", "lmr_name", metavar="NAME", default=LOCAL_LMR, show_default=True, help="The LMR of the webhook."
 )
 
 
-@click.group(cls=Noun, example="mdv webhook add https://hooks.example/news --lmr library")
+@click.group(cls=ExampleGroup, example="mdv webhook add https://hooks.example/news --lmr library")
 def webhook() -> None:
-    """Webhooks: addresses that are told when an LMR's feed goes on.
+    """Manage webhooks: URLs that are notified when the feed of an LMR has new events.
 
-    A message says up to which offset there is something new, and nothing of what it is; whoever gets it reads the feed
-    as usual. It is signed as Standard Webhooks has it, and tried again for nine hours.
+    A message contains only the newest offset, not the events; the receiver then reads the feed. Messages are signed as
+    in Standard Webhooks, and retried for nine hours.
     """
 
 
@@ -45,20 +45,20 @@ def webhook() -> None:
 @lmr_option
 @json_option
 @data_option
-def add(url: str, name_of_lmr: str, as_json: bool) -> None:
-    """Let the address URL be told. The secret that signs its messages is shown this once."""
-    _show_secret(connect().change("POST", _path(name_of_lmr), {"url": url}), as_json)
+def add(url: str, lmr_name: str, as_json: bool) -> None:
+    """Add a webhook for URL. The secret that signs its messages is shown only once."""
+    _show_secret(connect().change("POST", _path(lmr_name), {"url": url}), as_json)
 
 
 @webhook.command("list", example="mdv webhook list --lmr library")
 @lmr_option
 @list_options
 @data_option
-def list_(name_of_lmr: str, limit: int | None, everything: bool, as_json: bool) -> None:
-    """List the webhooks of an LMR: how far each was told, and why one is paused."""
+def list_(lmr_name: str, limit: int | None, everything: bool, as_json: bool) -> None:
+    """List the webhooks of an LMR: their state, the last delivered offset, and why one is paused."""
     listing = Listing(limit, everything, as_json)
-    nothing = "It has no webhook: `mdv webhook add URL` makes one."
-    listing.show(connect().items(_path(name_of_lmr), listing.page), WEBHOOK, nothing)
+    empty = "The LMR has no webhooks: `mdv webhook add URL` adds one."
+    listing.show(connect().items(_path(lmr_name), listing.page), WEBHOOK, empty)
 
 
 @webhook.command("show", example="mdv webhook show 3 --lmr library")
@@ -66,12 +66,12 @@ def list_(name_of_lmr: str, limit: int | None, everything: bool, as_json: bool) 
 @lmr_option
 @json_option
 @data_option
-def show(number: int, name_of_lmr: str, as_json: bool) -> None:
-    """Show the webhook ID: its state, how far it was told, since when it has been failing, and when the message that
-    waits is sent next."""
+def show(number: int, lmr_name: str, as_json: bool) -> None:
+    """Show the webhook ID: its state, the last delivered offset, since when it fails, and the time of the next
+    attempt."""
     mdp = connect()
-    found = mdp.get(_path(name_of_lmr, number))
-    waiting = mdp.get(_path(name_of_lmr, number, "deliveries"), state="waiting", limit=1)["items"]
+    found = mdp.get(_path(lmr_name, number))
+    waiting = mdp.get(_path(lmr_name, number, "deliveries"), state="waiting", limit=1)["items"]
     found["next_attempt"] = waiting[0]["not_before"] if waiting and found["state"] == "active" else None
     if as_json:
         write_json(found)
@@ -84,10 +84,10 @@ def show(number: int, name_of_lmr: str, as_json: bool) -> None:
 @lmr_option
 @json_option
 @data_option
-def pause(number: int, name_of_lmr: str, as_json: bool) -> None:
-    """Send nothing to the webhook ID until it is resumed."""
-    paused = connect().change("POST", _path(name_of_lmr, number, "pause"))
-    _tell(paused, as_json, f"Webhook {number} is paused.")
+def pause(number: int, lmr_name: str, as_json: bool) -> None:
+    """Pause the webhook ID: no messages are sent until it is resumed."""
+    paused = connect().change("POST", _path(lmr_name, number, "pause"))
+    _print_result(paused, as_json, f"Webhook {number} is paused.")
 
 
 @webhook.command("resume", example="mdv webhook resume 3 --lmr library")
@@ -95,10 +95,10 @@ def pause(number: int, name_of_lmr: str, as_json: bool) -> None:
 @lmr_option
 @json_option
 @data_option
-def resume(number: int, name_of_lmr: str, as_json: bool) -> None:
-    """Send to the webhook ID again. If the feed has gone on meanwhile, it is told at once."""
-    resumed = connect().change("POST", _path(name_of_lmr, number, "resume"))
-    _tell(resumed, as_json, f"Webhook {number} is active.")
+def resume(number: int, lmr_name: str, as_json: bool) -> None:
+    """Resume the webhook ID. If the feed has new events, a message is sent immediately."""
+    resumed = connect().change("POST", _path(lmr_name, number, "resume"))
+    _print_result(resumed, as_json, f"Webhook {number} is active.")
 
 
 @webhook.command("rotate", example="mdv webhook rotate 3 --lmr library")
@@ -106,9 +106,9 @@ def resume(number: int, name_of_lmr: str, as_json: bool) -> None:
 @lmr_option
 @json_option
 @data_option
-def rotate(number: int, name_of_lmr: str, as_json: bool) -> None:
-    """Give the webhook ID another secret, shown this once. For a day the one before signs as well."""
-    _show_secret(connect().change("POST", _path(name_of_lmr, number, "rotate")), as_json)
+def rotate(number: int, lmr_name: str, as_json: bool) -> None:
+    """Create a new secret for the webhook ID, shown only once. Messages are also signed with the old one for a day."""
+    _show_secret(connect().change("POST", _path(lmr_name, number, "rotate")), as_json)
 
 
 @webhook.command("test", example="mdv webhook test 3 --lmr library")
@@ -116,30 +116,30 @@ def rotate(number: int, name_of_lmr: str, as_json: bool) -> None:
 @lmr_option
 @json_option
 @data_option
-def trial(number: int, name_of_lmr: str, as_json: bool) -> None:
-    """Send a signed test message to the webhook ID now, and tell what came of it; exit 1 if it was not taken."""
-    came = connect().change("POST", _path(name_of_lmr, number, "test"), seconds=TEST_SECONDS)
-    if came["delivered"]:
-        _tell(came, as_json, f"The message arrived: the receiver answered {came['status']}.")
+def trial(number: int, lmr_name: str, as_json: bool) -> None:
+    """Send a signed test message to the webhook ID and print the result. Exits with 1 if it was not accepted."""
+    result = connect().change("POST", _path(lmr_name, number, "test"), seconds=TEST_TIMEOUT_SECONDS)
+    if result["delivered"]:
+        _print_result(result, as_json, f"The message was delivered: the receiver answered {result['status']}.")
     else:
-        _tell(came, as_json, f"The message was not taken. {came['reason']}")
-        raise click.exceptions.Exit(FAILED)
+        _print_result(result, as_json, f"The message was not delivered. {result['reason']}")
+        raise click.exceptions.Exit(EXIT_FAILED)
 
 
 @webhook.command("deliveries", example="mdv webhook deliveries 3 --lmr library --state dead")
 @number_argument
-@click.option("--state", type=click.Choice(["waiting", "delivered", "dead"]), help="Only those that are so.")
+@click.option("--state", type=click.Choice(["waiting", "delivered", "dead"]), help="Only messages in this state.")
 @lmr_option
 @list_options
 @data_option
 def deliveries(
-    number: int, state: str | None, name_of_lmr: str, limit: int | None, everything: bool, as_json: bool
+    number: int, state: str | None, lmr_name: str, limit: int | None, everything: bool, as_json: bool
 ) -> None:
-    """List the messages to the webhook ID, the newest first. Those that ended are kept for seven days."""
+    """List the messages of the webhook ID, newest first. Finished messages are kept for seven days."""
     listing = Listing(limit, everything, as_json)
-    asked = {} if state is None else {"state": state}
-    found = connect().items(_path(name_of_lmr, number, "deliveries"), listing.page, **asked)
-    listing.show(found, DELIVERY, "There is no such message.")
+    filters = {} if state is None else {"state": state}
+    found = connect().items(_path(lmr_name, number, "deliveries"), listing.page, **filters)
+    listing.show(found, DELIVERY, "There are no messages.")
 
 
 @webhook.command("replay", example="mdv webhook replay 3 --lmr library")
@@ -148,39 +148,39 @@ def deliveries(
 @lmr_option
 @json_option
 @data_option
-def replay(number: int, message: object, name_of_lmr: str, as_json: bool) -> None:
-    """Send the dead MESSAGE to the webhook ID again, under its old id; without MESSAGE, one of now."""
+def replay(number: int, message: object, lmr_name: str, as_json: bool) -> None:
+    """Send the dead MESSAGE to the webhook ID again, with the same id; without MESSAGE, send a new one."""
     what = ("deliveries",) if message is None else ("deliveries", str(message), "replay")
-    made = connect().change("POST", _path(name_of_lmr, number, *what))
-    _tell(made, as_json, f"The message {made['id']} is on its way; it tells of offset {made['offset']}.")
+    made = connect().change("POST", _path(lmr_name, number, *what))
+    _print_result(made, as_json, f"The message {made['id']} with offset {made['offset']} will be sent.")
 
 
 @webhook.command("delete", example="mdv webhook delete 3 --lmr library")
 @number_argument
 @lmr_option
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
 @json_option
 @data_option
-def delete(number: int, name_of_lmr: str, yes: bool, as_json: bool) -> None:
-    """End the webhook ID, with its messages."""
-    mdp, path = connect(), _path(name_of_lmr, number)
-    ask(f"end the webhook {number}", yes)
-    _tell(mdp.change("DELETE", path), as_json, f"Webhook {number} is ended.")
+def delete(number: int, lmr_name: str, yes: bool, as_json: bool) -> None:
+    """Delete the webhook ID and its messages."""
+    mdp, path = connect(), _path(lmr_name, number)
+    confirm(f"delete the webhook {number}", yes)
+    _print_result(mdp.change("DELETE", path), as_json, f"Webhook {number} is deleted.")
 
 
-def _path(name_of_lmr: str, *parts: object) -> str:
+def _path(lmr_name: str, *parts: object) -> str:
     """
     >>> _path("my library", 3, "pause")
     '/lmrs/my%20library/webhooks/3/pause'
     """
-    return "/".join([path_of(name_of_lmr), "webhooks", *map(str, parts)])
+    return "/".join([lmr_path(lmr_name), "webhooks", *map(str, parts)])
 
 
-def _tell(answer: Item, as_json: bool, sentence: str) -> None:
+def _print_result(answer: Item, as_json: bool, message: str) -> None:
     if as_json:
         write_json(answer)
     else:
-        say(sentence)
+        print_line(message)
 
 
 def _show_secret(made: Item, as_json: bool) -> None:
@@ -188,5 +188,5 @@ def _show_secret(made: Item, as_json: bool) -> None:
         write_json(made)
         return
     if on_terminal():
-        say(f"Webhook {made['id']}, {made['url']}. Keep its secret: it is not shown again.")
+        print_line(f"Webhook {made['id']}, {made['url']}. Store its secret: it is not shown again.")
     click.echo(made["secret"])

@@ -1,1 +1,1 @@
-"""All SQL: tables, named statements, one module per noun."""
+"""Database access: tables, named SQL statements, and one module for each kind of stored data."""

@@ -1,4 +1,4 @@
-"""Batches as stored: runs, what executors have staged, and the texts from which documents were registered."""
+"""Stored batches: runs, staged documents, and the texts from which documents were registered."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, select, update
 
-from mdv.db.copy import copy_rows
-from mdv.db.engine import driver, together
-from mdv.db.statements import statements
+from mdv.db.engine import driver, pipelined
+from mdv.db.load_sql import load_sql
+from mdv.db.postgres_copy import copy_rows
 from mdv.db.tables import batch_runs
 
-SILENT_SECONDS = 6 * 3600.0
-"""A run that is not heard of for so long has died. While it looks at what is there, nothing is heard of it."""
-KEPT_SECONDS = 30 * 86400.0
-"""So long the outcome of a run is kept."""
-MOST_EXAMPLES = 5
-"""Refusals that are kept of each partition; all of them go to the rejects."""
+RUN_TIMEOUT_SECONDS = 6 * 3600.0
+"""A run without a heartbeat for this long is considered dead. It sends no heartbeat while it scans its input."""
+RUN_RETENTION_SECONDS = 30 * 86400.0
+"""How long the outcome of a run is kept."""
+MAX_EXAMPLES_PER_PARTITION = 5
+"""Limit of rejected documents that are stored as examples for each partition. The rejects file has all of them."""
 
 
-class Attempt(NamedTuple):
-    """An attempt of Spark's at a partition of a run."""
+class PartitionAttempt(NamedTuple):
+    """A Spark attempt at a partition of a run."""
 
     run: UUID
     partition: int
     attempt: int
 
 
-class Chunk(NamedTuple):
-    """Staged documents. `weight`: the bytes of their texts."""
+class StagedChunk(NamedTuple):
+    """Staged documents. `weight`: the size of their texts in bytes."""
 
     partition: int
     attempt: int
@@ -42,9 +42,9 @@ class Chunk(NamedTuple):
     body: bytes
 
 
-class Known(NamedTuple):
-    """A registered document: the digest of what it says and, if it was a batch that registered that, the digest of the
-    text and the run."""
+class RegisteredDocument(NamedTuple):
+    """A registered document: the digest of its statements and, if a batch registered them, the digest of the text and
+    the run."""
 
     content: bytes
     digest: bytes | None
@@ -52,8 +52,8 @@ class Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a part of a partition came to: documents, their statements and bytes, and the seconds it took."""
+class PartitionCounts:
+    """Counts for a part of a partition: documents, their statements and bytes, and seconds spent."""
 
     prepared: int = 0
     statements: int = 0
@@ -69,8 +69,8 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Promoted:
-    """What a transaction of promotion came to, in documents, and the statements of those."""
+class PromotionCounts:
+    """Counts for one promotion transaction: documents and their statements."""
 
     registered: int = 0
     changed: int = 0
@@ -79,8 +79,8 @@ class Promoted:
     statements: int = 0
 
 
-class Progress(NamedTuple):
-    """How far a run has come: what executors did, and what was promoted."""
+class BatchProgress(NamedTuple):
+    """The progress of a run: counts of the executors, and counts of the promotion."""
 
     documents: int | None
     prepared: int
@@ -109,47 +109,47 @@ class Progress(NamedTuple):
 
 
 def begin_run(connection: Connection, what: str, dry_run: bool) -> UUID:
-    """A new run; what died ones left goes."""
-    forget_runs(connection)
+    """Start a run and return its ID. Runs that died are deleted."""
+    delete_old_runs(connection)
     ((run,),) = _run(connection, "begin_run", what=what, dry_run=dry_run).fetchall()
     return UUID(str(run))
 
 
-def forget_runs(connection: Connection) -> None:
-    """Drop runs that nobody has heard of for long, with what they staged, and those that ended long ago."""
-    _run(connection, "forget_runs", silent=SILENT_SECONDS, kept=KEPT_SECONDS)
+def delete_old_runs(connection: Connection) -> None:
+    """Delete dead runs with their staged documents, and runs that ended long ago."""
+    _run(connection, "delete_old_runs", silent=RUN_TIMEOUT_SECONDS, kept=RUN_RETENTION_SECONDS)
 
 
-def expect_documents(connection: Connection, run: UUID, documents: int) -> None:
-    """So many documents are to be looked at."""
+def set_document_count(connection: Connection, run: UUID, documents: int) -> None:
+    """Set the number of documents that the run has to process."""
     connection.execute(update(batch_runs).where(batch_runs.c.id == run).values(documents=documents))
 
 
-def hear(connection: Connection, run: UUID) -> bool:
-    """Say that the run lives; False where it was given up for dead."""
-    return bool(_run(connection, "hear", run=run).rowcount)
+def record_heartbeat(connection: Connection, run: UUID) -> bool:
+    """Record a heartbeat. Return False if the run was considered dead."""
+    return bool(_run(connection, "record_heartbeat", run=run).rowcount)
 
 
 def end_run(connection: Connection, run: UUID, state: str) -> None:
     _run(connection, "end_run", run=run, state=state)
 
 
-def drop_run(connection: Connection, run: UUID) -> None:
-    """Nothing of the run is kept."""
-    _run(connection, "drop_run", run=run)
+def delete_run(connection: Connection, run: UUID) -> None:
+    """Delete a run with its staged documents."""
+    _run(connection, "delete_run", run=run)
 
 
-def read_run(connection: Connection, run: UUID) -> Progress:
-    return Progress(*_run(connection, "read_run", run=run).fetchall()[0])
+def read_run(connection: Connection, run: UUID) -> BatchProgress:
+    return BatchProgress(*_run(connection, "read_run", run=run).fetchall()[0])
 
 
 def read_examples(connection: Connection, run: UUID, most: int) -> list[dict[str, Any]]:
-    """Some of the refusals of a run's executors."""
+    """Return examples of documents that the executors of a run rejected."""
     return [example for (example,) in _run(connection, "examples", run=run, most=most).fetchall()]
 
 
-def running(connection: Connection) -> list[Progress]:
-    """How far the runs have come that go on now."""
+def list_running(connection: Connection) -> list[BatchProgress]:
+    """Return the progress of all active runs."""
     found = connection.execute(select(batch_runs.c.id).where(batch_runs.c.state == "running")).scalars()
     return [read_run(connection, run) for run in list(found)]
 
@@ -157,28 +157,35 @@ def running(connection: Connection) -> list[Progress]:
 # Staging
 
 
-def begin_attempt(connection: Connection, attempt: Attempt) -> bool:
-    """Let an attempt take the place of earlier ones; False where a later one has begun."""
+def begin_attempt(connection: Connection, attempt: PartitionAttempt) -> bool:
+    """Replace earlier attempts at the partition. Return False if a later attempt has started."""
     if not _run(connection, "begin_attempt", **attempt._asdict()).rowcount:
         return False
     _run(connection, "drop_older", **attempt._asdict())
     return True
 
 
-def find_known(connection: Connection, uris: Collection[str]) -> dict[str, Known]:
-    """Those of these documents that are registered."""
-    rows = _run(connection, "find_known", uris=json.dumps(list(uris), ensure_ascii=False)).fetchall()
-    return {uri: Known(content, digest, run) for uri, content, digest, run in rows}
+def find_registered(connection: Connection, uris: Collection[str]) -> dict[str, RegisteredDocument]:
+    """Return those of these documents that are registered, by URI."""
+    rows = _run(connection, "find_registered", uris=json.dumps(list(uris), ensure_ascii=False)).fetchall()
+    return {uri: RegisteredDocument(content, digest, run) for uri, content, digest, run in rows}
 
 
-def stage(connection: Connection, attempt: Attempt, chunk: int, weight: int, body: bytes | None, tally: Tally) -> bool:
-    """Stage a chunk of an attempt, if there is one, with what it came to; False where a later attempt has begun.
+def stage(
+    connection: Connection,
+    attempt: PartitionAttempt,
+    chunk: int,
+    weight: int,
+    body: bytes | None,
+    tally: PartitionCounts,
+) -> bool:
+    """Stage a chunk of an attempt, if it has a body, and add its counts. Return False if a later attempt has started.
 
-    A second time it does nothing: whoever never heard the answer to the first may call again.
+    The call is idempotent: it can be repeated if its outcome is unknown.
     """
     here = attempt._asdict() | {"chunk": chunk}
-    counted = asdict(tally) | {"examples": Jsonb(tally.examples), "most": MOST_EXAMPLES}
-    if not _run(connection, "count_up", **here, **counted).rowcount:
+    counted = asdict(tally) | {"examples": Jsonb(tally.examples), "most": MAX_EXAMPLES_PER_PARTITION}
+    if not _run(connection, "add_counts", **here, **counted).rowcount:
         ((is_counted,),) = _run(connection, "is_counted", **here).fetchall()
         return bool(is_counted)
     if body is not None:
@@ -188,7 +195,7 @@ def stage(connection: Connection, attempt: Attempt, chunk: int, weight: int, bod
 
 
 def staged_bytes(connection: Connection, run: UUID) -> int:
-    """What is staged and not yet promoted."""
+    """Return the number of bytes that are staged and not yet promoted."""
     ((staged,),) = _run(connection, "staged_bytes", run=run).fetchall()
     return int(staged)
 
@@ -196,21 +203,23 @@ def staged_bytes(connection: Connection, run: UUID) -> int:
 # Promotion
 
 
-def take_chunks(connection: Connection, run: UUID, most: int, most_bytes: int) -> list[Chunk]:
-    """The next chunks to promote, held by this transaction: no more than that, but one in any case."""
-    return [Chunk(*row) for row in _run(connection, "take_chunks", run=run, most=most, bytes=most_bytes).fetchall()]
+def claim_chunks(connection: Connection, run: UUID, most: int, most_bytes: int) -> list[StagedChunk]:
+    """Lock and return the next chunks to promote, up to `most` chunks and `most_bytes`, but at least one."""
+    return [
+        StagedChunk(*row) for row in _run(connection, "claim_chunks", run=run, most=most, bytes=most_bytes).fetchall()
+    ]
 
 
-def end_chunks(
+def finish_chunks(
     connection: Connection,
     run: UUID,
-    chunks: Sequence[Chunk],
+    chunks: Sequence[StagedChunk],
     sources: Sequence[tuple[str, bytes, bytes]],
-    promoted: Promoted,
+    promoted: PromotionCounts,
 ) -> bool:
-    """Chunks are promoted, in this transaction: so were the documents of `sources` (URI, digests of text and content)
-    registered. False where the run was given up for dead."""
-    with together(driver(connection)):
+    """Delete promoted chunks, add their counts, and store the `sources` (URI, digests of text and content) of the
+    documents. Return False if the run was considered dead."""
+    with pipelined(driver(connection)):
         counted = _run(connection, "count_promoted", run=run, **asdict(promoted))
         _run(connection, "drop_chunks", run=run, partitions=[chunk.partition for chunk in chunks],
              attempts=[chunk.attempt for chunk in chunks], chunks=[chunk.chunk for chunk in chunks])  # fmt: skip
@@ -220,4 +229,4 @@ def end_chunks(
 
 
 def _run(connection: Connection, name: str, **given: Any) -> Any:
-    return driver(connection).execute(statements("batch")[name], given, prepare=True)
+    return driver(connection).execute(load_sql("batch")[name], given, prepare=True)

@@ -1,7 +1,7 @@
-"""The cache of an LMR as stored: its state, numbers of URIs, statements, what is staged, local documents.
+"""The stored cache of an LMR: its state, resources, statements, staged events and local documents.
 
-Everything works on SQLite and Postgres alike. Rows are written in bulk: by the driver's own loop on SQLite, by COPY on
-Postgres. Long lists of numbers are asked in parts, since databases bound the values of a statement.
+Everything works on both SQLite and Postgres. Rows are written in bulk: with `executemany` on SQLite, with COPY on
+Postgres. Long lists of values are split, since databases limit the number of parameters of a statement.
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ from sqlalchemy import Connection, Engine, Table, bindparam, delete, event, exis
 from sqlalchemy.sql.expression import ColumnElement
 
 from mdv.db.cache_tables import (
-    FORMAT,
-    GLOBAL,
+    CACHE_FORMAT,
+    GLOBAL_DOCUMENT,
     lmr_state,
     local_documents,
     metadata,
     resources,
     staged,
     statements,
+    suspended_rules,
     vocabulary,
 )
-from mdv.db.copy import copy_rows
 from mdv.db.engine import driver, make_engine
+from mdv.db.postgres_copy import copy_rows
 from mdv.feed import bucket_of
 from mdv.model import BLANK_MARK, Statement, Term
 
-PART = 2000
-"""How many numbers or URIs are asked for at once."""
-STAGED_EVENTS = 500
-"""How many events one row of `staged` holds."""
-BUSY_SECONDS = 60
-FEED, REPAIR = 0, 1
-"""What is staged: the feed, or buckets that are fetched again."""
+MAX_VALUES_PER_QUERY = 2000
+"""Limit of IDs or URIs in one query."""
+EVENTS_PER_STAGED_ROW = 500
+"""Limit of events in one row of `staged`."""
+SQLITE_BUSY_TIMEOUT_SECONDS = 60
+LANE_FEED, LANE_REPAIR = 0, 1
+"""Staged events belong to the feed, or to buckets that are fetched again."""
 
 T = TypeVar("T")
 Json = dict[str, Any]
-Key = tuple[int, int | None, int | None, str | None, str | None]
-"""What a statement says of its resource: property, target, datatype, value, language."""
-Typed = tuple[str | None, str | None, bool | None]
-Row = tuple[object, ...]
+StatementKey = tuple[int, int | None, int | None, str | None, str | None]
+"""A statement about a known resource: property, target, datatype, value, language."""
+TypedColumns = tuple[str | None, str | None, bool | None]
+CacheRow = tuple[object, ...]
 
 
 class CacheState(NamedTuple):
-    """Where the cache stands."""
+    """The state of the cache."""
 
     format: int
     cursor: str | None
@@ -63,29 +64,29 @@ class CacheState(NamedTuple):
 
     @property
     def next_cursor(self) -> str | None:
-        """From where the feed goes on; None: with a snapshot."""
+        """The cursor of the next feed request; None: request a snapshot."""
         return self.staged_cursor or self.cursor
 
 
-class Known(NamedTuple):
-    """A resource that has a row."""
+class KnownResource(NamedTuple):
+    """A resource that has a row in the cache."""
 
     id: int
     present: bool
     selected: bool
 
 
-class Said(NamedTuple):
-    """What is kept of a stored statement beside its key."""
+class StoredStatementInfo(NamedTuple):
+    """The columns of a stored statement besides its key."""
 
     hash: int
     strong: bool
 
 
-def in_parts(values: Iterable[T], size: int = PART) -> Iterator[list[T]]:
-    """`values` in lists of at most `size`.
+def chunked(values: Iterable[T], size: int = MAX_VALUES_PER_QUERY) -> Iterator[list[T]]:
+    """Yield `values` in lists of at most `size`.
 
-    >>> list(in_parts("abc", 2))
+    >>> list(chunked("abc", 2))
     [['a', 'b'], ['c']]
     """
     rest = iter(values)
@@ -97,7 +98,7 @@ def in_parts(values: Iterable[T], size: int = PART) -> Iterator[list[T]]:
 
 
 def make_cache_engine(url: str) -> Engine:
-    """An engine for `sqlite:///path` or `postgresql://…`."""
+    """Return an engine for `sqlite:///path` or `postgresql://…`."""
     name = sqlalchemy.make_url(url)
     if name.get_backend_name() == "postgresql":
         return make_engine(url, pool_size=8, max_overflow=56)
@@ -108,27 +109,27 @@ def make_cache_engine(url: str) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
-    # Transactions are begun below, and not by the driver, which would begin them too late.
+    # `_begin_sqlite` begins transactions; the driver would begin them too late.
     connection.isolation_level = None
-    for pragma in (f"busy_timeout={BUSY_SECONDS * 1000}", "journal_mode=WAL", "synchronous=NORMAL",
+    for pragma in (f"busy_timeout={SQLITE_BUSY_TIMEOUT_SECONDS * 1000}", "journal_mode=WAL", "synchronous=NORMAL",
                    "cache_size=-65536", "temp_store=memory", "journal_size_limit=67108864"):  # fmt: skip
         connection.execute(f"pragma {pragma}")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # Who will write says so at the beginning: a reader that turns into a writer could not wait for another.
+    # A transaction that writes takes the write lock when it begins: SQLite cannot wait for it after a read.
     writes = connection.get_execution_options().get("mdv_writes", False)
     connection.exec_driver_sql("begin immediate" if writes else "begin")
 
 
-def writer(engine: Engine) -> Engine:
-    """`engine` for transactions that write."""
+def writing_engine(engine: Engine) -> Engine:
+    """Return `engine` for transactions that write."""
     return engine.execution_options(mdv_writes=True)
 
 
-def reader(engine: Engine) -> Engine:
-    """`engine` for transactions that see one state throughout, whatever is written meanwhile."""
-    # SQLite's readers always do.
+def snapshot_engine(engine: Engine) -> Engine:
+    """Return `engine` for transactions that read one snapshot, regardless of concurrent writes."""
+    # In SQLite, every read transaction does.
     return engine if engine.dialect.name == "sqlite" else engine.execution_options(isolation_level="REPEATABLE READ")
 
 
@@ -139,13 +140,13 @@ def is_sqlite(connection: Connection) -> bool:
 # -- tables
 
 
-def found_tables(connection: Connection) -> set[str]:
-    """Which of the cache's tables are there."""
+def existing_tables(connection: Connection) -> set[str]:
+    """Return the names of the cache's tables that exist."""
     return set(sqlalchemy.inspect(connection).get_table_names()) & metadata.tables.keys()
 
 
-def found_format(connection: Connection) -> int | None:
-    """The format of the cache that is there."""
+def stored_format(connection: Connection) -> int | None:
+    """Return the format of the existing cache."""
     return connection.execute(select(lmr_state.c.format)).scalar_one_or_none()
 
 
@@ -153,9 +154,17 @@ def count_local_documents(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(local_documents)).scalar_one()
 
 
-def make_tables(connection: Connection) -> None:
+def create_tables(connection: Connection) -> None:
     metadata.create_all(connection)
-    connection.execute(insert(lmr_state).values(one=True, format=FORMAT))
+    connection.execute(insert(lmr_state).values(one=True, format=CACHE_FORMAT))
+
+
+def upgrade_tables(connection: Connection) -> None:
+    """Upgrade a cache of an older format that only lacks tables. The next feed request is for a snapshot."""
+    metadata.create_all(connection)
+    write_state(
+        connection, format=CACHE_FORMAT, cursor=None, staged_cursor=None, staged_offset=0, staged_snapshot=False
+    )
 
 
 def drop_tables(connection: Connection) -> None:
@@ -170,7 +179,7 @@ def read_state(connection: Connection) -> CacheState:
 
 
 def lock_state(connection: Connection) -> CacheState:
-    """The state, in a transaction that no other writer can overtake."""
+    """Return the state and lock it against other writers."""
     return CacheState(*connection.execute(_STATE.with_for_update()).one())
 
 
@@ -179,7 +188,7 @@ def write_state(connection: Connection, **values: object) -> None:
 
 
 def read_schema_body(connection: Connection) -> Json | None:
-    """The schema as it travelled."""
+    """Return the schema as JSON, as it was received."""
     body: Json | None = connection.execute(select(lmr_state.c.schema)).scalar_one()
     return body
 
@@ -187,47 +196,47 @@ def read_schema_body(connection: Connection) -> Json | None:
 _STATE = select(*(lmr_state.c[name] for name in CacheState._fields))
 
 
-# -- numbers
+# -- resources and names
 
 
-def find_resources(connection: Connection, uris: Collection[str]) -> dict[str, Known]:
-    """The rows of those of `uris` that have one."""
+def find_resources(connection: Connection, uris: Collection[str]) -> dict[str, KnownResource]:
+    """Return those of `uris` that have a row."""
     c = resources.c
-    found: dict[str, Known] = {}
-    for part in in_parts(uris):
+    found: dict[str, KnownResource] = {}
+    for part in chunked(uris):
         query = select(c.uri, c.id, c.present, c.selected).where(c.uri.in_(part))
-        found.update((uri, Known(number, *rest)) for uri, number, *rest in connection.execute(query).all())
+        found.update((uri, KnownResource(number, *rest)) for uri, number, *rest in connection.execute(query).all())
     return found
 
 
-def last_resource(connection: Connection) -> int:
+def last_resource_id(connection: Connection) -> int:
     last: int = connection.execute(select(func.coalesce(func.max(resources.c.id), 0))).scalar_one()
     return last
 
 
 def insert_resources(connection: Connection, rows: Iterable[tuple[int, str, bool, bool, int]]) -> None:
-    """New rows: number, URI, whether it is present and selected, and its strong references."""
+    """Insert rows: ID, URI, whether it is present and selected, and the number of strong references to it."""
     made = [(number, uri, bucket_of(uri), int(here), int(selected), referrers)
             for number, uri, here, selected, referrers in rows]  # fmt: skip
     insert_rows(connection, resources, ("id", "uri", "bucket", "present", "selected", "referrers"), made)
 
 
-def number_uris(connection: Connection, uris: Collection[str]) -> dict[str, int]:
-    """Numbers of all `uris`; those without a row get one."""
+def get_or_create_resources(connection: Connection, uris: Collection[str]) -> dict[str, int]:
+    """Return the IDs of all `uris`, and insert rows for new ones."""
     ids = {uri: known.id for uri, known in find_resources(connection, uris).items()}
     missing = sorted(set(uris) - ids.keys())
     if missing:
-        new = dict(zip(missing, range(last_resource(connection) + 1, 2**62), strict=False))
+        new = dict(zip(missing, range(last_resource_id(connection) + 1, 2**62), strict=False))
         insert_resources(connection, ((number, uri, False, False, 0) for uri, number in new.items()))
         ids |= new
     return ids
 
 
-def find_names(connection: Connection, names: Collection[str]) -> dict[str, int]:
-    """Numbers of properties and datatypes; those without a row get one."""
+def get_or_create_names(connection: Connection, names: Collection[str]) -> dict[str, int]:
+    """Return the IDs of properties and datatypes, and insert rows for new ones."""
     wanted = set(names)
     found: dict[str, int] = {}
-    for part in in_parts(wanted):
+    for part in chunked(wanted):
         query = select(vocabulary.c.uri, vocabulary.c.id).where(vocabulary.c.uri.in_(part))
         found.update((row.uri, row.id) for row in connection.execute(query))
     missing = sorted(wanted - found.keys())
@@ -239,8 +248,8 @@ def find_names(connection: Connection, names: Collection[str]) -> dict[str, int]
     return found
 
 
-def all_names(connection: Connection) -> dict[str, int]:
-    """Every property and datatype that was ever used."""
+def read_vocabulary(connection: Connection) -> dict[str, int]:
+    """Return the IDs of all properties and datatypes."""
     return {row.uri: row.id for row in connection.execute(select(vocabulary.c.uri, vocabulary.c.id))}
 
 
@@ -250,48 +259,48 @@ _COLUMNS = ("document_id", "resource_id", "target_id", "hash", "property_id", "d
             "number", "instant", "truth")  # fmt: skip
 
 
-def insert_statements(connection: Connection, rows: Sequence[Row]) -> None:
-    """Rows in the order of the table's columns."""
+def insert_statements(connection: Connection, rows: Sequence[CacheRow]) -> None:
+    """Insert rows, with values in the order of the table's columns."""
     insert_rows(connection, statements, _COLUMNS, rows)
 
 
-def stored_statements(connection: Connection, ids: Collection[int]) -> dict[int, dict[Key, Said]]:
-    """What the MDP said of these resources."""
+def read_statements(connection: Connection, ids: Collection[int]) -> dict[int, dict[StatementKey, StoredStatementInfo]]:
+    """Return the MDP's statements about these resources."""
     s = statements.c
-    found: dict[int, dict[Key, Said]] = defaultdict(dict)
-    for part in in_parts(ids):
+    found: dict[int, dict[StatementKey, StoredStatementInfo]] = defaultdict(dict)
+    for part in chunked(ids):
         query = select(s.resource_id, s.property_id, s.target_id, s.datatype_id, s.value, s.lang, s.hash, s.strong)
-        query = query.where(s.resource_id.in_(part), s.document_id == GLOBAL)
+        query = query.where(s.resource_id.in_(part), s.document_id == GLOBAL_DOCUMENT)
         for resource, name, target, datatype, value, lang, hash_, strong in connection.execute(query).all():
-            found[resource][name, target, datatype, value, lang] = Said(hash_, strong)
+            found[resource][name, target, datatype, value, lang] = StoredStatementInfo(hash_, strong)
     return found
 
 
 def delete_statements_of(connection: Connection, ids: Iterable[int]) -> None:
-    """Everything that the MDP said of these resources goes."""
+    """Delete all of the MDP's statements about these resources."""
     s = statements.c
-    for part in in_parts(ids):
-        connection.execute(delete(statements).where(s.resource_id.in_(part), s.document_id == GLOBAL))
+    for part in chunked(ids):
+        connection.execute(delete(statements).where(s.resource_id.in_(part), s.document_id == GLOBAL_DOCUMENT))
 
 
 def delete_statements(connection: Connection, which: Sequence[tuple[int, int]]) -> None:
-    """Some of what the MDP said goes: by resource and hash."""
+    """Delete statements of the MDP, given by resource and hash."""
     if which:
         s = statements.c
-        said = delete(statements).where(s.resource_id == bindparam("r"), s.hash == bindparam("h"),
-                                        s.document_id == GLOBAL)  # fmt: skip
-        connection.execute(said, [{"r": resource, "h": hash_} for resource, hash_ in which])
+        statement = delete(statements).where(s.resource_id == bindparam("r"), s.hash == bindparam("h"),
+                                             s.document_id == GLOBAL_DOCUMENT)  # fmt: skip
+        connection.execute(statement, [{"r": resource, "h": hash_} for resource, hash_ in which])
 
 
-def insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Many rows at once."""
+def insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[CacheRow]) -> None:
+    """Insert rows in bulk."""
     if not rows:
         return
     if not is_sqlite(connection):
         copy_rows(driver(connection), f"{table.name} ({', '.join(columns)})", rows)
         return
-    # The driver takes longer for a NULL or a truth than for all the rest of a row, so it gets neither.
-    by_shape: dict[tuple[bool, ...], list[Row]] = defaultdict(list)
+    # NULLs and booleans are slow in the driver, so rows are grouped by their NULL columns, and booleans are integers.
+    by_shape: dict[tuple[bool, ...], list[CacheRow]] = defaultdict(list)
     for row in rows:
         by_shape[tuple([value is None for value in row])].append(tuple([value for value in row if value is not None]))
     for shape, alike in by_shape.items():
@@ -301,48 +310,48 @@ def insert_rows(connection: Connection, table: Table, columns: Sequence[str], ro
         connection.exec_driver_sql(sql, alike)
 
 
-# -- reasons
+# -- presence, selection and references
 
 
 def set_present(connection: Connection, ids: Iterable[int], present: bool) -> None:
-    for part in in_parts(ids):
+    for part in chunked(ids):
         connection.execute(update(resources).where(resources.c.id.in_(part)).values(present=present))
 
 
 def set_selected(connection: Connection, ids: Iterable[int], selected: bool) -> None:
-    for part in in_parts(ids):
+    for part in chunked(ids):
         connection.execute(update(resources).where(resources.c.id.in_(part)).values(selected=selected))
 
 
-def unselect_all(connection: Connection, buckets: Collection[int] | None) -> set[int]:
-    """No resource (of these buckets) is selected any more; those that are not here either."""
+def clear_selected(connection: Connection, buckets: Collection[int] | None) -> set[int]:
+    """Mark no resource (of these buckets) as selected. Return those that were selected but are not present."""
     c = resources.c
     absent = set(connection.execute(select(c.id).where(c.selected, ~c.present, _within(buckets))).scalars())
     connection.execute(update(resources).where(c.selected, _within(buckets)).values(selected=False))
     return absent
 
 
-def add_referrers(connection: Connection, changes: Mapping[int, int]) -> None:
-    """Count strong references that came or went, by what they lead to."""
+def update_referrers(connection: Connection, changes: Mapping[int, int]) -> None:
+    """Add to the numbers of strong references, by target."""
     by_change: dict[int, list[int]] = defaultdict(list)
     for number, change in changes.items():
         if change:
             by_change[change].append(number)
     c = resources.c
     for change, ids in by_change.items():
-        for part in in_parts(ids):
+        for part in chunked(ids):
             connection.execute(update(resources).where(c.id.in_(part)).values(referrers=c.referrers + change))
 
 
-def present_ids(connection: Connection, buckets: Collection[int] | None) -> Iterator[int]:
-    """What is here (in these buckets), in parts, so that it may be changed meanwhile."""
+def iter_present_ids(connection: Connection, buckets: Collection[int] | None) -> Iterator[int]:
+    """Yield the IDs of present resources (of these buckets), page by page, so that rows may be changed meanwhile."""
     c = resources.c
     last = 0
     while True:
-        query = select(c.id).where(c.present, c.id > last, _within(buckets)).order_by(c.id).limit(PART)
+        query = select(c.id).where(c.present, c.id > last, _within(buckets)).order_by(c.id).limit(MAX_VALUES_PER_QUERY)
         found = connection.execute(query).scalars().all()
         yield from found
-        if len(found) < PART:
+        if len(found) < MAX_VALUES_PER_QUERY:
             return
         last = found[-1]
 
@@ -351,17 +360,33 @@ def _within(buckets: Collection[int] | None) -> ColumnElement[bool]:
     return true() if buckets is None else resources.c.bucket.in_(buckets)
 
 
-# -- a schema that changes
+# -- suspended rules
 
 
-def change_strength(connection: Connection, property_id: int, strong: bool) -> dict[int, int]:
-    """Make the references of a property strong, or weak; how many changed, by what they lead to. References to blank
-    nodes are strong in any case."""
+def clear_suspended(connection: Connection) -> None:
+    """Delete all suspended rules."""
+    connection.execute(delete(suspended_rules))
+
+
+def update_suspended(connection: Connection, changes: Mapping[int, str | None]) -> None:
+    """Store why rules are suspended, by rule; None: the rule is active."""
+    for part in chunked(changes):
+        connection.execute(delete(suspended_rules).where(suspended_rules.c.rule_id.in_(part)))
+    rows = [(rule, reason) for rule, reason in changes.items() if reason is not None]
+    insert_rows(connection, suspended_rules, ("rule_id", "reason"), rows)
+
+
+# -- changes of the schema
+
+
+def set_property_strength(connection: Connection, property_id: int, strong: bool) -> dict[int, int]:
+    """Make the references of a property strong or weak. Return the number of changed references by target. References
+    to blank nodes are always strong."""
     s = statements.c
     c = resources.c
     blank = exists(select(c.id).where(c.id == s.target_id, c.uri.contains(BLANK_MARK, autoescape=True)))
     concerned = (
-        (s.property_id == property_id) & (s.document_id == GLOBAL) & s.target_id.is_not(None)
+        (s.property_id == property_id) & (s.document_id == GLOBAL_DOCUMENT) & s.target_id.is_not(None)
         & (s.strong != strong) & ~blank
     )  # fmt: skip
     counts = select(s.target_id, func.count()).where(concerned).group_by(s.target_id)
@@ -370,23 +395,23 @@ def change_strength(connection: Connection, property_id: int, strong: bool) -> d
     return found
 
 
-def values_of(connection: Connection, property_id: int) -> Iterator[list[str]]:
-    """The distinct values of a property, in parts, so that they may be changed meanwhile."""
+def iter_values(connection: Connection, property_id: int) -> Iterator[list[str]]:
+    """Yield the distinct values of a property, page by page, so that rows may be changed meanwhile."""
     s = statements.c
     start = func.substr(s.value, 1, 64)
     here = (s.property_id == property_id) & s.value.is_not(None)
     last: str | None = None
     while True:
         query = select(start).where(here, true() if last is None else start > last)
-        starts = connection.execute(query.distinct().order_by(start).limit(PART)).scalars().all()
+        starts = connection.execute(query.distinct().order_by(start).limit(MAX_VALUES_PER_QUERY)).scalars().all()
         if not starts:
             return
         yield list(connection.execute(select(s.value).where(here, start.in_(starts)).distinct()).scalars())
         last = starts[-1]
 
 
-def retype(connection: Connection, property_id: int, typed: Mapping[str, Typed]) -> None:
-    """Give the values of a property other numbers, instants and truths."""
+def update_typed_values(connection: Connection, property_id: int, typed: Mapping[str, TypedColumns]) -> None:
+    """Set the typed columns of a property's values, by value."""
     if not typed:
         return
     s = statements.c
@@ -399,25 +424,34 @@ def retype(connection: Connection, property_id: int, typed: Mapping[str, Typed])
     connection.execute(change, [{"v": value, "n": n, "i": i, "t": t} for value, (n, i, t) in typed.items()])
 
 
-# -- what is staged
+# -- staged events
 
 
-def stage(connection: Connection, events: Iterable[Mapping[str, Any]], lane: int) -> None:
-    """Keep events for later."""
-    parts = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in in_parts(events, STAGED_EVENTS))
+def stage_events(connection: Connection, events: Iterable[Mapping[str, Any]], lane: int) -> None:
+    """Store events that are applied later."""
+    parts = (
+        json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in chunked(events, EVENTS_PER_STAGED_ROW)
+    )
     rows = [{"lane": lane, "events": part} for part in parts]
     if rows:
         connection.execute(insert(staged), rows)
 
 
-def staged_events(connection: Connection, lane: int) -> Iterator[list[Json]]:
-    """What was staged, in parts, in its order."""
+def iter_staged_events(connection: Connection, lane: int) -> Iterator[list[Json]]:
+    """Yield staged events in order, page by page."""
     last = 0
     c = staged.c
     query = select(c.number, c.events).where(c.lane == lane, c.number > bindparam("last")).order_by(c.number).limit(4)
     while rows := connection.execute(query, {"last": last}).all():
         yield [event for row in rows for event in json.loads(row.events)]
         last = rows[-1].number
+
+
+def last_staged_event(connection: Connection, lane: int) -> Json | None:
+    """Return the event that was staged last."""
+    c = staged.c
+    row = connection.execute(select(c.events).where(c.lane == lane).order_by(c.number.desc()).limit(1)).one_or_none()
+    return json.loads(row.events)[-1] if row is not None else None
 
 
 def clear_staged(connection: Connection, lane: int) -> None:
@@ -428,7 +462,7 @@ def clear_staged(connection: Connection, lane: int) -> None:
 
 
 class LocalDocument(NamedTuple):
-    """What is known of a local document without its statements."""
+    """A local document without its statements."""
 
     id: int
     uri: str
@@ -441,8 +475,8 @@ def find_local_document(connection: Connection, uri: str) -> LocalDocument | Non
     return LocalDocument(row.id, row.uri, row.content, dict(row.prefixes)) if row is not None else None
 
 
-def keep_local_document(connection: Connection, uri: str, content: bytes, prefixes: Mapping[str, str]) -> int:
-    """Make or change a document's row; its number."""
+def upsert_local_document(connection: Connection, uri: str, content: bytes, prefixes: Mapping[str, str]) -> int:
+    """Insert or update a document's row, and return its ID."""
     values = {"uri": uri, "content": content, "prefixes": dict(prefixes)}
     known = find_local_document(connection, uri)
     if known is not None:
@@ -453,20 +487,20 @@ def keep_local_document(connection: Connection, uri: str, content: bytes, prefix
     return number
 
 
-def drop_local_document(connection: Connection, number: int) -> None:
+def delete_local_document(connection: Connection, number: int) -> None:
     connection.execute(delete(local_documents).where(local_documents.c.id == number))
 
 
-def drop_local_statements(connection: Connection, number: int) -> set[int]:
-    """What a local document said goes; the resources that it named."""
+def delete_local_statements(connection: Connection, number: int) -> set[int]:
+    """Delete the statements of a local document. Return the resources that they mention."""
     s = statements.c
     named = connection.execute(select(s.resource_id, s.target_id).where(s.document_id == number)).all()
     connection.execute(delete(statements).where(s.document_id == number))
     return {number for row in named for number in row if number is not None}
 
 
-def local_statements(connection: Connection, number: int) -> list[Statement]:
-    """What a local document says."""
+def read_local_statements(connection: Connection, number: int) -> list[Statement]:
+    """Return the statements of a local document."""
     s = statements.c
     subject, target = resources.alias("subject"), resources.alias("target")
     name, datatype = vocabulary.alias("name"), vocabulary.alias("datatype")
@@ -485,7 +519,7 @@ def local_statements(connection: Connection, number: int) -> list[Statement]:
 
 
 def list_local_documents(connection: Connection, after: str, limit: int) -> list[str]:
-    """Their URIs, from the one after `after`, by code point."""
+    """Return a page of the URIs of local documents after `after`, ordered by code point."""
     c = local_documents.c
     query = select(c.uri).where(c.uri > after).order_by(c.uri).limit(limit)
     return list(connection.execute(query).scalars())

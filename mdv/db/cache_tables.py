@@ -1,12 +1,12 @@
-"""The tables of an LMR's cache, on SQLite or Postgres alike.
+"""The tables of an LMR's cache, for SQLite and Postgres.
 
-They have the shape of an MDP's (`mdv.db.tables`) where queries look, so that both are asked with the same compiler. Two
-things differ:
+The tables that queries read have the same columns as those of an MDP (`mdv.db.tables`), so that one compiler serves
+both. There are two differences:
 
-* **Numbers are kept as keys.** SQLite has no exact decimals, so numbers and instants are kept as texts that sort as the
-  numbers do (`mdv.rdf.sortkey`), in both databases.
-* **A resource knows why it is here.** `selected`: some rule of this LMR selects it. `referrers`: how many strong
-  references lead to it from what is here. What has neither goes.
+* **Numbers are stored as sort keys.** SQLite has no exact decimals, so numbers and instants are stored as texts that
+  sort like the numbers (`mdv.rdf.sortkey`), in both databases.
+* **A resource records why it is in the cache.** `selected`: a rule of this LMR selects it. `referrers`: the number of
+  strong references to it from resources in the cache. A resource with neither is garbage.
 """
 
 from __future__ import annotations
@@ -30,31 +30,33 @@ from sqlalchemy import (
 metadata = MetaData()
 
 CodePoints = Text().with_variant(Text(collation="C"), "postgresql")
-"""Text that is compared by code point: in SQLite it always is."""
-Number = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite gives numbers out by itself only to what is declared INTEGER."""
+"""Text that is compared by code point, which is the default in SQLite."""
+RowId = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite generates IDs only for columns that are declared INTEGER."""
 
-GLOBAL = 0
-"""The document of statements that came from the MDP."""
+GLOBAL_DOCUMENT = 0
+"""The document ID of statements that came from the MDP."""
 
-FORMAT = 1
-"""Of these tables. A cache of another format is made anew."""
+CACHE_FORMAT = 2
+"""The format of these tables. A cache of another format is created again."""
+UPGRADABLE_FORMATS = (1,)
+"""Formats that only lack tables of the current one. Such a cache is upgraded and keeps its local documents."""
 
 lmr_state = Table(
     "lmr_state",
     metadata,
     Column("one", Boolean, primary_key=True, server_default=text("true"), comment="there is one row"),
     Column("format", Integer, nullable=False),
-    Column("cursor", Text, comment="up to where the feed is applied; NULL: a snapshot is to be taken"),
-    Column("position", BigInteger, nullable=False, server_default="0", comment="of the MDP, up to which all is here"),
-    Column("applied_offset", BigInteger, nullable=False, server_default="0", comment="of the last event applied"),
+    Column("cursor", Text, comment="the feed is applied up to here; NULL: load a snapshot"),
+    Column("position", BigInteger, nullable=False, server_default="0", comment="of the MDP, applied so far"),
+    Column("applied_offset", BigInteger, nullable=False, server_default="0", comment="of the last applied event"),
     Column("schema_version", Integer, nullable=False, server_default="0"),
     Column("schema_edition", Integer, nullable=False, server_default="0",
-           comment="how often the schema changed here: an MDP that was restored may use a version twice"),
-    Column("schema", JSON, comment="as it travelled"),
-    Column("staged_cursor", Text, comment="up to where the feed is staged, while a transaction is incomplete"),
-    Column("staged_offset", BigInteger, nullable=False, server_default="0", comment="of the last event staged"),
-    Column("staged_snapshot", Boolean, nullable=False, server_default=text("false"), comment="it is a snapshot"),
+           comment="number of schema changes in this cache: a restored MDP may use a version twice"),
+    Column("schema", JSON, comment="as received"),
+    Column("staged_cursor", Text, comment="the feed is staged up to here, while a transaction is incomplete"),
+    Column("staged_offset", BigInteger, nullable=False, server_default="0", comment="of the last staged event"),
+    Column("staged_snapshot", Boolean, nullable=False, server_default=text("false"), comment="a snapshot is staged"),
 )  # fmt: skip
 
 vocabulary = Table(
@@ -67,28 +69,28 @@ vocabulary = Table(
 resources = Table(
     "resources",
     metadata,
-    Column("id", Number, primary_key=True),
+    Column("id", RowId, primary_key=True),
     Column("uri", CodePoints, nullable=False, unique=True),
     Column("bucket", SmallInteger, nullable=False, comment="of the checksum"),
-    Column("present", Boolean, nullable=False, comment="it is in the cache; false: it is only spoken of"),
-    Column("selected", Boolean, nullable=False, comment="some rule of this LMR selects it"),
-    Column("referrers", Integer, nullable=False, comment="strong references to it, from what is in the cache"),
+    Column("present", Boolean, nullable=False, comment="false: it is only mentioned in statements"),
+    Column("selected", Boolean, nullable=False, comment="a rule of this LMR selects it"),
+    Column("referrers", Integer, nullable=False, comment="number of strong references from resources in the cache"),
     Index("resources_present", "bucket", sqlite_where=text("present"), postgresql_where=text("present")),
 )
 
 statements = Table(
     "statements",
     metadata,
-    Column("document_id", Number, nullable=False, comment="of local metadata; 0: from the MDP"),
-    Column("resource_id", Number, nullable=False),
-    Column("target_id", Number, comment="the object, where it is a URI"),
+    Column("document_id", RowId, nullable=False, comment="a local document; 0: from the MDP"),
+    Column("resource_id", RowId, nullable=False),
+    Column("target_id", RowId, comment="the object, if it is a URI"),
     Column("hash", BigInteger, nullable=False),
     Column("property_id", Integer, nullable=False),
     Column("datatype_id", Integer),
-    Column("strong", Boolean, nullable=False, comment="a strong reference of the MDP's"),
+    Column("strong", Boolean, nullable=False, comment="a strong reference from the MDP"),
     Column("value", CodePoints),
     Column("lang", CodePoints),
-    Column("number", CodePoints, comment="a key that sorts as the number does"),
+    Column("number", CodePoints, comment="a key that sorts like the number"),
     Column("instant", CodePoints, comment="likewise"),
     Column("truth", Boolean),
     Index("statements_resource", "resource_id", "property_id"),
@@ -107,19 +109,27 @@ statements = Table(
 staged = Table(
     "staged",
     metadata,
-    Column("number", Number, primary_key=True),
+    Column("number", RowId, primary_key=True),
     Column("lane", SmallInteger, nullable=False, comment="0: the feed; 1: buckets that are fetched again"),
-    Column("events", Text, nullable=False, comment="some of them, as JSON"),
+    Column("events", Text, nullable=False, comment="as JSON"),
     Index("staged_lane", "lane", "number"),
-    comment="A snapshot or a transaction that is not whole yet.",
+    comment="Events of a snapshot or transaction that is not complete yet.",
+)
+
+suspended_rules = Table(
+    "suspended_rules",
+    metadata,
+    Column("rule_id", RowId, primary_key=True, autoincrement=False),
+    Column("reason", Text, nullable=False),
+    comment="Rules of this LMR that the MDP does not evaluate. Their matches may be out of date.",
 )
 
 local_documents = Table(
     "local_documents",
     metadata,
-    Column("id", Number, primary_key=True),
+    Column("id", RowId, primary_key=True),
     Column("uri", CodePoints, nullable=False, unique=True),
     Column("content", LargeBinary, nullable=False, comment="digest of its statements"),
     Column("prefixes", JSON, nullable=False),
-    comment="Local metadata: in every query, in no message to the MDP.",
+    comment="Local metadata. Queries see it; it is never sent to the MDP.",
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import psycopg
@@ -14,80 +15,102 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from mdv.errors import SystemNotFound
 
-TRUSTED = 1.0
-"""Seconds within which a connection that was just used is not asked whether it is still there: that would cost a busy
-worker a message for each run."""
+PING_AFTER_IDLE_SECONDS = 1.0
+"""A pooled connection is tested before use if it was idle for longer. A test costs one round trip."""
 
 
-GONE_SECONDS = 2
-"""A server looks so often, while it works, whether its client is still there: who dies must not hold the lock."""
+CLIENT_CHECK_INTERVAL_SECONDS = 2
+"""How often the server checks, during a statement, that its client is still connected. The transaction of a dead client
+is rolled back, which releases the lock."""
 
 
-PREPARED = 250
-"""Statements that a connection keeps prepared; the filter has one for each group of rules. A registration that needs
-more of them would have all planned again each time. Each takes the server up to 2 MiB."""
+MAX_PREPARED_STATEMENTS = 250
+"""Limit of prepared statements for each connection. The filter has one for each rule group. With more groups than this,
+each registration would plan all of them again. Each takes up to 2 MiB on the server."""
 
 
 def make_engine(url: str, longest: float = 0, **options: Any) -> Engine:
-    """An engine for `url`, as given to libpq: postgresql://… `longest`: the seconds that a transaction may take before
-    the server gives it up, half of them waiting for others; 0 for any."""
+    """Return an engine for `url`, as given to libpq: postgresql://… `longest`: the time limit of a transaction in
+    seconds, of which it may wait half for locks; 0: no limit."""
     if not url:
-        raise SystemNotFound("No database is named: set MDV_DATABASE_URL, or start a whole system with `mdv up`.")
+        raise SystemNotFound("No database is configured. Set MDV_DATABASE_URL, or start a whole system with `mdv up`.")
     name = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
     engine = sqlalchemy.create_engine(name, **options)
 
-    def begin(session: psycopg.Connection[Any], record: ConnectionPoolEntry) -> None:
-        session.prepared_max = PREPARED
-        was, session.autocommit = session.autocommit, True
+    def configure(session: psycopg.Connection[Any], record: ConnectionPoolEntry) -> None:
+        session.prepared_max = MAX_PREPARED_STATEMENTS
+        autocommit, session.autocommit = session.autocommit, True
         for setting in _settings(session.info.server_version, longest).items():
             session.execute("select set_config(%s, %s, false)", setting)
-        session.autocommit = was
+        session.autocommit = autocommit
 
-    def note(connection: Any, record: ConnectionPoolEntry) -> None:
+    def record_use(connection: Any, record: ConnectionPoolEntry) -> None:
         record.info["used"] = time.monotonic()
 
     def check(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
-        if time.monotonic() - record.info.get("used", float("-inf")) > TRUSTED:
+        if time.monotonic() - record.info.get("used", float("-inf")) > PING_AFTER_IDLE_SECONDS:
             try:
                 engine.dialect.do_ping(connection)
             except psycopg.Error as error:
-                raise DisconnectionError("the connection is gone") from error
+                raise DisconnectionError("the connection is closed") from error
 
-    sqlalchemy.event.listen(engine, "checkin", note)
-    sqlalchemy.event.listen(engine, "connect", begin)
-    sqlalchemy.event.listen(engine, "connect", note)
+    sqlalchemy.event.listen(engine, "checkin", record_use)
+    sqlalchemy.event.listen(engine, "connect", configure)
+    sqlalchemy.event.listen(engine, "connect", record_use)
     sqlalchemy.event.listen(engine, "checkout", check)
     return engine
 
 
 def _settings(version: int, longest: float) -> dict[str, str]:
-    settings = {"client_connection_check_interval": f"{GONE_SECONDS}s"}
+    settings = {"client_connection_check_interval": f"{CLIENT_CHECK_INTERVAL_SECONDS}s"}
     if longest:
-        # Postgres 16 limits no transaction as a whole, and does not see who is silent after a pipeline.
+        # Postgres 16 has no transaction_timeout, and does not detect an idle client after a pipeline.
         limits = ("transaction_timeout",) if version >= 170000 else (
             "statement_timeout", "idle_in_transaction_session_timeout")  # fmt: skip
         settings |= dict.fromkeys(limits, f"{longest:.0f}s") | {"lock_timeout": f"{500 * longest:.0f}ms"}
     return settings
 
 
-def in_one_message(connection: Connection, wanted: bool) -> AbstractContextManager[object]:
-    """What is sent within it goes to the database at once, without waiting for answers in between, if `wanted`.
+def use_read_only_snapshot(connection: Connection) -> None:
+    """Make this transaction read-only with one snapshot for all its statements. Call it first in the transaction."""
+    driver(connection).execute("set transaction isolation level repeatable read, read only")
 
-    Within another such message it is a part of that.
+
+@contextmanager
+def try_exclusive_lock(engine: Engine, task: str) -> Iterator[bool]:
+    """Yield True if no other process holds the lock of this task; it is held until the end of the block."""
+    with engine.connect() as connection:
+        row = driver(connection).execute("select pg_try_advisory_xact_lock(hashtext(%s))", (f"mdv {task}",)).fetchone()
+        yield row is not None and bool(row[0])
+
+
+def postgres_duration(seconds: float) -> str:
+    """Return a duration in the format of Postgres settings; 0 means no limit.
+
+    >>> postgres_duration(0.25), postgres_duration(0), postgres_duration(0.0001)
+    ('250ms', '0', '1ms')
     """
-    return together(driver(connection)) if wanted else nullcontext()
+    return f"{max(1, round(seconds * 1000))}ms" if seconds else "0"
 
 
-def together(session: psycopg.Connection[Any]) -> AbstractContextManager[object]:
-    """The same for a psycopg connection."""
+def pipelined_if(connection: Connection, wanted: bool) -> AbstractContextManager[object]:
+    """Send the statements of the block in one pipeline, if `wanted`.
+
+    Within an open pipeline, they become a part of that one.
+    """
+    return pipelined(driver(connection)) if wanted else nullcontext()
+
+
+def pipelined(session: psycopg.Connection[Any]) -> AbstractContextManager[object]:
+    """Send the statements of the block in one pipeline of a psycopg connection."""
     is_open = session.pgconn.pipeline_status != psycopg.pq.PipelineStatus.OFF
     return nullcontext() if is_open else session.pipeline()
 
 
 def driver(connection: Connection) -> psycopg.Connection[Any]:
-    """The psycopg connection below: for COPY, pipelines and the named statements.
+    """Return the underlying psycopg connection, for COPY, pipelines and named statements.
 
-    SQLAlchemy is told that a transaction has begun, so that it will commit or roll back what is done there.
+    A transaction is begun in SQLAlchemy, so that it commits or rolls back the statements of this connection.
     """
     if not connection.in_transaction():
         connection.begin()

@@ -1,9 +1,8 @@
-"""The feeds as stored: events, contents as of a position, snapshots, checksums, and what is not kept any longer."""
+"""Stored feeds: events, contents as of a position, snapshots, checksums and retention."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,14 +10,14 @@ from uuid import UUID
 import psycopg
 from sqlalchemy import Connection
 
-from mdv.db.copy import array_field
-from mdv.db.engine import driver, together
-from mdv.db.statements import statements
-from mdv.feed import BUCKETS, MODULUS
+from mdv.db.engine import driver, pipelined
+from mdv.db.load_sql import load_sql
+from mdv.db.postgres_copy import array_literal
+from mdv.feed import BUCKET_COUNT, CHECKSUM_MODULUS
 
 
-class Stand(NamedTuple):
-    """Where the MDP and one LMR's feed stand: events up to `kept_after` are gone; of one that is `paused`, those after
+class FeedState(NamedTuple):
+    """The state of the MDP and of one LMR's feed. Events up to `kept_after` are deleted. If it is `paused`, later ones
     are held back."""
 
     epoch: UUID
@@ -29,7 +28,7 @@ class Stand(NamedTuple):
 
 
 class StoredEvent(NamedTuple):
-    """An event as it is stored."""
+    """A stored event."""
 
     offset: int
     tx: int
@@ -38,84 +37,104 @@ class StoredEvent(NamedTuple):
     uri: str | None
 
 
+class StoredPiece(NamedTuple):
+    """A piece of a large resource: its number of statements, the hash of the last one, whether it is the last piece,
+    and its classes and statements as JSON."""
+
+    statements: int
+    last_hash: int
+    is_last: bool
+    classes: str | None
+    said: str
+
+
 class StoredSnapshot(NamedTuple):
-    """A snapshot that is being fetched."""
+    """A snapshot that an LMR is fetching."""
 
     tx: int
     first_offset: int
     events: int
 
 
-class Progress(NamedTuple):
-    """How an LMR gets on: its rules, what it holds and selects, the events kept for it, and those of them that it has
-    not asked beyond, the first published `since`. All are counted up to a bound, which they exceed by one at most.
-    `lost`: it asked last from a place that is not kept any longer."""
-
-    subscriptions: int
-    resources: int
-    roots: int
-    events: int
-    behind: int
-    since: datetime | None
-    lost: bool
-
-
 class Feed:
-    """The statements about feeds, for one transaction."""
+    """Reads and changes feeds in one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._session: psycopg.Connection[Any] = driver(connection)
-        self._sql = statements("feed")
+        self._sql = load_sql("feed")
 
-    def stand(self, lmr: int) -> Stand | None:
+    def stand(self, lmr: int) -> FeedState | None:
         row = self._run("stand", lmr=lmr).fetchone()
-        return Stand(*row) if row else None
+        return FeedState(*row) if row else None
 
-    def look(self, lmr: int, after: int, most: int) -> tuple[Stand | None, list[StoredEvent]]:
-        """Where the MDP and an LMR's feed stand, and the events after an offset: all in one message."""
-        with together(self._session):
-            see_one_moment_of(self._session)
+    def look(self, lmr: int, after: int, most: int) -> tuple[FeedState | None, list[StoredEvent]]:
+        """Return the state of an LMR's feed, and the events after an offset, in one round trip."""
+        with pipelined(self._session):
+            use_feed_snapshot_on(self._session)
             stand = self._run("stand", lmr=lmr)
             events = self._run("events", lmr=lmr, after=after, most=most)
         row = stand.fetchone()
-        return Stand(*row) if row else None, [StoredEvent(*row) for row in events.fetchall()]
+        return FeedState(*row) if row else None, [StoredEvent(*row) for row in events.fetchall()]
 
     def lags(self, most: int) -> list[tuple[str, float]]:
-        """LMRs by name, each with the age in seconds of the first event that it has not asked beyond."""
+        """Return the names of LMRs, each with the age of its first unread event in seconds."""
         return [(name, age) for name, age in self._run("lags", most=most)]
 
-    def progress(self, lmrs: Collection[int], most: int) -> dict[int, Progress]:
-        """How some LMRs get on, by their numbers; nothing is counted beyond `most`."""
-        self._run("one_by_one")
-        rows = self._run("progress", lmrs=array_field(lmrs), most=most)
-        return {number: Progress(*rest) for number, *rest in rows}
-
     def offset_before(self, lmr: int, offset: int) -> int | None:
-        """The offset of the event before, if one is kept."""
+        """Return the offset of the previous event, if it is retained."""
         row = self._run("event_before", lmr=lmr, offset=offset).fetchone()
         return row[0] if row else None
 
     def position_before(self, lmr: int, after: int, tx: int) -> int:
-        """The position of which all was told to who has read up to `after`, if transaction `tx` comes next."""
+        """Return the last position that an LMR has read completely, if it has read up to `after` and the next
+        transaction is `tx`."""
         row = self._run("position_before", lmr=lmr, after=after, tx=tx).fetchone()
         assert row is not None
         return int(row[0])
 
-    def contents(self, wanted: Sequence[tuple[int, int]], type_id: int) -> list[tuple[str | None, str | None]]:
-        """Of resources as of positions, the classes and the statements, as JSON."""
+    def contents(
+        self, wanted: Sequence[tuple[int, ...]], type_id: int, most: int, most_bytes: int
+    ) -> list[tuple[str | None, str | None] | None]:
+        """Return the classes and statements of resources, each as of a position, as JSON; None for a resource that has
+        more than `most` rows or `most_bytes` bytes of values."""
         rows = self._run(
             "contents",
-            resources=array_field(resource for resource, _ in wanted),
-            txs=array_field(tx for _, tx in wanted),
+            resources=array_literal(resource for resource, _ in wanted),
+            txs=array_literal(tx for _, tx in wanted),
             type=type_id,
+            most=most,
+            bytes=most_bytes,
         ).fetchall()
-        found: list[tuple[str | None, str | None]] = [(None, None)] * len(wanted)
-        for number, classes, said in rows:
-            found[number - 1] = (classes, said)
+        found: list[tuple[str | None, str | None] | None] = [(None, None)] * len(wanted)
+        for number, is_large, classes, statements in rows:
+            found[number - 1] = None if is_large else (classes, statements)
         return found
 
+    def pieces(
+        self, resource: int, tx: int, first: int, type_id: int, size: int, size_bytes: int, most: int
+    ) -> list[StoredPiece]:
+        """Return the next pieces of a resource as of a position, at most `most`, starting with the hash `first`; none
+        if it has no statement from there on."""
+        rows = size * most + 1
+        while True:
+            found = self._run(
+                "pieces", resource=resource, tx=tx, first=first, type=type_id, size=size, bytes=size_bytes, rows=rows,
+                pieces=most,
+            ).fetchall()  # fmt: skip
+            if found or not self._run("has_statements", resource=resource, tx=tx, first=first).fetchone():
+                return [StoredPiece(*row) for row in found]
+            rows *= 2  # many documents contain the same statement
+
+    def notice_reasons(self, wanted: Sequence[tuple[int, int, int]]) -> list[str]:
+        """Return the reasons of notices, each given as rule, kind and position."""
+        rules, kinds, txs = zip(*wanted, strict=True)
+        rows = self._run(
+            "reasons_of_notices", rules=array_literal(rules), kinds=array_literal(kinds), txs=array_literal(txs)
+        ).fetchall()
+        return [reason or "" for _, reason in sorted(rows)]
+
     def schema_at(self, tx: int) -> tuple[int, Any, Any]:
-        """Version, statements and prefixes of the schema that held at a position."""
+        """Return the version, statements and prefixes of the schema at a position."""
         row = self._run("schema_at", tx=tx).fetchone()
         return (row[0], row[1], row[2]) if row else (0, [], {})
 
@@ -127,7 +146,7 @@ class Feed:
         return 1 + int(row[0])
 
     def take_offsets(self, events: int) -> int:
-        """The first of so many offsets, which nobody else gets. The caller holds the lock."""
+        """Reserve offsets and return the first. The caller holds the lock."""
         row = self._run("take_offsets", events=events).fetchone()
         assert row is not None
         return int(row[0])
@@ -140,9 +159,9 @@ class Feed:
         events: int,
         buckets: Collection[int] | None,
     ) -> int:
-        """Note what an LMR holds at this moment; the snapshot's number."""
+        """Store the current closure of an LMR as a snapshot, and return its ID."""
         row = self._run(
-            "note_snapshot", lmr=lmr, tx=tx, first_offset=first_offset, events=events,
+            "insert_snapshot", lmr=lmr, tx=tx, first_offset=first_offset, events=events,
             whole=buckets is None,
         ).fetchone()  # fmt: skip
         assert row is not None
@@ -152,9 +171,9 @@ class Feed:
     def drop_old_snapshots(self, lmr: int) -> None:
         self._run("drop_old_snapshots", lmr=lmr)
 
-    def present_snapshot(self, lmr: int) -> int | None:
-        """A snapshot that is still what an LMR holds."""
-        row = self._run("present_snapshot", lmr=lmr).fetchone()
+    def current_snapshot(self, lmr: int) -> int | None:
+        """Return the ID of a snapshot that is still up to date; None if there is none."""
+        row = self._run("current_snapshot", lmr=lmr).fetchone()
         return row[0] if row else None
 
     def snapshot(self, lmr: int, number: int) -> StoredSnapshot | None:
@@ -164,38 +183,38 @@ class Feed:
     def snapshot_page(self, number: int, snapshot: StoredSnapshot, first: int, most: int) -> list[StoredEvent]:
         rows = self._run("snapshot_page", snapshot=number, first=first, most=most).fetchall()
         return [
-            StoredEvent(snapshot.first_offset + place, snapshot.tx, kind, resource, uri)
-            for place, kind, resource, uri in rows
+            StoredEvent(snapshot.first_offset + index, snapshot.tx, kind, resource, uri)
+            for index, kind, resource, uri in rows
         ]
 
-    def end_events(self, lmr: int, offset: int) -> None:
-        """From now on, whoever has read up to `offset` or less cannot go on. The caller holds the lock."""
+    def expire_events(self, lmr: int, offset: int) -> None:
+        """Invalidate cursors up to `offset`. The caller holds the lock."""
         self._run("drop_snapshots", lmr=lmr)
-        self._run("end_events", lmr=lmr, offset=offset)
+        self._run("expire_events", lmr=lmr, offset=offset)
 
     def drop_events(self, lmr: int) -> None:
-        """Drop the events that nobody can ask for any more."""
+        """Delete events that no valid cursor can reach."""
         self._run("drop_events", lmr=lmr)
 
     # Checksums
 
     def checksum(self, lmr: int) -> list[int]:
         sums: dict[int, Decimal] = dict(self._run("checksum", lmr=lmr).fetchall())
-        return [int(sums.get(bucket, 0)) % MODULUS for bucket in range(BUCKETS)]
+        return [int(sums.get(bucket, 0)) % CHECKSUM_MODULUS for bucket in range(BUCKET_COUNT)]
 
-    # News, and what is not kept any longer
+    # Notification and retention
 
     def published_after(self, tx: int) -> list[tuple[int, list[int]]]:
-        """Transactions after `tx`, and the LMRs that they concern."""
+        """Return the published transactions after `tx`, each with its LMRs."""
         return [(row[0], row[1]) for row in self._run("published_after", tx=tx).fetchall()]
 
     def trim(self, lmr: int, seconds: float, events: int) -> int:
-        """Drop what is older, or more, than is to be kept for an LMR; how many events went."""
+        """Delete events of an LMR that exceed the limits of age or number. Return the number of deleted events."""
         row = self._run("boundary", lmr=lmr, seconds=seconds, events=events).fetchone()
         if row is None or row[0] is None:
             return 0
-        gone = self._run("trim", lmr=lmr, boundary=row[0]).fetchone()
-        return int(gone[0]) if gone else 0
+        deleted = self._run("trim", lmr=lmr, boundary=row[0]).fetchone()
+        return int(deleted[0]) if deleted else 0
 
     def trim_publications(self, seconds: float) -> None:
         self._run("trim_publications", seconds=seconds)
@@ -204,12 +223,12 @@ class Feed:
         self._run("drop_stale_snapshots", seconds=seconds)
 
     def largest(self, most: int) -> list[tuple[int, int]]:
-        """The LMRs with more events than that."""
+        """Return the LMRs with more than `most` events, with their number of events."""
         return self._run("largest_feeds", most=most).fetchall()
 
     def compact(self, lmr: int) -> int:
-        """Make one transaction of all that is kept for an LMR, without what was superseded in it; how many events are
-        left."""
+        """Compact the feed of an LMR: combine its events into one transaction and delete superseded ones. Return the
+        number of remaining events."""
         self._run("by_hash")
         self._run("compact", lmr=lmr)
         row = self._run("count_events", lmr=lmr).fetchone()
@@ -219,17 +238,17 @@ class Feed:
         return self._session.execute(self._sql[name], values, prepare=True)
 
 
-def see_one_moment(connection: Connection) -> None:
-    """All that this transaction reads is of one moment, and looked up by index, row after row: a feed is a few rows of
-    tables that may be large, or were small when a plan was made."""
-    see_one_moment_of(driver(connection))
+def use_feed_snapshot(connection: Connection) -> None:
+    """Make this transaction read one snapshot, with index lookups and nested loops only. A feed is a few rows of large
+    tables; a plan that was made while they were small would be slow later."""
+    use_feed_snapshot_on(driver(connection))
 
 
-def see_one_moment_of(session: psycopg.Connection[Any]) -> None:
-    """The same for a psycopg connection."""
+def use_feed_snapshot_on(session: psycopg.Connection[Any]) -> None:
+    """Do the same as `use_feed_snapshot` for a psycopg connection."""
     session.execute("set transaction isolation level repeatable read")
-    session.execute(statements("feed")["pin"], prepare=True)
+    session.execute(load_sql("feed")["pin"], prepare=True)
 
 
 def _array(numbers: Collection[int] | None) -> str | None:
-    return None if numbers is None else array_field(numbers)
+    return None if numbers is None else array_literal(numbers)

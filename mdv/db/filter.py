@@ -1,21 +1,21 @@
-"""The filter's statements, run: what changed for rules goes to `result_objects` and `result_ranges`."""
+"""Run the filter's statements. Changes of matches are stored in `result_objects` and `result_ranges`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from sqlalchemy import Connection, FromClause, Insert, Select, bindparam, select, union_all
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from mdv.db.copy import copy_rows
-from mdv.db.engine import driver, together
-from mdv.db.exchange import Exchange
-from mdv.db.statements import numbered, statements
+from mdv.db.engine import driver, pipelined, postgres_duration
+from mdv.db.load_sql import load_sql, number_parameters
+from mdv.db.pipeline import PendingResult, Pipeline
+from mdv.db.postgres_copy import copy_rows
 from mdv.db.tables import filter_data, filter_data_history, result_objects, result_ranges
 from mdv.errors import TooCostly
 
@@ -25,95 +25,141 @@ _COLUMNS = ("resource_id", "property_id", "target_id", "value", "number", "insta
 
 
 def statements_now() -> FromClause:
-    """The statements of all documents, as they are."""
+    """The current statements of all documents."""
     return filter_data
 
 
 def statements_before() -> FromClause:
-    """The statements as they were before the transaction of `:position`."""
+    """The statements before the transaction of `:position`."""
     stayed = select(*(filter_data.c[name] for name in _COLUMNS)).where(
         filter_data.c.position < bindparam("position", type_=filter_data.c.position.type)
     )
-    return union_all(stayed, _gone()).subquery()
+    return union_all(stayed, _removed()).subquery()
 
 
-def statements_either() -> FromClause:
-    """The statements as they are, and those that went with the transaction of `:position`."""
-    return union_all(select(*(filter_data.c[name] for name in _COLUMNS)), _gone()).subquery()
+def statements_before_and_after() -> FromClause:
+    """The current statements, and those that the transaction of `:position` removed."""
+    return union_all(select(*(filter_data.c[name] for name in _COLUMNS)), _removed()).subquery()
 
 
-def _gone() -> Select[Any]:
+def _removed() -> Select[Any]:
     return select(*(filter_data_history.c[name] for name in _COLUMNS)).where(
         filter_data_history.c.until_position == bindparam("position", type_=filter_data.c.position.type)
     )
 
 
+def statements_since() -> FromClause:
+    """The current statements, and those that were removed after the transaction of `:position`."""
+    removed = select(*(filter_data_history.c[name] for name in _COLUMNS)).where(
+        filter_data_history.c.until_position > bindparam("position", type_=filter_data.c.position.type)
+    )
+    return union_all(select(*(filter_data.c[name] for name in _COLUMNS)), removed).subquery()
+
+
+def statements_as_of() -> FromClause:
+    """The statements after the transaction of `:position`."""
+    position = bindparam("position", type_=filter_data.c.position.type)
+    history = filter_data_history.c
+    present = select(*(filter_data.c[name] for name in _COLUMNS)).where(filter_data.c.position <= position)
+    removed = select(*(history[name] for name in _COLUMNS)).where(
+        history.position <= position, history.until_position > position
+    )
+    return union_all(present, removed).subquery()
+
+
 @dataclass(frozen=True)
-class Compiled:
-    """A statement as text, with the parameters that never change."""
+class CompiledStatement:
+    """The SQL text of a statement, with the parameters that have fixed values."""
 
     sql: str
     fixed: dict[str, Any]
 
     @cached_property
     def numbered(self) -> tuple[str, tuple[str, ...]]:
-        """The statement with numbers for its parameters, and their names in that order."""
-        return numbered(self.sql)
-
-    @cached_property
-    def unlimiting(self) -> tuple[str, tuple[str, ...]]:
-        """The same, and the statements after it may take any time again. A limit is for what begins after it is set, so
-        that the statement itself has its own still."""
-        sql, names = self.numbered
-        return f"with kept as ({sql}) select set_config('statement_timeout', '0', true)", names
+        """The statement with numbered parameters, and their names in that order."""
+        return number_parameters(self.sql)
 
 
-def compiled(statement: Select[Any] | Insert) -> Compiled:
+def compile_statement(statement: Select[Any] | Insert) -> CompiledStatement:
     made = statement.compile(dialect=_DIALECT)
-    return Compiled(str(made), {name: value for name, value in made.params.items() if value is not None})
+    return CompiledStatement(str(made), {name: value for name, value in made.params.items() if value is not None})
 
 
-def keep_results(changes: Select[Any]) -> Compiled:
-    """The statement that keeps `changes`: rule, resource, and whether it matches now."""
-    return compiled(result_objects.insert().from_select(["rule_id", "resource_id", "matched"], changes))
+def insert_results(changes: Select[Any]) -> CompiledStatement:
+    """Return the statement that stores `changes`: rule, resource, and whether it matches now."""
+    return compile_statement(result_objects.insert().from_select(["rule_id", "resource_id", "matched"], changes))
 
 
-def keep_ranges(changes: Select[Any]) -> Compiled:
-    """The statement that keeps `changes`: how far values reached and reach."""
-    return compiled(result_ranges.insert().from_select([column.name for column in result_ranges.c], changes))
+def insert_ranges(changes: Select[Any]) -> CompiledStatement:
+    """Return the statement that stores `changes`: the ranges of values before and after."""
+    return compile_statement(result_ranges.insert().from_select([column.name for column in result_ranges.c], changes))
 
 
-def run(exchange: Exchange, steps: Sequence[tuple[Compiled, dict[str, Any]]]) -> Callable[[], set[int]]:
-    """The statements of a filter run; the resources that came to match something, to be asked for when the exchange has
-    taken place."""
-    sql = statements("graph")
-    exchange.ask_named(sql["begin_filter"])
-    for statement, values in steps:
-        evaluate_into(exchange, statement, values)
-    matched = exchange.ask_named(sql["matched_resources"])
-    return lambda: {int(number or 0) for (number,) in matched.rows()}
+class FilterRun(NamedTuple):
+    """The queued statements of a filter run: one for each group, and one that reads the matched resources."""
+
+    groups: Sequence[PendingResult]
+    matched: PendingResult
+
+    def matched_resources(self) -> set[int]:
+        """Return the resources that match a rule now and did not before. Call it after the pipeline was sent."""
+        return {int(number) for (number,) in self.matched.rows() if number is not None}
+
+    def failed_group_index(self, failed: PendingResult | None) -> int | None:
+        """Return the index of the group whose statement failed; None if another statement failed."""
+        return next((index for index, answer in enumerate(self.groups) if answer is failed), None)
 
 
-def find_referring(connection: Connection, some: Collection[int], targets: Collection[int]) -> list[tuple[int, int]]:
-    """Those of `some` resources that refer to one of `targets`, each with what it refers to."""
+class GroupStatement(NamedTuple):
+    """The statement of a group, with its parameters and, optionally, its own time limit in seconds."""
+
+    statement: CompiledStatement
+    values: Mapping[str, Any]
+    limit: float | None = None
+
+
+def queue_filter_run(pipeline: Pipeline, steps: Sequence[GroupStatement], limit: float) -> FilterRun:
+    """Queue a filter run, in which each statement has a time limit of `limit` seconds."""
+    sql = load_sql("rule_graph")
+    pipeline.queue_named(sql["begin_filter"], limit=postgres_duration(limit))
+    queued = []
+    for step in steps:
+        if step.limit is not None:
+            pipeline.queue_named(sql["limit_time"], most=postgres_duration(step.limit))
+        queued.append(queue_statement(pipeline, step.statement, step.values))
+        if step.limit is not None:
+            pipeline.queue_named(sql["limit_time"], most=postgres_duration(limit))
+    return FilterRun(queued, pipeline.queue_named(sql["matched_resources"]))
+
+
+def changed_since(connection: Connection, position: int) -> list[tuple[int, int, int | None]]:
+    """Return the statements that were added or removed after a position: resource, property and target of each."""
+    values = {"since": position}
+    return driver(connection).execute(load_sql("rule_graph")["changed_since"], values, prepare=True).fetchall()
+
+
+def find_references_between(
+    connection: Connection, some: Collection[int], targets: Collection[int]
+) -> list[tuple[int, int]]:
+    """Return the references from `some` resources to `targets`, as pairs."""
     values = {"resources": list(some), "targets": list(targets)}
-    return driver(connection).execute(statements("graph")["find_referring"], values, prepare=True).fetchall()
+    return driver(connection).execute(load_sql("rule_graph")["find_referring"], values, prepare=True).fetchall()
 
 
 @dataclass
-class Results:
-    """What rules match at one moment: pairs of end rule and resource; and by range group and resource, how far values
-    reach."""
+class MatchResults:
+    """The matches of rules at one position: pairs of end rule and resource; and the ranges of values, by range group
+    and resource."""
 
     pairs: set[tuple[int, int]] = field(default_factory=set)
     reached: dict[int, dict[int, tuple[Any, Any]]] = field(default_factory=dict)
 
 
-def keep_difference(
-    connection: Connection, before: Results, after: Results, new_ends: Set[int], last_rule: int
+def store_difference(
+    connection: Connection, before: MatchResults, after: MatchResults, new_ends: Set[int], last_rule: int
 ) -> None:
-    """Keep what changed from one moment to another, beside what was kept already. Groups that are gone have no say, nor
-    have end rules that are new (ranges: those after `last_rule`), whose first results are kept already."""
+    """Store the changes between two results, in addition to those that are already stored. Removed groups are ignored,
+    and so are new end rules (in ranges: those after `last_rule`), whose first results are already stored."""
     session = driver(connection)
     pairs = {(rule, resource) for rule, resource in after.pairs if rule not in new_ends}
     gained, lost = pairs - before.pairs, before.pairs - pairs
@@ -123,9 +169,9 @@ def keep_difference(
     )  # fmt: skip
     rows = []
     for group, reached in after.reached.items():
-        was = before.reached.get(group, {})
-        for resource in {*reached, *was}:
-            ends = (*was.get(resource, (None, None)), *reached.get(resource, (None, None)))
+        previous = before.reached.get(group, {})
+        for resource in {*reached, *previous}:
+            ends = (*previous.get(resource, (None, None)), *reached.get(resource, (None, None)))
             if ends[:2] != ends[2:]:
                 nothing = (None,) * 4
                 is_text = any(isinstance(end, str) for end in ends)
@@ -135,60 +181,68 @@ def keep_difference(
 
 
 @contextmanager
-def refusing_slow(what: str) -> Iterator[None]:
-    """What is said when a statement within takes longer than `limit_time` lets it; the transaction is over then."""
+def reject_slow_statements(what: str) -> Iterator[None]:
+    """Raise `TooCostly` if a statement of the block exceeds the limit of `limit_time`. The transaction is aborted."""
     try:
         yield
     except psycopg.errors.QueryCanceled:
         raise TooCostly(what) from None
 
 
-def limit_time(connection: Connection, seconds: int) -> None:
-    """From now on no statement of this transaction may take longer; 0: any may."""
-    driver(connection).execute(statements("graph")["limit_time"], {"most": f"{seconds}s"}, prepare=True)
+class SlowUnderLock(Exception):
+    """A statement took too long for a transaction that holds the lock. Evaluate it without the lock, then retry."""
 
 
-def clear(connection: Connection) -> None:
-    """Forget what the last run found."""
-    session, sql = driver(connection), statements("graph")
-    with together(session):
+@contextmanager
+def limit_time_under_lock() -> Iterator[None]:
+    """Raise `SlowUnderLock` if a statement of the block exceeds the limit of `limit_time`."""
+    try:
+        yield
+    except psycopg.errors.QueryCanceled:
+        raise SlowUnderLock from None
+
+
+def limit_time(connection: Connection, seconds: float) -> None:
+    """Set the time limit for each following statement of this transaction; 0: no limit."""
+    driver(connection).execute(load_sql("rule_graph")["limit_time"], {"most": postgres_duration(seconds)}, prepare=True)
+
+
+def clear_results(connection: Connection) -> None:
+    """Delete the results of the last run."""
+    session, sql = driver(connection), load_sql("rule_graph")
+    with pipelined(session):
         session.execute(sql["clear_results"], prepare=True)
         session.execute(sql["clear_ranges"], prepare=True)
 
 
-def unlimit(exchange: Exchange) -> None:
-    """Let statements take any time again."""
-    exchange.ask(numbered(statements("graph")["limit_time"])[0], ["0"])
-
-
-def keep(connection: Connection, statement: Compiled, values: Mapping[str, Any]) -> None:
-    """Run one statement that keeps results, beside what was kept already."""
+def execute_statement(connection: Connection, statement: CompiledStatement, values: Mapping[str, Any]) -> None:
+    """Run one statement that stores results, in addition to those that are already stored."""
     driver(connection).execute(statement.sql, {**statement.fixed, **values}, prepare=True)
 
 
-def evaluate_into(exchange: Exchange, statement: Compiled, values: Mapping[str, Any], unlimit: bool = False) -> None:
-    """The same when the exchange takes place, all values being numbers or texts. `unlimit`: statements after it may
-    take any time again."""
-    sql, names = statement.unlimiting if unlimit else statement.numbered
+def queue_statement(pipeline: Pipeline, statement: CompiledStatement, values: Mapping[str, Any]) -> PendingResult:
+    """Queue one statement that stores results. All values are numbers or texts."""
+    sql, names = statement.numbered
     given = [values[name] if name in values else statement.fixed[name] for name in names]
-    exchange.ask(sql, [None if value is None else str(value) for value in given])
+    return pipeline.queue(sql, [None if value is None else str(value) for value in given])
 
 
 @contextmanager
-def pinned(connection: Connection) -> Iterator[None]:
-    """Statements within go as they are written, as those of a filter run do."""
-    session, sql = driver(connection), statements("graph")
+def pinned_plans(connection: Connection) -> Iterator[None]:
+    """Run the statements of the block with the join order as written, like those of a filter run."""
+    session, sql = driver(connection), load_sql("rule_graph")
     session.execute(sql["pin_filter"], prepare=True)
     yield
     session.execute(sql["unpin_filter"], prepare=True)
 
 
-def evaluate(connection: Connection, statement: Compiled, values: dict[str, Any]) -> list[Any]:
-    """The rows of a compiled statement."""
+def evaluate(connection: Connection, statement: CompiledStatement, values: dict[str, Any]) -> list[Any]:
+    """Return the rows of a compiled statement."""
     return driver(connection).execute(statement.sql, statement.fixed | values, prepare=True).fetchall()
 
 
 def read_changes(connection: Connection) -> list[tuple[int, str, bool]]:
-    """What the last run changed: end rule, resource, and whether it matches now; ranges put as rules."""
+    """Return the changes of the last run: end rule, resource, and whether it matches now. Ranges are expanded to
+    rules."""
     session = driver(connection)
-    return [tuple(row) for sql in statements("results").values() for row in session.execute(sql).fetchall()]
+    return [tuple(row) for sql in load_sql("filter_results").values() for row in session.execute(sql).fetchall()]

@@ -1,4 +1,4 @@
-"""Jobs: what is to be done, in the order in which it came. Redis carries the wake-up; the truth is here."""
+"""The job queue. The table `jobs` is authoritative; Redis only wakes up workers."""
 
 from __future__ import annotations
 
@@ -9,37 +9,35 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
-from mdv.db.engine import driver, together
-from mdv.db.statements import statements
-from mdv.db.tables import jobs, mdp_state
+from mdv.db.engine import driver, pipelined
+from mdv.db.load_sql import load_sql
+from mdv.db.tables import jobs
 from mdv.errors import TooMany
 
 DOCUMENT_KINDS = ("register", "delete")
-RULE_KINDS = ("subscribe", "change", "unsubscribe", "forget", "schema")
+RULE_KINDS = ("subscribe", "change", "resume", "unsubscribe", "forget", "schema")
 
 PRIORITIES = range(8)
-"""As in RFC 9218: 0 before all others, 7 after all others."""
-SOMEBODY_WAITS, NOBODY_WAITS = 3, 5
+"""As in RFC 9218: 0 is the most urgent, 7 the least."""
+PRIORITY_INTERACTIVE, PRIORITY_BACKGROUND = 3, 5
 """The priority of a job whose caller waits for its end, and of one whose caller does not."""
-URGENT = PRIORITIES[:4]
-PATIENT = PRIORITIES[4:]
-"""The two halves: a batch holds jobs of one of them, so that who waits does not wait for a bulk load."""
+INTERACTIVE_PRIORITIES = PRIORITIES[:4]
+BACKGROUND_PRIORITIES = PRIORITIES[4:]
+"""A claim takes jobs from one half only, so that interactive jobs are not blocked by bulk loads."""
 
-MOST_OF_ONE = 100
-"""Jobs about one thing that may wait: each has to be passed by whenever others are claimed."""
-NEWEST = 2**63 - 1
-"""Before this number come all jobs."""
-WEIGHT = 500
-"""What a job without any text weighs, in bytes."""
-MOST_BYTES = 64 * 1024 * 1024
-"""The texts that one claim takes into memory; a single larger one is taken alone."""
+MAX_WAITING_JOBS_PER_URI = 100
+"""Limit of waiting jobs for one document or LMR. Every claim has to skip all of them but the first."""
+JOB_OVERHEAD_BYTES = 500
+"""The size that is counted for a job in addition to its body."""
+MAX_CLAIM_BYTES = 64 * 1024 * 1024
+"""Limit of the job bodies that one claim loads into memory. A single larger job is claimed alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to be carried out: of `DOCUMENT_KINDS` on the document `uri`, or of `RULE_KINDS`."""
+    """A claimed job: one of `DOCUMENT_KINDS` for the document `uri`, or one of `RULE_KINDS`."""
 
     id: UUID
     kind: str
@@ -48,23 +46,23 @@ class Job:
     media_type: str | None
     options: dict[str, Any]
     attempts: int
-    priority: int = SOMEBODY_WAITS
+    priority: int = PRIORITY_INTERACTIVE
     request: str | None = None
-    """The name of the request that it came with."""
+    """The ID of the request that submitted it."""
     deaths: int = 0
-    """How many workers died with it in hand."""
+    """How many workers died while they ran it."""
     waited: float = 0.0
-    """Seconds since it came."""
+    """Seconds since it was submitted."""
 
     @property
     def weight(self) -> int:
-        return len(self.body or b"") + WEIGHT
+        return len(self.body or b"") + JOB_OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """How far a job is: queued, running, done with a result, or failed with a problem. `dead`: it failed by no fault of
-    its own, and can be tried again."""
+    """The state of a job: queued, running, done with a result, or failed with a problem. `dead`: it is a dead letter,
+    which failed for a reason other than its content and can be retried."""
 
     id: UUID
     number: int
@@ -82,8 +80,8 @@ class JobStatus:
     dead: bool
 
 
-class Waiting(NamedTuple):
-    """What waits: how many jobs, their bytes, the seconds that the first has waited, and how many are each caller's."""
+class QueueSummary(NamedTuple):
+    """Waiting jobs: their number, their bytes, the age of the oldest in seconds, and their number by caller."""
 
     jobs: int
     bytes: int
@@ -91,8 +89,8 @@ class Waiting(NamedTuple):
     by_caller: dict[str, int]
 
 
-class Ending(NamedTuple):
-    """How a claimed job ended: with a result, or with a problem; `dead`, if that was none of its own."""
+class JobOutcome(NamedTuple):
+    """The outcome of a claimed job: a result or a problem. `dead`: the problem is not caused by the job itself."""
 
     job: Job
     result: dict[str, Any] | None
@@ -101,11 +99,11 @@ class Ending(NamedTuple):
 
     @property
     def state(self) -> str:
-        return "dead" if self.dead else self.told_state
+        return "dead" if self.dead else self.public_state
 
     @property
-    def told_state(self) -> str:
-        """As callers know it."""
+    def public_state(self) -> str:
+        """The state that callers see."""
         return "failed" if self.result is None else "done"
 
 
@@ -118,31 +116,33 @@ def add_job(
     media_type: str | None = None,
     options: Mapping[str, Any] | None = None,
     *,
-    priority: int = SOMEBODY_WAITS,
+    priority: int = PRIORITY_INTERACTIVE,
     request: str | None = None,
     idempotency_key: str | None = None,
     request_hash: bytes | None = None,
 ) -> UUID:
-    """Queue a job; refused where very many about the same thing wait already."""
+    """Queue a job and return its ID. Raise `TooMany` if too many jobs for the same URI are waiting."""
     given = {
         "kind": kind, "uri": uri, "priority": priority, "body": body, "media_type": media_type,
         "options": Jsonb(options or {}), "caller": caller, "request": request, "key": idempotency_key,
-        "hash": request_hash, "most": MOST_OF_ONE,
+        "hash": request_hash, "most": MAX_WAITING_JOBS_PER_URI,
     }  # fmt: skip
     row = _run(connection, "add", given).fetchone()
     if row is None:
-        raise TooMany(f"{MOST_OF_ONE} changes of {uri} wait already; nothing was changed.")
+        raise TooMany(
+            f"{MAX_WAITING_JOBS_PER_URI} changes of {uri} are already waiting. Nothing was changed; try later."
+        )
     return UUID(str(row[0]))
 
 
-def find_key(connection: Connection, caller: str, key: str) -> tuple[UUID, bytes] | None:
-    """The job that an Idempotency-Key stands for, and the hash of the request it came with."""
+def find_idempotent_job(connection: Connection, caller: str, key: str) -> tuple[UUID, bytes] | None:
+    """Return the job that was submitted with an Idempotency-Key, and the hash of that request."""
     query = select(jobs.c.id, jobs.c.request_hash).where(jobs.c.caller == caller, jobs.c.idempotency_key == key)
     row = connection.execute(query).one_or_none()
     return (row[0], row[1]) if row else None
 
 
-# Carrying them out
+# Running jobs
 
 
 def claim_jobs(
@@ -151,38 +151,37 @@ def claim_jobs(
     kinds: Collection[str] = DOCUMENT_KINDS,
     priorities: Sequence[int] = PRIORITIES,
     otherwise: Sequence[int] = (-1,),
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_CLAIM_BYTES,
 ) -> list[Job]:
-    """Take waiting jobs of these kinds and priorities for this transaction, or, where there are none, of other
-    priorities; if it dies, they wait again.
+    """Claim waiting jobs of some kinds and priorities, or of the `otherwise` priorities if there are none.
 
-    Of several jobs for one document, or one LMR, only the first is taken, so that they are carried out in the order
-    they came.
+    The claim is a row lock of this transaction: if the worker dies, the jobs are waiting again. Of several jobs for
+    one document or LMR only the first is claimed, so that they run in the order of submission.
     """
     given = {
         "kinds": list(kinds), "first": priorities[0], "last": priorities[-1], "other_first": otherwise[0],
-        "other_last": otherwise[-1], "most": most, "bytes": most_bytes, "weight": WEIGHT,
+        "other_last": otherwise[-1], "most": most, "bytes": most_bytes, "weight": JOB_OVERHEAD_BYTES,
     }  # fmt: skip
     return [Job(*row) for row in _run(connection, "claim", given)]
 
 
-def claim_known(connection: Connection, ids: Sequence[UUID]) -> list[Job]:
-    """Take these jobs, but for those that somebody else holds or that have ended."""
-    return [Job(*row) for row in _run(connection, "claim_known", {"ids": list(ids)})]
+def claim_jobs_by_id(connection: Connection, ids: Sequence[UUID]) -> list[Job]:
+    """Claim these jobs, except those that are claimed by another worker or have finished."""
+    return [Job(*row) for row in _run(connection, "claim_by_id", {"ids": list(ids)})]
 
 
-def begin_jobs(connection: Connection, ids: Sequence[UUID]) -> None:
-    """Leave a trace of jobs that are about to be carried out; `end_jobs` and `let_go` take it away."""
+def mark_jobs_started(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Record that jobs are about to run. `finish_jobs` and `clear_jobs_started` delete the record."""
     _run(connection, "begin", {"ids": list(ids)})
 
 
-def let_go(connection: Connection, ids: Sequence[UUID]) -> None:
-    """Take the trace of jobs away: whoever had them in hand is alive."""
-    _run(connection, "let_go", {"ids": list(ids)})
+def clear_jobs_started(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Delete the record that jobs are running: their worker did not die."""
+    _run(connection, "clear_started", {"ids": list(ids)})
 
 
-def end_jobs(connection: Connection, endings: Sequence[Ending]) -> None:
-    """Write down how claimed jobs ended, in one round trip. It is the last act of a transaction."""
+def finish_jobs(connection: Connection, endings: Sequence[JobOutcome]) -> None:
+    """Store the outcomes of claimed jobs in one round trip. This is the last step of a transaction."""
     if not endings:
         return
     ids = [ending.job.id for ending in endings]
@@ -192,84 +191,71 @@ def end_jobs(connection: Connection, endings: Sequence[Ending]) -> None:
         "results": [None if ending.result is None else Jsonb(ending.result) for ending in endings],
         "problems": [None if ending.problem is None else Jsonb(ending.problem) for ending in endings],
     }
-    with together(driver(connection)):
+    with pipelined(driver(connection)):
         _run(connection, "pin", {})
         _run(connection, "end", given)
-        let_go(connection, ids)
+        clear_jobs_started(connection, ids)
 
 
 def postpone_job(connection: Connection, job: Job, problem: dict[str, Any], seconds: float) -> None:
-    """One more attempt at a claimed job has failed for no fault of its document: it waits `seconds`."""
-    with together(driver(connection)):
+    """Count a failed attempt of a claimed job, and retry it after `seconds`."""
+    with pipelined(driver(connection)):
         _run(connection, "postpone", {"id": job.id, "problem": Jsonb(problem), "seconds": seconds})
-        let_go(connection, [job.id])
+        clear_jobs_started(connection, [job.id])
 
 
-# Looking at them
+def defer_job(connection: Connection, job: Job, seconds: float) -> None:
+    """Retry a claimed job after `seconds`, without counting an attempt."""
+    with pipelined(driver(connection)):
+        _run(connection, "defer", {"id": job.id, "seconds": seconds})
+        clear_jobs_started(connection, [job.id])
+
+
+# Reading jobs
 
 
 def read_job(connection: Connection, job_id: UUID) -> JobStatus | None:
-    """A job's status. One that waits and is locked by a running transaction is being carried out.
+    """Return the status of a job. A queued job that is locked by a running transaction is running.
 
-    This looks at who holds the lock and takes none itself: a worker would pass by a job that a reader holds.
+    This inspects the lock and takes none itself: workers skip locked jobs.
     """
-    found = _read(connection, [job_id])
+    found = read_jobs(connection, [job_id])
     return found[0] if found else None
 
 
-def list_jobs(connection: Connection, state: str | None, before: int, limit: int) -> list[JobStatus]:
-    """Jobs in a state (those that are being carried out are among the queued), the newest first: those with a number
-    below `before`."""
-    query = select(jobs.c.id).where(jobs.c.number < before).order_by(jobs.c.number.desc()).limit(limit)
-    if state == "failed":
-        query = query.where(jobs.c.state.in_(("failed", "dead")))
-    elif state is not None:
-        query = query.where(jobs.c.state == state)
-    return _read(connection, list(connection.execute(query).scalars()))
-
-
-def last_news(connection: Connection) -> tuple[int, int]:
-    """The number of the last job, and the position: whenever something happens, they change."""
-    last = select(func.coalesce(func.max(jobs.c.number), 0)).scalar_subquery()
-    number, position = connection.execute(select(last, mdp_state.c.position)).one()
-    return number, position
-
-
-def _read(connection: Connection, ids: list[UUID]) -> list[JobStatus]:
+def read_jobs(connection: Connection, ids: list[UUID]) -> list[JobStatus]:
+    """Return the status of jobs, newest first. Unknown jobs are missing."""
     return [JobStatus(*row) for row in _run(connection, "read", {"ids": ids})]
 
 
 def retry_job(connection: Connection, job_id: UUID) -> bool:
-    """Let a dead letter wait again; False where it is none."""
+    """Queue a dead letter again. Return False if the job is not a dead letter."""
     return bool(_run(connection, "retry", {"id": job_id}).rowcount)
 
 
-def has_newer(connection: Connection, job_id: UUID) -> bool:
-    """Whether a job that came later about the same thing waits, or was carried out."""
+def has_newer_job(connection: Connection, job_id: UUID) -> bool:
+    """True if a later job for the same URI is waiting or done."""
     ((newer,),) = _run(connection, "newer", {"id": job_id}).fetchall()
     return bool(newer)
 
 
-def look_at_waiting(connection: Connection, most: int) -> Waiting:
-    """What waits, counted up to `most` jobs."""
+def summarize_queue(connection: Connection, most: int) -> QueueSummary:
+    """Summarize the first `most` waiting jobs."""
     (row,) = _run(connection, "waiting", {"most": most}).fetchall()
-    return Waiting(*row)
+    return QueueSummary(*row)
 
 
-def count_dead(connection: Connection) -> int:
-    """How many dead letters there are."""
-    return connection.execute(select(func.count()).where(jobs.c.state == "dead")).scalar_one()
+def raise_aged_priorities(connection: Connection) -> int:
+    """Raise the priority of jobs that waited for a minute, within their half of the priorities. Return their number."""
+    return int(
+        _run(connection, "age", {"urgent": INTERACTIVE_PRIORITIES[0], "patient": BACKGROUND_PRIORITIES[0]}).rowcount
+    )
 
 
-def age_jobs(connection: Connection) -> int:
-    """Make who has waited for long more urgent, within its half of the priorities; how many."""
-    return int(_run(connection, "age", {"urgent": URGENT[0], "patient": PATIENT[0]}).rowcount)
-
-
-def forget_jobs(connection: Connection, seconds: float, most: int) -> int:
-    """Drop jobs that ended longer ago than `seconds`, at most so many; how many went."""
-    return int(_run(connection, "forget", {"seconds": seconds, "most": most}).rowcount)
+def delete_old_jobs(connection: Connection, seconds: float, most: int) -> int:
+    """Delete at most `most` jobs that ended longer ago than `seconds`. Return the number of deleted jobs."""
+    return int(_run(connection, "delete_old", {"seconds": seconds, "most": most}).rowcount)
 
 
 def _run(connection: Connection, name: str, given: Mapping[str, Any]) -> Any:
-    return driver(connection).execute(statements("jobs")[name], given, prepare=True)
+    return driver(connection).execute(load_sql("jobs")[name], given, prepare=True)

@@ -1,4 +1,4 @@
-"""Migrate: bring a database to the tables that this version expects."""
+"""Migrate the database to the schema of this version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, text
 import migrations
 from mdv.db.tables import metadata
 
-_LOCK = 0x6D6476  # "mdv": two processes that start at once migrate one after the other
+_LOCK = 0x6D6476  # "mdv": an advisory lock, so that processes that start together migrate one after the other
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
@@ -24,7 +24,7 @@ def migrate(engine: Engine, revision: str = "head") -> None:
         command.upgrade(_config(connection), revision)
 
 
-def unmigrate(engine: Engine, revision: str) -> None:
+def downgrade(engine: Engine, revision: str) -> None:
     """Downgrade to `revision`; `base` removes every table."""
     with engine.begin() as connection:
         _lock(connection)
@@ -32,13 +32,13 @@ def unmigrate(engine: Engine, revision: str) -> None:
 
 
 def is_migrated(connection: Connection) -> bool:
-    """Whether the database stands at the newest revision."""
+    """True if the database is at the newest revision."""
     heads = ScriptDirectory.from_config(_config(connection)).get_heads()
     return set(MigrationContext.configure(connection).get_current_heads()) == set(heads)
 
 
-def differences(connection: Connection) -> list[object]:
-    """What the tables in the database and the tables in the code do not agree on."""
+def table_differences(connection: Connection) -> list[object]:
+    """Return the differences between the tables of the database and those of the code."""
     return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
 

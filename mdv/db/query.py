@@ -1,33 +1,52 @@
-"""What queries read: rows of a statement within a time, and what belongs to the resources that it found."""
+"""Read query results within a time limit."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from mdv.db.filter import Compiled
-from mdv.db.read import decode, direct_classes, encoded
-from mdv.db.tables import filter_data
+from mdv.db.engine import driver
+from mdv.db.filter import CompiledStatement
 from mdv.errors import TooCostly
-from mdv.model import RDFS_RESOURCE, Statement
+
+FETCH_SIZE = 100
+"""Number of rows in one fetch."""
+
+
+class TimeLimit:
+    """A time limit for a read with any number of statements. Without a connection, only the local clock is checked."""
+
+    def __init__(self, connection: Connection | None, seconds: float, what: str) -> None:
+        self._connection, self._what = connection, what
+        self._until = time.monotonic() + seconds
+
+    def renew(self) -> None:
+        """Limit the next statement to the remaining time. Raise `TooCostly` if none remains."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TooCostly(self._what)
+        if self._connection is not None:
+            within = {"most": f"{max(1, int(left * 1000))}ms"}
+            self._connection.execute(text("select set_config('statement_timeout', :most, true)"), within)
 
 
 @contextmanager
-def reading(connection: Connection, seconds: float, what: str) -> Iterator[None]:
-    """Read one moment and change nothing; each statement may take so many seconds. `what` says what took longer."""
+def time_limited_read(connection: Connection, seconds: float, what: str) -> Iterator[TimeLimit]:
+    """Read one snapshot in a read-only transaction. The time limit holds for each statement, and for all statements
+    together if `renew` is called before each. `what` is the message of the error if it is exceeded."""
     if not connection.in_transaction():
         connection.execute(text("set transaction isolation level repeatable read, read only"))
-    within = {"most": f"{max(1, int(seconds * 1000))}ms"}
-    connection.execute(
-        text("select set_config('statement_timeout', :most, true), set_config('jit', 'off', true)"), within
-    )
+    connection.execute(text("select set_config('jit', 'off', true)"))
+    limit = TimeLimit(connection, seconds, what)
+    limit.renew()
     try:
-        yield
+        yield limit
     except OperationalError as error:
         if isinstance(error.orig, psycopg.errors.QueryCanceled):
             raise TooCostly(what) from None
@@ -36,25 +55,19 @@ def reading(connection: Connection, seconds: float, what: str) -> Iterator[None]
         raise TooCostly(what) from None
 
 
-def read_rows(connection: Connection, made: Compiled) -> Sequence[Any]:
-    """The rows of a statement."""
+def read_rows(connection: Connection, made: CompiledStatement, limit: TimeLimit | None = None) -> Sequence[Any]:
+    """Return the rows of a statement, within the remaining time."""
+    if limit is not None:
+        limit.renew()
     return connection.exec_driver_sql(made.sql, made.fixed).all()
 
 
-def read_one_by_one(connection: Connection, made: Compiled) -> Iterator[Any]:
-    """The rows of a statement, a few of them in memory at a time."""
-    options = {"stream_results": True, "max_row_buffer": 100}
-    with connection.exec_driver_sql(made.sql, made.fixed, execution_options=options) as rows:
-        yield from rows
-
-
-def classes_of(connection: Connection, numbers: Sequence[int]) -> dict[int, list[str]]:
-    """The direct classes of these resources."""
-    found = direct_classes(connection, numbers)
-    return {number: found.get(number, [RDFS_RESOURCE]) for number in numbers}
-
-
-def statements_of(connection: Connection, numbers: Sequence[int]) -> list[Statement]:
-    """What all documents together say of these resources."""
-    rows = select(*encoded(filter_data.c)).where(filter_data.c.resource_id.in_(numbers)).distinct()
-    return decode(connection, rows.subquery())
+def stream_rows(connection: Connection, made: CompiledStatement, limit: TimeLimit) -> Iterator[Any]:
+    """Yield the rows of a statement within the remaining time, with only a few in memory."""
+    with driver(connection).cursor(name="rows") as cursor:
+        limit.renew()
+        cursor.execute(made.sql, made.fixed)  # a server-side cursor: this only plans the statement
+        limit.renew()
+        while part := cursor.fetchmany(FETCH_SIZE):
+            yield from part
+            limit.renew()

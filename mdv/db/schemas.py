@@ -1,14 +1,13 @@
-"""The schema's versions as stored."""
+"""Stored versions of the schema."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Text, cast, func, insert, literal_column, select, update
+from sqlalchemy import ARRAY, Connection, Text, any_, cast, func, insert, literal, literal_column, select, update
 
 from mdv.db.engine import driver
 from mdv.db.tables import (
@@ -28,7 +27,7 @@ StoredSchema = tuple[list[Statement], dict[str, str]]
 
 
 def read_schema_version(connection: Connection, version: int) -> StoredSchema:
-    """The statements and prefixes of a version; version 0 is the empty schema that every MDP begins with."""
+    """Return the statements and prefixes of a version. Version 0 is the empty schema of a new MDP."""
     query = select(schema_versions.c.statements, schema_versions.c.prefixes).where(schema_versions.c.version == version)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -36,27 +35,10 @@ def read_schema_version(connection: Connection, version: int) -> StoredSchema:
     return [Statement(s, p, Term(**o)) for s, p, o in row.statements], dict(row.prefixes)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaVersion:
-    """A version of the schema: where in the history it stands, since when, and how many statements it has."""
-
-    version: int
-    position: int
-    at: datetime
-    statements: int
-
-
-def list_schema_versions(connection: Connection, before: int, limit: int) -> list[SchemaVersion]:
-    """A page of the schema's versions, newest first, those below `before`."""
-    v = schema_versions.c
-    query = select(v.version, v.position, v.at, func.jsonb_array_length(v.statements)).where(v.version < before)
-    return [SchemaVersion(*row) for row in connection.execute(query.order_by(v.version.desc()).limit(limit))]
-
-
-def keep_schema_version(
+def store_schema_version(
     connection: Connection, version: int, position: int, statements: Sequence[Statement], prefixes: Mapping[str, str]
 ) -> None:
-    """Make a version the present one, as the transaction at `position`."""
+    """Store a new current version, as the transaction at `position`."""
     encoded = [[s, p, o.as_dict()] for s, p, o in statements]
     values = {"version": version, "position": position, "statements": encoded, "prefixes": dict(prefixes)}
     connection.execute(insert(schema_versions).values(values))
@@ -65,9 +47,9 @@ def keep_schema_version(
 
 
 @dataclass(frozen=True, slots=True)
-class Concerned:
-    """An LMR that hears more than the schema: of how many resources that its rules come to match, or cease to, how many
-    resources it is sent, and how many leave it."""
+class AffectedLmr:
+    """An LMR that receives more events than the schema: the number of resources that its rules match now and did not,
+    or no longer match, that it is sent, and that leave its closure."""
 
     lmr: str
     matched: int
@@ -77,27 +59,27 @@ class Concerned:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the last publication told: of how many resources, to how many LMRs, and the first of these."""
+class PublicationSummary:
+    """The last publication: numbers of resources, number of LMRs, and the first of the affected LMRs."""
 
     matched: int = 0
     unmatched: int = 0
     sent: int = 0
     left: int = 0
     lmrs: int = 0
-    concerned: tuple[Concerned, ...] = ()
+    concerned: tuple[AffectedLmr, ...] = ()
 
 
 _LEFT, _PUT, _UNMATCH, _MATCH = -1, 2, 3, 4
-"""Kinds of news: what leaves an LMR, and the others as in the feed."""
+"""Kinds of rows in `news`: -1 for resources that leave an LMR, the others as in the feed."""
 
 
-def count_news(connection: Connection, most: int) -> Told:
-    """What the last publication told, with the `most` first LMRs by name that heard of resources."""
+def summarize_publication(connection: Connection, most: int) -> PublicationSummary:
+    """Summarize the last publication, with the first `most` affected LMRs by name."""
     n = news.c
     counts = [func.count(n.resource_id.distinct()).filter(n.kind == kind) for kind in (_MATCH, _UNMATCH, _PUT, _LEFT)]
-    told_of = connection.execute(select(*counts)).one()
-    told = (
+    totals = connection.execute(select(*counts)).one()
+    by_lmr = (
         select(lmrs.c.name, *counts)
         .join_from(news, lmrs, lmrs.c.id == n.lmr_id)
         .where(n.kind.in_((_LEFT, _PUT, _UNMATCH, _MATCH)))
@@ -106,13 +88,13 @@ def count_news(connection: Connection, most: int) -> Told:
         .limit(most)
     )
     all_lmrs = connection.scalar(select(func.count()).select_from(lmrs)) or 0
-    concerned = tuple(Concerned(*row) for row in connection.execute(told))
-    matched, unmatched, sent, left = (int(count) for count in told_of)
-    return Told(matched, unmatched, sent, left, all_lmrs, concerned)
+    concerned = tuple(AffectedLmr(*row) for row in connection.execute(by_lmr))
+    matched, unmatched, sent, left = (int(count) for count in totals)
+    return PublicationSummary(matched, unmatched, sent, left, all_lmrs, concerned)
 
 
 class StoredValue(NamedTuple):
-    """A stored statement with the row that holds it and the typed values that it has."""
+    """A stored statement with its row ID and its typed values."""
 
     document: str
     row: str
@@ -120,8 +102,8 @@ class StoredValue(NamedTuple):
     typed: tuple[Decimal | None, Decimal | None, bool | None]
 
 
-def stored_values(connection: Connection, properties: Collection[str] | None) -> Iterator[StoredValue]:
-    """Every statement with one of `properties` (None: any), document by document. Reads the whole table once."""
+def iter_stored_values(connection: Connection, properties: Collection[str] | None) -> Iterator[StoredValue]:
+    """Yield every statement with one of `properties` (None: any), document by document. Reads the whole table once."""
     f = filter_data.c
     subject, target = resources.alias("subject"), resources.alias("target")
     name, datatype = vocabulary.alias("name"), vocabulary.alias("datatype")
@@ -136,15 +118,15 @@ def stored_values(connection: Connection, properties: Collection[str] | None) ->
         .order_by(f.document_id)
     )  # fmt: skip
     if properties is not None:
-        query = query.where(name.c.uri.in_(properties))
+        query = query.where(name.c.uri == any_(literal(list(properties), ARRAY(Text))))
     rows = connection.execute(query.execution_options(yield_per=5000))
     for document, row, s, p, o, value, lang, kind, number, instant, truth in rows:
         term = Term("uri", o) if o is not None else Term("literal", value, lang, kind)
         yield StoredValue(document, row, Statement(s, p, term), (number, instant, truth))
 
 
-def retype_values(connection: Connection, rows: Iterable[tuple[str, object, object, object]]) -> None:
-    """Give rows, each named by its place, new typed values."""
+def update_typed_values(connection: Connection, rows: Iterable[tuple[str, object, object, object]]) -> None:
+    """Set the typed values of rows, each given by its row ID (ctid)."""
     session = driver(connection)
     session.execute(
         "create temporary table if not exists retyped (row tid, number numeric, instant numeric, truth boolean)"

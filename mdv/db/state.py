@@ -1,24 +1,25 @@
-"""Where the MDP stands, and the lock that makes commit order the order of positions."""
+"""The state of the MDP, and the lock that makes positions follow commit order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, select
 
-from mdv.db.engine import driver, together
-from mdv.db.exchange import Exchange, Row
-from mdv.db.statements import statements
+from mdv.db.engine import driver, pipelined
+from mdv.db.load_sql import load_sql
+from mdv.db.pipeline import Pipeline, TextRow
 from mdv.db.tables import mdp_state
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """This life of the MDP, its last position, the version of its schema, the last numbers it gave out, the version of
-    its rule groups, the last offset of its feeds, and how many LMRs it has."""
+    """The epoch of the MDP, its last position, the version of its schema, the last IDs that were assigned, the version
+    of its rule groups, the last offset of its feeds, and the number of LMRs."""
 
     epoch: UUID
     position: int
@@ -51,23 +52,30 @@ def read_state(connection: Connection) -> State:
     return State(*row)
 
 
+class LockPurpose(Enum):
+    """What a transaction is about to change. The value names the statement that takes the lock and pins plans."""
+
+    DOCUMENTS = "lock_for_documents"
+    RULES = "lock_for_rules"
+    OTHER = "lock_state"
+
+
 def lock_state(connection: Connection) -> State:
-    """Wait for the turn of this transaction: until it ends, no other one changes what is visible."""
+    """Take the lock and return the state. Until this transaction ends, no other one changes the visible state."""
     session = driver(connection)
-    with together(session):  # BEGIN goes with it
-        row = session.execute(statements("register")["lock_state"], prepare=True)
+    with pipelined(session):  # sends BEGIN in the same message
+        row = session.execute(load_sql("store")["lock_state"], prepare=True)
     return State(*row.fetchall()[0])
 
 
-def lock_rules(exchange: Exchange) -> Callable[[], State]:
-    """The same for rules, with what else is to be asked when it is this transaction's turn; the state, when the
-    exchange has taken place."""
-    answer = exchange.ask(statements("register")["lock_rules"])
+def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], State]:
+    """Queue the lock. The returned function gives the state after the pipeline was sent."""
+    answer = pipeline.queue(load_sql("store")[purpose.value])
 
-    return lambda: state_of(answer.rows()[0])
+    return lambda: parse_state(answer.rows()[0])
 
 
-def state_of(row: Row) -> State:
-    """A row that begins with the state's columns."""
+def parse_state(row: TextRow) -> State:
+    """Return the state from a row that begins with its columns."""
     epoch, *numbers = row[: len(_COLUMNS)]
     return State(UUID(epoch), *(int(number or 0) for number in numbers))

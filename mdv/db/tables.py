@@ -1,19 +1,20 @@
-"""The tables, as SQLAlchemy Core, so that Alembic can compare them with a database.
+"""The tables of the MDP in SQLAlchemy Core, which Alembic compares with a database.
 
-Three decisions that everything else leans on:
+Three design decisions:
 
-* **One table of statements.** `filter_data` is the paper's table of atoms and the store at once: a row is a
-  statement of a document. A resource is the union of its rows. Resources are bigints, properties and datatypes small
-  integers; the view `filter_data_view` shows the paper's columns.
-* **The log is the store.** A row knows the position it came with (`position`) and moves to `filter_data_history` with
-  the position it went with (`until_position`). `shows` and `hides` say whether its coming or going was visible, that is
-  whether no other document made the same statement. So the log of visible changes, every version of every document
-  and the state at any position are views of the same rows, and an insertion costs no second write.
-* **Positions are commit order.** Every writing transaction locks the one row of `mdp_state` and takes the next
+* **One table of statements.** `filter_data` is both the paper's table of atoms and the store: a row is a statement of a
+  document. A resource is the union of its rows. Resources have bigint IDs, properties and datatypes integer IDs. The
+  view `filter_data_view` shows the columns of the paper.
+* **The log is the store.** A row has the position of the transaction that added it (`position`). When it is removed, it
+  moves to `filter_data_history` with the position of the removal (`until_position`). `shows` and `hides` tell whether
+  its addition or removal was visible, which it is if no other document contains the same statement. So the log of
+  visible changes, every version of every document and the state at any position are views of the same rows, and an
+  insertion needs no second write.
+* **Positions follow commit order.** Every writing transaction locks the single row of `mdp_state` and takes the next
   position.
 
-There are no foreign keys on documents and statements: they would cost a look-up a row, and only `mdv.db.store` writes
-them.
+Documents and statements have no foreign keys: each would cost a lookup per row, and only `mdv.db.statement_store`
+writes them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 metadata = MetaData()
 
 CodePoints = Text(collation="C")
-"""Text that is compared by code point, whatever the database's locale."""
+"""Text that is compared by code point, regardless of the locale of the database."""
 
 
 def _now(name: str) -> Column[datetime]:
@@ -62,19 +63,20 @@ mdp_state = Table(
     "mdp_state",
     metadata,
     Column("one", Boolean, primary_key=True, server_default=text("true"), comment="there is one row"),
-    Column("epoch", Uuid, nullable=False, server_default=text("gen_random_uuid()"), comment="this life of the MDP"),
+    Column("epoch", Uuid, nullable=False, server_default=text("gen_random_uuid()"),
+           comment="changes if the database is restored from a backup"),
     Column("position", BigInteger, nullable=False, server_default=text("0"), comment="of the last transaction"),
     Column("schema_version", Integer, nullable=False, server_default=text("0")),
-    Column("last_resource", BigInteger, nullable=False, server_default=text("0"), comment="the last number given out"),
-    Column("last_document", BigInteger, nullable=False, server_default=text("0"), comment="likewise"),
-    Column("last_rule", BigInteger, nullable=False, server_default=text("0"), comment="likewise"),
-    Column("last_atomic_rule", BigInteger, nullable=False, server_default=text("0"), comment="likewise"),
+    Column("last_resource", BigInteger, nullable=False, server_default=text("0"), comment="the last assigned ID"),
+    Column("last_document", BigInteger, nullable=False, server_default=text("0"), comment="the last assigned ID"),
+    Column("last_rule", BigInteger, nullable=False, server_default=text("0"), comment="the last assigned ID"),
+    Column("last_atomic_rule", BigInteger, nullable=False, server_default=text("0"), comment="the last assigned ID"),
     Column("graph_version", BigInteger, nullable=False, server_default=text("0"),
-           comment="another one whenever rule groups change: who remembers them reads them again"),
+           comment="increases when rule groups change, which invalidates caches of them"),
     Column("last_offset", BigInteger, nullable=False, server_default=text("0"), comment="of the feeds"),
-    Column("lmrs", Integer, nullable=False, server_default=text("0"), comment="how many LMRs there are"),
-    Column("home", Text, comment="the database that this is: another one was restored from a backup"),
-    comment="Where the MDP stands. Locked by every writing transaction, so that positions follow commit order.",
+    Column("lmrs", Integer, nullable=False, server_default=text("0"), comment="number of LMRs"),
+    Column("home", Text, comment="identity of the database; a restored one has another identity"),
+    comment="The state of the MDP. Every writing transaction locks it, so that positions follow commit order.",
 )  # fmt: skip
 
 transactions = Table(
@@ -83,7 +85,7 @@ transactions = Table(
     Column("position", BigInteger, primary_key=True, autoincrement=False),
     Column("cause", Text, nullable=False, comment="documents, schema or rules"),
     _now("at"),
-    comment="One row a change of the visible state: when, and why.",
+    comment="One row for each change of the visible state, with its time and cause.",
 )
 
 schema_versions = Table(
@@ -101,7 +103,7 @@ vocabulary = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("uri", CodePoints, nullable=False, unique=True),
-    comment="Properties and datatypes, as small integers.",
+    comment="Integer IDs of properties and datatypes.",
 )
 
 resources = Table(
@@ -109,7 +111,7 @@ resources = Table(
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("uri", CodePoints, nullable=False, unique=True),
-    comment="Every URI that is the subject or the object of some statement.",
+    comment="Every URI that is the subject or object of a statement.",
 )
 
 documents = Table(
@@ -118,8 +120,13 @@ documents = Table(
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("uri", CodePoints, nullable=False, unique=True),
     Column("version", Integer, nullable=False),
-    Column("present", Boolean, nullable=False, comment="false: deleted, kept for its history"),
-    Column("content", LargeBinary, nullable=False, comment="digest of the statements: equal means identical"),
+    Column("present", Boolean, nullable=False, comment="false: deleted, but kept for its history"),
+    Column(
+        "content",
+        LargeBinary,
+        nullable=False,
+        comment="digest of the statements; equal digests mean identical documents",
+    ),
     Column("prefixes", JSONB, nullable=False),
     Column("position", BigInteger, nullable=False),
 )
@@ -143,19 +150,19 @@ def _statement_columns() -> list[Column[object]]:
     return [
         Column("document_id", BigInteger, nullable=False),
         Column("resource_id", BigInteger, nullable=False),
-        Column("target_id", BigInteger, comment="the object, where it is a URI"),
-        Column("hash", BigInteger, nullable=False, comment="64 bits of subject, property and object"),
-        Column("position", BigInteger, nullable=False, comment="of the transaction that it came with"),
+        Column("target_id", BigInteger, comment="the object, if it is a URI"),
+        Column("hash", BigInteger, nullable=False, comment="64-bit hash of subject, property and object"),
+        Column("position", BigInteger, nullable=False, comment="of the transaction that added it"),
         Column("property_id", Integer, nullable=False),
         Column("datatype_id", Integer, comment="NULL: xsd:string, or text with a language"),
-        Column("shows", Boolean, nullable=False, comment="its coming was visible"),
+        Column("shows", Boolean, nullable=False, comment="its addition was visible"),
         Column("blank", Boolean, nullable=False, server_default=text("false"),
-               comment="the object is a blank node: the reference is strong, whatever the schema says"),
-        Column("value", CodePoints, comment="the object, where it is a literal: its lexical form"),
+               comment="the object is a blank node, so the reference is always strong"),
+        Column("value", CodePoints, comment="the lexical form of the object, if it is a literal"),
         Column("lang", CodePoints),
-        Column("number", Numeric, comment="the value as a number, where the schema says that it is one"),
-        Column("instant", Numeric, comment="likewise, seconds since 1970"),
-        Column("truth", Boolean, comment="likewise"),
+        Column("number", Numeric, comment="the value as a number, if the schema defines it as one"),
+        Column("instant", Numeric, comment="the value as seconds since 1970, if the schema defines it as an instant"),
+        Column("truth", Boolean, comment="the value as a boolean, if the schema defines it as one"),
     ]  # fmt: skip
 
 
@@ -163,44 +170,51 @@ filter_data = Table(
     "filter_data",
     metadata,
     *_statement_columns(),
-    Index("filter_data_resource", "resource_id", "property_id"),
+    # The hash finds one statement among many values of the same property.
+    Index("filter_data_resource", "resource_id", "property_id", "hash"),
     Index("filter_data_target", "target_id", "property_id", "resource_id",
           postgresql_where=text("target_id is not null")),
     Index("filter_data_document", "document_id"),
-    # For new rules, queries and joins on values. A long text is found by how it begins, and then compared.
+    # For new rules, queries and joins on values. A long text is found by its first characters, then compared.
     Index("filter_data_value", "property_id", text("left(value, 64)"), postgresql_where=text("value is not null")),
     Index("filter_data_number", "property_id", "number", postgresql_where=text("number is not null")),
     Index("filter_data_position", "position", postgresql_using="brin",
           postgresql_with={"pages_per_range": "32", "autosummarize": "on"}),
-    comment="The paper's FilterData: the atoms of all documents, encoded. filter_data_view shows them as in the paper.",
+    comment="FilterData in the paper: the atoms of all documents, encoded. filter_data_view shows them decoded.",
 )  # fmt: skip
 
 filter_data_history = Table(
     "filter_data_history",
     metadata,
     *_statement_columns(),
-    Column("until_position", BigInteger, nullable=False, comment="of the transaction that it went with"),
-    Column("hides", Boolean, nullable=False, comment="its going was visible"),
-    Index("filter_data_history_document", "document_id"),
-    # The state before a transaction is looked up as the present one is.
+    Column("until_position", BigInteger, nullable=False, comment="of the transaction that removed it"),
+    Column("hides", Boolean, nullable=False, comment="its removal was visible"),
+    # For a version of a document: only statements that were removed later are read.
+    Index("filter_data_history_document", "document_id", "until_position"),
+    # The state before a transaction is read like the current one. Whichever of these indexes the planner chooses for a
+    # resource, property and target, it reads only rows of that resource and property.
     Index("filter_data_history_resource", "until_position", "resource_id", "property_id"),
-    Index("filter_data_history_target", "until_position", "target_id", "property_id",
+    Index("filter_data_history_target", "until_position", "target_id", "property_id", "resource_id",
           postgresql_where=text("target_id is not null")),
-    # A resource as of some position, for the feeds.
-    Index("filter_data_history_past", "resource_id", "until_position"),
-    comment="Statements that documents no longer make.",
+    Index("filter_data_history_value", "until_position", "property_id", text("left(value, 64)"),
+          postgresql_where=text("value is not null")),
+    Index("filter_data_history_number", "until_position", "property_id", "number",
+          postgresql_where=text("number is not null")),
+    # For the feeds: a resource as of a position.
+    Index("filter_data_history_past", "resource_id", "until_position", "property_id"),
+    comment="Statements that were removed from documents.",
 )  # fmt: skip
 
 rules = Table(
     "rules",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("owner", BigInteger, nullable=False, comment="whose rule it is: names are unique within"),
+    Column("owner", BigInteger, nullable=False, comment="an LMR, or 0 for the provider; names are unique per owner"),
     Column("name", CodePoints),
     Column("text", Text, nullable=False),
-    Column("position", BigInteger, nullable=False, comment="of the transaction that made it what it is"),
+    Column("position", BigInteger, nullable=False, comment="of the transaction that last changed it"),
     UniqueConstraint("owner", "name", name="rules_name"),
-    comment="Subscription rules, as they were written.",
+    comment="Subscription rules as written by their authors.",
 )
 
 rule_searches = Table(
@@ -208,7 +222,63 @@ rule_searches = Table(
     metadata,
     Column("rule_id", BigInteger, ForeignKey("rules.id"), primary_key=True),
     Column("searched_id", BigInteger, ForeignKey("rules.id"), primary_key=True, index=True),
-    comment="Rules that search other rules: those cannot vanish under them.",
+    comment="Rules that search other rules, which cannot be removed before them.",
+)
+
+suspended_rules = Table(
+    "suspended_rules",
+    metadata,
+    Column("rule_id", BigInteger, ForeignKey("rules.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("owner", BigInteger, nullable=False, comment="of the rule"),
+    Column("position", BigInteger, nullable=False, comment="of the transaction that suspended it"),
+    Column("reason", Text, nullable=False),
+    Column("seconds", Float, comment="the time limit that it exceeded"),
+    Column(
+        "pending",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="it is being added: its matches are published in several transactions",
+    ),
+    Column(
+        "counted_after",
+        BigInteger,
+        nullable=False,
+        server_default=text("0"),
+        comment="only matches with greater resource IDs count",
+    ),
+    Column("counted_up_to", BigInteger, comment="only matches up to this resource ID count; NULL: no limit"),
+    _now("at"),
+    Index("suspended_rules_owner", "owner"),
+    comment="Rules that the filter does not evaluate because they took too long. They are not in the rule graph.",
+)
+
+suspended_ends = Table(
+    "suspended_ends",
+    metadata,
+    Column("rule_id", BigInteger, ForeignKey("suspended_rules.rule_id", ondelete="CASCADE"), primary_key=True,
+           autoincrement=False),
+    Column("end_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("owner", BigInteger, nullable=False, comment="of the rule"),
+    Column("as_of", BigInteger, nullable=False, comment="matches as of this position still count for the owner"),
+    Column("unit", BigInteger, nullable=False, comment="ranged ends of one unit are counted together"),
+    Column("ranged", Boolean, nullable=False, comment="the rules of its group match ranges of constants"),
+    Column("pattern", JSONB, nullable=False, comment="of its whole group"),
+    Column("constants", JSONB, nullable=False, comment='in the order of the pattern: {"number": …} or {"text": …}'),
+    Index("suspended_ends_unit", "owner", "unit", "as_of"),
+    comment="Data to compute the matches of suspended rules, which stay as they were at `as_of`.",
+)  # fmt: skip
+
+rule_notices = Table(
+    "rule_notices",
+    metadata,
+    Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column(
+        "kind", SmallInteger, primary_key=True, autoincrement=False, comment="as in the feed: 5 suspended, 6 resumed"
+    ),
+    Column("reason", Text, nullable=False),
+    comment="Reasons why rules were suspended or resumed, for the events in feeds.",
 )
 
 rule_ends = Table(
@@ -216,22 +286,22 @@ rule_ends = Table(
     metadata,
     Column("rule_id", BigInteger, primary_key=True),
     Column("end_id", BigInteger, primary_key=True),
-    Column("owner", BigInteger, nullable=False, comment="the rule's"),
+    Column("owner", BigInteger, nullable=False, comment="of the rule"),
     Index("rule_ends_end", "end_id", postgresql_include=["owner"]),
-    comment="The atomic rules that produce the result of a subscription rule, one a conjunction.",
+    comment="The end rules of subscription rules: the atomic rules that produce their results, one per conjunction.",
 )
 
 atomic_rules = Table(
     "atomic_rules",
     metadata,
     Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("uses", Integer, nullable=False, comment="by join rules and by subscription rules that end here"),
+    Column("uses", Integer, nullable=False, comment="number of join rules and subscription rules that use it"),
     Column("group_id", Integer, comment="of a join rule"),
-    Column("digest", Uuid, nullable=False, comment="of the text with full names: no two rules have the same"),
-    Column("class", CodePoints, nullable=False, comment="the rule's type: the class of what it registers"),
+    Column("digest", Uuid, nullable=False, comment="of the text with full IRIs; unique"),
+    Column("class", CodePoints, nullable=False, comment="the class of the resources that it registers"),
     Column("text", Text, nullable=False),
     Index("atomic_rules_digest", "digest", unique=True),
-    comment="The paper's AtomicRules: every triggering and join rule once.",
+    comment="AtomicRules in the paper: every triggering and join rule once.",
 )
 
 rule_dependencies = Table(
@@ -239,40 +309,41 @@ rule_dependencies = Table(
     metadata,
     Column("source", BigInteger, nullable=False),
     Column("target", BigInteger, primary_key=True, autoincrement=False),
-    Column("param", SmallInteger, primary_key=True, autoincrement=False, comment="which input of the target"),
-    Column("group_id", Integer, nullable=False, comment="the target's"),
+    Column("param", SmallInteger, primary_key=True, autoincrement=False, comment="number of the input of the target"),
+    Column("group_id", Integer, nullable=False, comment="of the target"),
     Index("rule_dependencies_source", "source"),
-    comment="The paper's RuleDependencies: the global dependency graph.",
+    comment="RuleDependencies in the paper: the global dependency graph.",
 )
 
 rule_groups = Table(
     "rule_groups",
     metadata,
     Column("group_id", Integer, Identity(), primary_key=True),
-    Column("whole", Boolean, nullable=False, comment="true: of whole rules, evaluated at once; false: of join rules"),
+    Column("whole", Boolean, nullable=False, comment="true: a group of whole rules; false: of join rules"),
     Column("text", Text, nullable=False),
     Column("digest", Uuid, nullable=False),
-    Column("members", BigInteger, nullable=False, comment="how many rules it has"),
-    Column("pattern", JSONB, nullable=False, comment="what its rules have in common"),
-    Column("driver", SmallInteger, comment="of a whole group: the leaf of the pattern that finds its rules"),
+    Column("members", BigInteger, nullable=False, comment="number of rules"),
+    Column("pattern", JSONB, nullable=False, comment="the common part of its rules"),
+    Column("driver", SmallInteger, comment="of a whole group: the leaf of the driving predicate"),
     Column("chosen_at", BigInteger, nullable=False, server_default=text("0"),
-           comment="how many rules there were when the driver was chosen"),
-    Column("chosen_with", BigInteger, nullable=False, server_default=text("0"), comment="how many resources"),
+           comment="number of rules when the driving predicate was chosen"),
+    Column("chosen_with", BigInteger, nullable=False, server_default=text("0"),
+           comment="number of resources when the driving predicate was chosen"),
     UniqueConstraint("whole", "digest", name="rule_groups_digest"),
-    comment="The paper's RuleGroups: join rules with the same where part and classes; and whole rules that differ in"
-            " their constants alone.",
+    comment="RuleGroups in the paper: join rules with the same where part and classes; and whole rules that differ only"
+            " in their constants.",
 )  # fmt: skip
 
 end_rules = Table(
     "end_rules",
     metadata,
     Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("driver_id", BigInteger, comment="the triggering rule that finds it; NULL where it has no constant"),
+    Column("driver_id", BigInteger, comment="the triggering rule that drives it; NULL: it has no constant"),
     Column("group_id", Integer, nullable=False, comment="its whole group"),
-    Column("leaves", ARRAY(BigInteger), nullable=False, comment="its triggering rules, in the order of the pattern"),
+    Column("leaves", ARRAY(BigInteger), nullable=False, comment="its triggering rules in the order of the pattern"),
     Index("end_rules_driver", "driver_id", "group_id"),
     Index("end_rules_group", "group_id", "rule_id"),
-    comment="Atomic rules that some subscription rule ends in.",
+    comment="End rules: atomic rules that produce the result of a subscription rule.",
 )
 
 rule_predicates = Table(
@@ -282,12 +353,17 @@ rule_predicates = Table(
     Column("class", CodePoints, nullable=False),
     Column("property", CodePoints, comment="NULL: the resource itself"),
     Column("operator", String(12), nullable=False),
-    Column("sort", String(9), nullable=False, comment="what is compared: numbers, instants, truths, text, references"),
-    # Of the names a digest: they may be too long for an index.
+    Column(
+        "sort",
+        String(9),
+        nullable=False,
+        comment="the compared values: numbers, instants, booleans, text or references",
+    ),
+    # Digests of the names, since names may be too long for an index.
     Index(
         "rule_predicates_key", text("md5(class)"), text("md5(coalesce(property, ''))"), "operator", "sort", unique=True
     ),
-    comment="What triggering rules with constants have in common but the constant.",
+    comment="Predicates of triggering rules: class, property and operator without the constant.",
 )
 
 
@@ -301,7 +377,7 @@ def _filter_rules(suffix: str, *more: Column[object] | Index) -> Table:
         Column("number", Numeric, comment="a number, an instant in seconds, 1 or 0 for true or false"),
         Column("value", CodePoints, comment="a text or a URI"),
         *more,
-        comment=f"The paper's FilterRulesOP for {suffix}: triggering rules by their constants.",
+        comment=f"FilterRulesOP in the paper, for {suffix}: triggering rules with their constants.",
     )
 
 
@@ -324,7 +400,7 @@ filter_rules_ge = _filter_rules("ge", _by_number("ge"))
 filter_rules_con = _filter_rules(
     "con",
     Column("gram", CodePoints, nullable=False, server_default=text("''"),
-           comment="a rare part of the constant, by which it is found; empty: it is always tried"),
+           comment="a rare part of the constant, used as index key; empty: the constant is always compared"),
     Index("filter_rules_con_gram", "predicate_id", "gram"),
 )  # fmt: skip
 filter_rules_ncon = _filter_rules("ncon", Index("filter_rules_ncon_predicate", "predicate_id"))
@@ -334,7 +410,7 @@ filter_rules = Table(
     metadata,
     Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
     Column("class", CodePoints, nullable=False),
-    comment="The paper's FilterRules: triggering rules without a where part.",
+    comment="FilterRules in the paper: triggering rules without a where part.",
 )
 
 result_objects = Table(
@@ -342,9 +418,9 @@ result_objects = Table(
     metadata,
     Column("rule_id", BigInteger, nullable=False, comment="an end rule"),
     Column("resource_id", BigInteger, nullable=False),
-    Column("matched", Boolean, nullable=False, comment="true: it matches and did not; false: it did and does not"),
+    Column("matched", Boolean, nullable=False, comment="true: it matches now; false: it no longer matches"),
     prefixes=["UNLOGGED"],
-    comment="The paper's ResultObjects: what the last run of the filter found.",
+    comment="ResultObjects in the paper: the changes that the last filter run found.",
 )
 
 result_ranges = Table(
@@ -352,14 +428,14 @@ result_ranges = Table(
     metadata,
     Column("group_id", Integer, nullable=False, comment="a whole group with one constant, compared by order or !="),
     Column("resource_id", BigInteger, nullable=False),
-    Column("first_rule", BigInteger, nullable=False, comment="only end rules from this one on"),
-    Column("last_rule", BigInteger, comment="and up to this one"),
-    Column("gains", Boolean, nullable=False, comment="whether some rule came to match"),
+    Column("first_rule", BigInteger, nullable=False, comment="only end rules from this ID on"),
+    Column("last_rule", BigInteger, comment="only end rules up to this ID"),
+    Column("gains", Boolean, nullable=False, comment="a rule matches now that did not match before"),
     *[Column(f"{end}_{when}", Numeric) for when in ("before", "after") for end in ("low", "high")],
     *[Column(f"{end}_text_{when}", CodePoints) for when in ("before", "after") for end in ("low", "high")],
     prefixes=["UNLOGGED"],
-    comment="What the last run found for rules that match stretches of constants: the least and the greatest value,"
-            " before and after, from which the rules follow.",
+    comment="Changes that the last filter run found for rules that match ranges of constants: the least and the"
+            " greatest value before and after, which determine the rules.",
 )  # fmt: skip
 
 lmrs = Table(
@@ -368,9 +444,9 @@ lmrs = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("name", CodePoints, nullable=False, unique=True),
     Column("kept_after", BigInteger, nullable=False, server_default=text("0"),
-           comment="offset up to which events are not kept: a cursor before it cannot go on"),
-    Column("cursor", BigInteger, comment="the offset that it last asked from"),
-    Column("asked_at", DateTime(timezone=True), comment="when that was, to some seconds"),
+           comment="events up to this offset are deleted; cursors below it are invalid"),
+    Column("cursor", BigInteger, comment="the offset of its last feed request"),
+    Column("asked_at", DateTime(timezone=True), comment="time of its last feed request, within some seconds"),
     Column("paused", Boolean, nullable=False, server_default=text("false"), comment="its feed is held back"),
     _now("created_at"),
     comment="Local metadata repositories.",
@@ -382,9 +458,9 @@ lmr_resources = Table(
     Column("lmr_id", BigInteger, primary_key=True, autoincrement=False),
     Column("resource_id", BigInteger, primary_key=True, autoincrement=False),
     Column("reasons", Integer, nullable=False,
-           comment="how many of the LMR's rules select it (of rules that match stretches of constants: groups)"),
+           comment="number of the LMR's rules that select it (for rules that match ranges of constants: of groups)"),
     Index("lmr_resources_resource", "resource_id", "lmr_id"),
-    comment="What each LMR holds: what its rules select, and what that reaches over strong references, said or unsaid.",
+    comment="The closure of each LMR: resources that its rules select, and those strongly reachable from them.",
 )  # fmt: skip
 
 lmr_ranges = Table(
@@ -399,7 +475,7 @@ lmr_ranges = Table(
     Column("greatest_text", CodePoints),
     Index("lmr_ranges_least", "group_id", "least"),
     Index("lmr_ranges_greatest", "group_id", "greatest"),
-    comment="Of rules that match stretches of constants, an LMR's least and greatest constant: no other one counts.",
+    comment="The least and greatest constants of an LMR's rules that match ranges of constants. No others matter.",
 )
 
 feed = Table(
@@ -407,10 +483,15 @@ feed = Table(
     metadata,
     Column("lmr_id", BigInteger, primary_key=True, autoincrement=False),
     Column("offset", BigInteger, primary_key=True, autoincrement=False),
-    Column("tx", BigInteger, nullable=False, comment="the position of the transaction that it belongs to"),
-    Column("kind", SmallInteger, nullable=False, comment="0 schema, 1 delete, 2 put, 3 unmatch, 4 match"),
-    Column("resource_id", BigInteger),
-    comment="What each LMR is told. What a resource was at that position, the store knows.",
+    Column("tx", BigInteger, nullable=False, comment="position of its transaction"),
+    Column(
+        "kind",
+        SmallInteger,
+        nullable=False,
+        comment="0 schema, 1 delete, 2 put, 3 unmatch, 4 match, 5 suspended, 6 resumed",
+    ),
+    Column("resource_id", BigInteger, comment="for kinds 5 and 6: the ID of the rule"),
+    comment="The events of each LMR. The content of a resource at a position is read from the store.",
 )
 
 publications = Table(
@@ -418,9 +499,9 @@ publications = Table(
     metadata,
     Column("tx", BigInteger, primary_key=True, autoincrement=False),
     Column("last_offset", BigInteger, nullable=False),
-    Column("lmrs", ARRAY(BigInteger), nullable=False, comment="those that it concerns"),
+    Column("lmrs", ARRAY(BigInteger), nullable=False, comment="LMRs that received events"),
     _now("at"),
-    comment="The transactions that some LMR was told of.",
+    comment="Transactions that produced events.",
 )
 
 news = Table(
@@ -428,10 +509,10 @@ news = Table(
     metadata,
     Column("lmr_id", BigInteger, nullable=False),
     Column("resource_id", BigInteger, nullable=False),
-    Column("kind", SmallInteger, nullable=False, comment="as in the feed; 0: it entered"),
+    Column("kind", SmallInteger, nullable=False, comment="as in the feed; 0: it entered the closure; -1: it left"),
     Index("news_resource", "resource_id"),
     prefixes=["UNLOGGED"],
-    comment="What the last publication found.",
+    comment="Changes that the last publication found.",
 )
 
 reason_changes = Table(
@@ -441,7 +522,7 @@ reason_changes = Table(
     Column("resource_id", BigInteger, nullable=False),
     Column("more", Integer, nullable=False),
     prefixes=["UNLOGGED"],
-    comment="Reasons that came or went with rules. Empty between transactions.",
+    comment="Changes of selection counts by changes of rules. Empty between transactions.",
 )
 
 doubtful_resources = Table(
@@ -450,7 +531,7 @@ doubtful_resources = Table(
     Column("lmr_id", BigInteger, primary_key=True, autoincrement=False),
     Column("resource_id", BigInteger, primary_key=True, autoincrement=False),
     prefixes=["UNLOGGED"],
-    comment="What may have lost its last reason to be at an LMR. Empty between transactions.",
+    comment="Resources that may have to leave the closure of an LMR. Empty between transactions.",
 )
 
 snapshots = Table(
@@ -461,9 +542,9 @@ snapshots = Table(
     Column("tx", BigInteger, nullable=False),
     Column("first_offset", BigInteger, nullable=False, comment="of its first event"),
     Column("events", BigInteger, nullable=False),
-    Column("whole", Boolean, nullable=False, comment="false: of some buckets alone"),
+    Column("whole", Boolean, nullable=False, comment="false: only some buckets"),
     _now("at"),
-    comment="Snapshots that are being fetched, page by page.",
+    comment="Snapshots that LMRs are fetching page by page.",
 )
 
 snapshot_events = Table(
@@ -481,8 +562,8 @@ tokens = Table(
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False),
     Column("role", Text, nullable=False, comment="admin, viewer or lmr"),
-    Column("lmr_id", BigInteger, ForeignKey("lmrs.id", ondelete="CASCADE"), index=True, comment="whose token it is"),
-    Column("hash", LargeBinary, nullable=False, unique=True, comment="SHA-256 of the token, which is kept nowhere"),
+    Column("lmr_id", BigInteger, ForeignKey("lmrs.id", ondelete="CASCADE"), index=True, comment="the LMR of the token"),
+    Column("hash", LargeBinary, nullable=False, unique=True, comment="SHA-256 of the token, which is not stored"),
     Column("document_prefixes", ARRAY(Text), comment="NULL: any document"),
     Column("resource_prefixes", ARRAY(Text), comment="NULL: any resource"),
     _now("created_at"),
@@ -494,34 +575,34 @@ users = Table(
     metadata,
     Column("name", CodePoints, primary_key=True),
     Column("role", Text, nullable=False, comment="admin or viewer"),
-    Column("password", Text, nullable=False, comment="its scrypt hash, with salt and cost"),
+    Column("password", Text, nullable=False, comment="scrypt hash with salt"),
     _now("created_at"),
-    comment="People who sign in to the pages by name.",
+    comment="Users who sign in to the web interface by name.",
 )
 
 web_sessions = Table(
     "web_sessions",
     metadata,
-    Column("hash", LargeBinary, primary_key=True, comment="SHA-256 of what the cookie holds, which is kept nowhere"),
+    Column("hash", LargeBinary, primary_key=True, comment="SHA-256 of the secret in the cookie, which is not stored"),
     Column("user_name", CodePoints, ForeignKey("users.name", ondelete="CASCADE", onupdate="CASCADE"), index=True,
-           comment="who signed in by name"),
+           comment="the user, if signed in by name"),
     Column("token_id", Integer, ForeignKey("tokens.id", ondelete="CASCADE"), index=True,
-           comment="or by a token; neither: by the admin token of the settings"),
-    Column("token_hash", LargeBinary, comment="of that admin token: another one ends the session"),
-    Column("csrf", Text, nullable=False, comment="what every form has to show"),
+           comment="the token, if signed in by token; neither: by the administrator token of the settings"),
+    Column("token_hash", LargeBinary, comment="of the administrator token; changing the token ends the session"),
+    Column("csrf", Text, nullable=False, comment="CSRF token that every form has to send"),
     _now("created_at"),
     _now("seen_at"),
-    comment="Who has signed in to the pages.",
+    comment="Sessions of the web interface.",
 )  # fmt: skip
 
 sign_in_failures = Table(
     "sign_in_failures",
     metadata,
     Column("id", BigInteger, Identity(), primary_key=True),
-    Column("who", CodePoints, nullable=False, comment="the name that was tried, or the address that it came from"),
+    Column("who", CodePoints, nullable=False, comment="the user name, or the IP address of the client"),
     _now("at"),
     Index("sign_in_failures_who", "who", "at"),
-    comment="Attempts to sign in that failed, of the last while.",
+    comment="Recent failed attempts to sign in.",
 )
 
 saved_queries = Table(
@@ -529,39 +610,39 @@ saved_queries = Table(
     metadata,
     Column("id", Integer, Identity(), primary_key=True),
     Column("name", CodePoints, nullable=False, unique=True),
-    Column("text", Text, nullable=False, comment="as it was written"),
-    Column("saved_by", Text, nullable=False, comment="who wrote it last"),
+    Column("text", Text, nullable=False, comment="as written by its author"),
+    Column("saved_by", Text, nullable=False, comment="who saved it last"),
     _now("saved_at"),
-    comment="Queries that people keep under a name.",
+    comment="Queries that are saved under a name.",
 )
 
 figures = Table(
     "figures",
     metadata,
-    Column("at", DateTime(timezone=True), primary_key=True, comment="the minute that begins then"),
+    Column("at", DateTime(timezone=True), primary_key=True, comment="start of the minute"),
     Column("transactions", Integer, nullable=False, server_default=text("0")),
     Column("documents", Integer, nullable=False, server_default=text("0"), comment="registered or deleted"),
     Column("filter_seconds", Float, nullable=False, server_default=text("0")),
-    Column("lag_seconds", Float, nullable=False, server_default=text("0"), comment="of the furthest LMR, at most"),
-    Column("waiting", Integer, nullable=False, server_default=text("0"), comment="jobs, at most"),
-    comment="What the pages draw, minute by minute.",
+    Column("lag_seconds", Float, nullable=False, server_default=text("0"), comment="maximum over all LMRs"),
+    Column("waiting", Integer, nullable=False, server_default=text("0"), comment="maximum number of waiting jobs"),
+    comment="Metrics by the minute, for the charts of the web interface.",
 )
 
 jobs = Table(
     "jobs",
     metadata,
     Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()")),
-    Column("number", BigInteger, Identity(), nullable=False, comment="the order of arrival"),
-    Column("kind", String(16), nullable=False, comment="what is to be done"),
+    Column("number", BigInteger, Identity(), nullable=False, comment="order of submission"),
+    Column("kind", String(16), nullable=False, comment="register, delete, subscribe, …"),
     Column("state", String(8), nullable=False, server_default=text("'queued'"),
-           comment="queued, done, failed, or dead: failed by no fault of its own, to be looked at"),
-    Column("priority", SmallInteger, nullable=False, server_default=text("3"), comment="0 before all, 7 after all"),
+           comment="queued, done, failed, or dead: a dead letter, which can be retried"),
+    Column("priority", SmallInteger, nullable=False, server_default=text("3"), comment="0 most urgent, 7 least"),
     Column("uri", CodePoints, nullable=False),
-    Column("body", LargeBinary, comment="the document; NULL once the job is done or failed"),
+    Column("body", LargeBinary, comment="the document; NULL after the job is done or failed"),
     Column("media_type", Text),
     Column("options", JSONB, nullable=False, server_default=text("'{}'"), comment="preconditions, dry run, limits"),
-    Column("caller", Text, nullable=False, comment="whose Idempotency-Keys these are"),
-    Column("request", Text, comment="the name of the request that it came with"),
+    Column("caller", Text, nullable=False, comment="Idempotency-Keys are unique per caller"),
+    Column("request", Text, comment="ID of the request that submitted it"),
     Column("idempotency_key", Text),
     Column("request_hash", LargeBinary),
     Column("attempts", SmallInteger, nullable=False, server_default=text("0")),
@@ -575,7 +656,7 @@ jobs = Table(
     Index("jobs_waiting", "priority", "number", postgresql_where=text("state = 'queued'")),
     Index("jobs_waiting_uri", "uri", "number", postgresql_where=text("state = 'queued'")),
     Index("jobs_failed", "state", "number", postgresql_where=text("state in ('failed', 'dead')")),
-    comment="What is to be done: the truth, of which the queue in Redis is only the wake-up.",
+    comment="The job queue. This table is authoritative; Redis only wakes up workers.",
 )  # fmt: skip
 
 begun_jobs = Table(
@@ -584,7 +665,7 @@ begun_jobs = Table(
     Column("job_id", Uuid, primary_key=True),
     Column("times", SmallInteger, nullable=False),
     prefixes=["UNLOGGED"],
-    comment="Jobs that a worker has in hand, or had in hand when it died: how often.",
+    comment="Jobs that a worker is running, or was running when it died: how often each was started.",
 )
 
 webhooks = Table(
@@ -593,63 +674,63 @@ webhooks = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("lmr_id", BigInteger, ForeignKey("lmrs.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("url", Text, nullable=False),
-    Column("secret", Text, nullable=False, comment="needed to sign, and so kept as it is"),
-    Column("old_secret", Text, comment="of before the last rotation: signs, too, for a while"),
+    Column("secret", Text, nullable=False, comment="stored in plain text, since it signs messages"),
+    Column("old_secret", Text, comment="before the last rotation; also signs until old_secret_until"),
     Column("old_secret_until", DateTime(timezone=True)),
     Column("state", String(6), nullable=False, server_default=text("'active'"), comment="active or paused"),
     Column("reason", Text, comment="why it is paused"),
-    Column("told_offset", BigInteger, nullable=False, comment="up to which the receiver was told"),
-    Column("made_offset", BigInteger, nullable=False, comment="up to which messages were made, also if they died"),
-    Column("failures", Integer, nullable=False, server_default=text("0"), comment="since anything was delivered"),
-    Column("failing_since", DateTime(timezone=True), comment="when the first of them was"),
-    Column("dead", Integer, nullable=False, server_default=text("0"), comment="messages that died since then"),
+    Column("told_offset", BigInteger, nullable=False, comment="delivered up to this offset"),
+    Column("made_offset", BigInteger, nullable=False, comment="messages were created up to this offset"),
+    Column("failures", Integer, nullable=False, server_default=text("0"), comment="since the last delivery"),
+    Column("failing_since", DateTime(timezone=True), comment="time of the first of these failures"),
+    Column("dead", Integer, nullable=False, server_default=text("0"), comment="dead messages since the last delivery"),
     _now("created_at"),
     Index("webhooks_active", "id", postgresql_where=text("state = 'active'")),
-    comment="Addresses that are told when an LMR's feed goes on.",
+    comment="URLs that are notified of new events in an LMR's feed.",
 )  # fmt: skip
 
 webhook_deliveries = Table(
     "webhook_deliveries",
     metadata,
-    Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()"), comment="the message's webhook-id"),
-    Column("number", BigInteger, Identity(), nullable=False, comment="the order in which they were made"),
+    Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()"), comment="its webhook-id header"),
+    Column("number", BigInteger, Identity(), nullable=False, comment="order of creation"),
     Column("webhook_id", BigInteger, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
-    Column("offset", BigInteger, nullable=False, comment="what it tells: there is something new up to here"),
-    Column("position", BigInteger, nullable=False, comment="of the transaction that this is part of"),
+    Column("offset", BigInteger, nullable=False, comment="the message announces events up to this offset"),
+    Column("position", BigInteger, nullable=False, comment="of the transaction of this offset"),
     Column("state", String(9), nullable=False, server_default=text("'waiting'"), comment="waiting, delivered or dead"),
     Column("attempts", SmallInteger, nullable=False, server_default=text("0")),
     Column("not_before", DateTime(timezone=True), nullable=False,
-           comment="of the next attempt; of one that is being made, when it is given up for lost"),
-    Column("status", SmallInteger, comment="what the receiver answered last"),
-    Column("reason", Text, comment="why that was no success"),
+           comment="time of the next attempt; during an attempt: when another worker may claim it"),
+    Column("status", SmallInteger, comment="HTTP status of the last attempt"),
+    Column("reason", Text, comment="why the last attempt failed"),
     Column("created_at", DateTime(timezone=True), nullable=False),
-    Column("tried_at", DateTime(timezone=True), comment="when the last attempt began"),
+    Column("tried_at", DateTime(timezone=True), comment="start of the last attempt"),
     Column("ended_at", DateTime(timezone=True)),
     Index("webhook_deliveries_one", "webhook_id", unique=True, postgresql_where=text("state = 'waiting'")),
     Index("webhook_deliveries_due", "not_before", postgresql_where=text("state = 'waiting'")),
     Index("webhook_deliveries_number", "webhook_id", "number"),
     Index("webhook_deliveries_ended", "ended_at", postgresql_where=text("ended_at is not null")),
-    comment="Messages to receivers: for each webhook at most one that waits, and those that ended lately.",
+    comment="Messages to receivers: at most one waiting message for each webhook, and recent finished ones.",
 )  # fmt: skip
 
 batch_runs = Table(
     "batch_runs",
     metadata,
     Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()")),
-    Column("what", Text, nullable=False, comment="what it registers, for people"),
+    Column("what", Text, nullable=False, comment="description of the input"),
     Column("dry_run", Boolean, nullable=False),
     Column("state", String(7), nullable=False, server_default=text("'running'"), comment="running, done or failed"),
-    Column("documents", BigInteger, comment="that it has to look at, once they are counted"),
-    _count("registered", "documents promoted that were not registered before"),
-    _count("changed", "documents promoted that say something else now"),
-    _count("unchanged", "documents promoted that say what they said"),
+    Column("documents", BigInteger, comment="number of documents to process, once they are counted"),
+    _count("registered", "promoted documents that were not registered before"),
+    _count("changed", "promoted documents that changed"),
+    _count("unchanged", "promoted documents that did not change"),
     _count("refused", "documents that could not be promoted"),
-    _count("statements", "of the documents promoted"),
-    _count("transactions", "in which they were"),
+    _count("statements", "of the promoted documents"),
+    _count("transactions", "of the promotion"),
     _now("started_at"),
     _now("heard_at"),
     Column("ended_at", DateTime(timezone=True)),
-    comment="Runs of `mdv batch`. One that is not heard of any more has died.",
+    comment="Runs of `mdv batch`. A run without recent heartbeat is dead.",
 )
 
 batch_partitions = Table(
@@ -657,20 +738,20 @@ batch_partitions = Table(
     metadata,
     Column("run_id", Uuid, ForeignKey("batch_runs.id", ondelete="CASCADE"), primary_key=True),
     Column("partition", Integer, primary_key=True),
-    Column("attempt", BigInteger, nullable=False, comment="the latest, and the only one that counts"),
-    Column("chunk", Integer, nullable=False, server_default=text("-1"), comment="the last one that is counted here"),
+    Column("attempt", BigInteger, nullable=False, comment="the latest one; only this one counts"),
+    Column("chunk", Integer, nullable=False, server_default=text("-1"), comment="the last chunk that is counted"),
     _count("prepared", "documents that were staged or, in a dry run, would be"),
-    _count("statements", "of those"),
-    _count("fresh", "in a dry run: of those, the documents that are not registered yet"),
-    _count("same", "in a dry run: of those, the documents that say what is stored"),
-    _count("unchanged", "documents whose very text was registered already"),
-    _count("refused", "documents"),
+    _count("statements", "of the prepared documents"),
+    _count("fresh", "in a dry run: prepared documents that are not registered yet"),
+    _count("same", "in a dry run: prepared documents that equal the stored ones"),
+    _count("unchanged", "documents whose identical text is already registered"),
+    _count("refused", "rejected documents"),
     _count("bytes", "of the texts that were read"),
-    Column("preparing", Float, nullable=False, server_default=text("0"), comment="seconds from texts to statements"),
-    Column("staging", Float, nullable=False, server_default=text("0"), comment="seconds with the database"),
-    Column("waiting", Float, nullable=False, server_default=text("0"), comment="seconds for promotion to catch up"),
-    Column("examples", JSONB, nullable=False, server_default=text("'[]'"), comment="the first refusals"),
-    comment="The parts of a run that Spark's executors work on, and what each came to.",
+    Column("preparing", Float, nullable=False, server_default=text("0"), comment="seconds spent on parsing"),
+    Column("staging", Float, nullable=False, server_default=text("0"), comment="seconds spent on database writes"),
+    Column("waiting", Float, nullable=False, server_default=text("0"), comment="seconds spent waiting for promotion"),
+    Column("examples", JSONB, nullable=False, server_default=text("'[]'"), comment="the first rejected documents"),
+    comment="The partitions of a run, each processed by a Spark task, with their counts.",
 )
 
 batch_chunks = Table(
@@ -680,9 +761,9 @@ batch_chunks = Table(
     Column("partition", Integer, primary_key=True),
     Column("attempt", BigInteger, primary_key=True),
     Column("chunk", Integer, primary_key=True),
-    Column("weight", Integer, nullable=False, comment="bytes of the texts"),
-    Column("body", LargeBinary, nullable=False, comment="prepared documents, as mdv/batch/pack.py packs them"),
-    comment="Staging: documents that are prepared and not yet registered.",
+    Column("weight", Integer, nullable=False, comment="size of the texts in bytes"),
+    Column("body", LargeBinary, nullable=False, comment="prepared documents, encoded by mdv/batch/arrow_codec.py"),
+    comment="Staged documents: prepared and not yet registered.",
 )
 
 document_sources = Table(
@@ -690,7 +771,7 @@ document_sources = Table(
     metadata,
     Column("document_id", BigInteger, primary_key=True, autoincrement=False),
     Column("digest", LargeBinary, nullable=False, comment="of the text"),
-    Column("content", LargeBinary, nullable=False, comment="of what the text says, as in documents"),
+    Column("content", LargeBinary, nullable=False, comment="digest of the statements, as in documents"),
     Column("run_id", Uuid, nullable=False, comment="the last run that registered it"),
-    comment="The texts from which batches registered documents: who meets one again need not parse it.",
+    comment="Digests of the texts of documents that batches registered: an identical text is not parsed again.",
 )

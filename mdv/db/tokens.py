@@ -1,4 +1,4 @@
-"""Tokens: who may do what. A token is shown once, when it is made; only its hash is kept."""
+"""API tokens with their permissions. A token is shown once, when it is created. Only its hash is stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES = ("admin", "viewer")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a token opens. Prefixes of None mean: anything."""
+    """A token and its permissions. Prefixes restrict the documents and resources that it may change; None: any."""
 
     id: int
     name: str
@@ -28,17 +28,17 @@ class Token:
     created_at: datetime
     revoked_at: datetime | None
     lmr_id: int | None = None
-    """Of an LMR's token, whose it is."""
+    """The LMR that the token belongs to."""
 
 
 def make_secret() -> tuple[str, bytes]:
-    """A new secret, and what is kept of it."""
+    """Return a new secret, and its hash, which is stored."""
     secret = "mdv_" + secrets.token_urlsafe(32)
     return secret, hash_token(secret)
 
 
 def hash_token(secret: str) -> bytes:
-    """The digest that is kept. A token has 256 random bits, so a plain digest cannot be searched."""
+    """Return the hash that is stored. A token has 256 random bits, so a hash without salt cannot be reversed."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -49,7 +49,7 @@ def create_token(
     document_prefixes: Sequence[str] | None = None,
     resource_prefixes: Sequence[str] | None = None,
 ) -> tuple[str, Token]:
-    """A new token: the secret, which nobody can find out again, and what it opens."""
+    """Create a token. Return its secret, which cannot be recovered later, and the token."""
     secret, digest = make_secret()
     row = connection.execute(
         insert(tokens)
@@ -66,8 +66,9 @@ def create_token(
 
 
 def find_token(connection: Connection, secret: str) -> Token | None:
-    """What `secret` opens, unless it is unknown or revoked. Digests are compared, so timing tells nothing."""
-    # Asked with nearly every call, so without the detour over SQLAlchemy's expressions.
+    """Return the token with this secret; None if it is unknown or revoked. It is found by its hash, so that timing
+    reveals nothing."""
+    # Called for nearly every request, so it avoids the cost of SQLAlchemy expressions.
     row = driver(connection).execute(_FIND, {"hash": hash_token(secret)}, prepare=True).fetchone()
     return _token(*row) if row else None
 
@@ -77,7 +78,7 @@ def list_tokens(connection: Connection) -> list[Token]:
 
 
 def revoke_token(connection: Connection, number: int) -> bool:
-    """Close a token for good; False where it is unknown or closed already."""
+    """Revoke a token. Return False if it is unknown or already revoked."""
     change = update(tokens).where(tokens.c.id == number, tokens.c.revoked_at.is_(None)).values(revoked_at=func.now())
     return connection.execute(change).rowcount == 1
 

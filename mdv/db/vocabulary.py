@@ -1,21 +1,21 @@
-"""Properties and datatypes as small integers."""
+"""Integer IDs of properties and datatypes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from sqlalchemy import Engine, NullPool, create_engine, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ColumnElement, Engine, NullPool, any_, create_engine, func, literal, select
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from mdv.db.tables import vocabulary
 
 
 class Vocabulary:
-    """The numbers of properties and datatypes, remembered by this process.
+    """The IDs of properties and datatypes, cached in this process.
 
-    New names are committed at once and on their own, so that a number that is remembered is never rolled back. They
-    take a connection beside those of `engine`: whoever asks may hold the last of these, and the lock that all the
-    others wait for.
+    New names are committed in a transaction of their own, so that a cached ID is never rolled back. This uses a
+    separate connection: the caller may hold the last connection of `engine`, and the lock that all others wait for.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -23,15 +23,21 @@ class Vocabulary:
         self._ids: dict[str, int] = {}
 
     def ids(self, uris: Iterable[str]) -> dict[str, int]:
-        """A mapping that holds at least `uris`."""
+        """Return a mapping that contains at least `uris`."""
         missing = {uri for uri in uris if uri not in self._ids}
         if missing:
-            known = select(vocabulary.c.uri, vocabulary.c.id).where(vocabulary.c.uri.in_(missing))
+            # Names are sent as one array, since a statement takes at most 65,535 parameters.
+            known = select(vocabulary.c.uri, vocabulary.c.id).where(vocabulary.c.uri == any_(_array(missing)))
             with self._engine.begin() as connection:
                 found = {row.uri: row.id for row in connection.execute(known)}
-                rows = [{"uri": uri} for uri in sorted(missing - found.keys())]
-                if rows:
-                    connection.execute(insert(vocabulary).values(rows).on_conflict_do_nothing())
+                if new := missing - found.keys():
+                    rows = select(func.unnest(_array(new)))
+                    connection.execute(insert(vocabulary).from_select(["uri"], rows).on_conflict_do_nothing())
                     found = {row.uri: row.id for row in connection.execute(known)}
             self._ids |= found
         return self._ids
+
+
+def _array(uris: Iterable[str]) -> ColumnElement[Any]:
+    """Return a sorted array, so that two transactions that add the same names do not deadlock."""
+    return literal(sorted(uris), ARRAY(vocabulary.c.uri.type))

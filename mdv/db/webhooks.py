@@ -1,4 +1,4 @@
-"""Webhooks as stored: addresses, and the messages to them."""
+"""Stored webhooks and their messages."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from uuid import UUID
 import psycopg
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
-from mdv.db.copy import array_field
 from mdv.db.engine import driver
-from mdv.db.statements import statements
+from mdv.db.load_sql import load_sql
+from mdv.db.postgres_copy import array_literal
 from mdv.db.tables import lmrs, webhook_deliveries, webhooks
 
 STATES = ("waiting", "delivered", "dead")
-BY_HAND = "Somebody has paused it."
-"""The reason of a webhook that was not paused for its failures."""
+PAUSED_BY_ADMIN = "Paused manually."
+"""The reason of a webhook that was paused by an administrator or its LMR, not because of failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An address that is told when an LMR's feed goes on. `told`: the offset up to which it was; `failures`: since
-    anything was delivered, and `dead`: the messages that died since then."""
+    """A URL that is notified of new events in an LMR's feed. `told`: the last offset that was delivered. `failures` and
+    `dead`: failed attempts and dead messages since the last delivery."""
 
     id: int
     lmr_id: int
@@ -41,14 +41,15 @@ class Webhook:
     created_at: datetime
 
     def secrets_at(self, now: datetime) -> tuple[str, ...]:
-        """What signs its messages: the secret, and for some time after a rotation the one before."""
+        """Return the secrets that sign messages: the current one, and for some time after a rotation the previous
+        one."""
         old = self.old_secret if self.old_secret_until is not None and self.old_secret_until > now else None
         return (self.secret,) if old is None else (self.secret, old)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message and what became of it so far. `status` and `reason` are those of the last attempt."""
+    """A message and its state. `status` and `reason` are those of the last attempt."""
 
     id: UUID
     number: int
@@ -66,7 +67,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that a worker has taken, to send it now."""
+    """A message that a worker has claimed in order to send it."""
 
     id: UUID
     webhook_id: int
@@ -98,8 +99,8 @@ _DELIVERY: tuple[ColumnElement[Any], ...] = (
 
 
 def add_webhook(connection: Connection, lmr_id: int, url: str, secret: str, now: datetime) -> Webhook:
-    """A new webhook, which is told of what comes from now on."""
-    offset, _ = newest(connection, lmr_id)
+    """Create a webhook. It is notified of events from now on."""
+    offset, _ = read_feed_end(connection, lmr_id)
     new = insert(webhooks).values(
         lmr_id=lmr_id, url=url, secret=secret, told_offset=offset, made_offset=offset, created_at=now
     )
@@ -107,7 +108,7 @@ def add_webhook(connection: Connection, lmr_id: int, url: str, secret: str, now:
 
 
 def lock_and_count(connection: Connection, lmr_id: int) -> int | None:
-    """How many webhooks an LMR has; nobody adds another meanwhile. None where there is no such LMR."""
+    """Lock an LMR against new webhooks, and return its number of webhooks; None if there is no such LMR."""
     found = connection.execute(select(lmrs.c.id).where(lmrs.c.id == lmr_id).with_for_update(key_share=True)).first()
     if found is None:
         return None
@@ -115,7 +116,7 @@ def lock_and_count(connection: Connection, lmr_id: int) -> int | None:
 
 
 def find_webhook(connection: Connection, lmr_id: int, number: int, lock: bool = False) -> Webhook | None:
-    """One webhook of an LMR. `lock`: whoever else wants to change it, or its messages, waits."""
+    """Return a webhook of an LMR. `lock`: other transactions that change it, or its messages, wait."""
     query = select(*_HOOK).where(webhooks.c.id == number, webhooks.c.lmr_id == lmr_id)
     return _hook(connection.execute(query.with_for_update(key_share=True) if lock else query).first())
 
@@ -125,26 +126,26 @@ def list_webhooks(connection: Connection, lmr_id: int, after: int, limit: int) -
     return [Webhook(*row) for row in connection.execute(query.limit(limit))]
 
 
-def change_webhook(connection: Connection, number: int, **values: Any) -> Webhook:
-    """Let a locked webhook be otherwise in some columns."""
+def update_webhook(connection: Connection, number: int, **values: Any) -> Webhook:
+    """Update columns of a locked webhook, and return it."""
     changed = update(webhooks).where(webhooks.c.id == number).values(**values)
     return Webhook(*connection.execute(changed.returning(*_HOOK)).one())
 
 
 def delete_webhook(connection: Connection, lmr_id: int, number: int) -> bool:
-    """Forget a webhook and its messages; False where there is none."""
-    gone = delete(webhooks).where(webhooks.c.id == number, webhooks.c.lmr_id == lmr_id)
-    return connection.execute(gone).rowcount == 1
+    """Delete a webhook and its messages. Return False if it does not exist."""
+    statement = delete(webhooks).where(webhooks.c.id == number, webhooks.c.lmr_id == lmr_id)
+    return connection.execute(statement).rowcount == 1
 
 
-def any_active(connection: Connection) -> bool:
-    """Whether anybody is to be told at all."""
+def has_active_webhooks(connection: Connection) -> bool:
+    """True if there is an active webhook."""
     return connection.execute(select(webhooks.c.id).where(webhooks.c.state == "active").limit(1)).first() is not None
 
 
-def newest(connection: Connection, lmr_id: int) -> tuple[int, int]:
-    """The last offset of an LMR's feed, and the position there."""
-    row = _run(connection, "newest", lmr=lmr_id).fetchone()
+def read_feed_end(connection: Connection, lmr_id: int) -> tuple[int, int]:
+    """Return the last offset of an LMR's feed, and its position."""
+    row = _run(connection, "feed_end", lmr=lmr_id).fetchone()
     assert row is not None
     return int(row[0]), int(row[1])
 
@@ -152,26 +153,25 @@ def newest(connection: Connection, lmr_id: int) -> tuple[int, int]:
 # Messages
 
 
-def make_messages(connection: Connection, now: datetime) -> int:
-    """Make a message for every webhook that is due one; how many."""
+def create_messages(connection: Connection, now: datetime) -> int:
+    """Create a message for every webhook that has new events and no waiting message. Return the number of messages."""
     _run(connection, "pin")
-    return _run(connection, "make_messages", now=now).rowcount
+    return _run(connection, "create_messages", now=now).rowcount
 
 
-def claim(connection: Connection, now: datetime, lost: datetime, busy: Collection[int]) -> Message | None:
-    """Take the message that has waited longest, of none of the `busy` LMRs. Who else looks for messages does not see it
-    before `lost`."""
+def claim_message(connection: Connection, now: datetime, lost: datetime, busy: Collection[int]) -> Message | None:
+    """Claim the message that has waited longest, except for `busy` LMRs. Other workers do not see it until `lost`."""
     _run(connection, "pin")
-    row = _run(connection, "claim", now=now, lost=lost, busy=array_field(busy)).fetchone()
+    row = _run(connection, "claim", now=now, lost=lost, busy=array_literal(busy)).fetchone()
     return Message(*row) if row else None
 
 
-def lock_for(connection: Connection, message: Message) -> Webhook | None:
-    """The webhook of a message that was taken, locked; None where it is gone."""
+def lock_webhook_of(connection: Connection, message: Message) -> Webhook | None:
+    """Lock and return the webhook of a claimed message; None if it was deleted."""
     return find_webhook(connection, message.lmr_id, message.webhook_id, lock=True)
 
 
-def note_attempt(
+def record_attempt(
     connection: Connection,
     message: Message,
     state: str,
@@ -180,35 +180,35 @@ def note_attempt(
     now: datetime,
     not_before: datetime | None = None,
 ) -> bool:
-    """Write down what came of an attempt at a message, and when the next one is; False where another worker has taken
-    it meanwhile, so that its outcome counts."""
-    mine = (_SENT.id == message.id, _SENT.state == "waiting", _SENT.attempts == message.attempts,
-            _SENT.tried_at == message.tried_at)  # fmt: skip
+    """Store the outcome of an attempt, and the time of the next one. Return False if another worker has claimed the
+    message since: then the outcome of that worker counts."""
+    claimed = (_SENT.id == message.id, _SENT.state == "waiting", _SENT.attempts == message.attempts,
+               _SENT.tried_at == message.tried_at)  # fmt: skip
     values: dict[str, Any] = {"state": state, "status": status, "reason": reason}
     values |= {"ended_at": now} if not_before is None else {"not_before": not_before}
-    return connection.execute(update(webhook_deliveries).where(*mine).values(**values)).rowcount == 1
+    return connection.execute(update(webhook_deliveries).where(*claimed).values(**values)).rowcount == 1
 
 
 def add_message(connection: Connection, webhook: Webhook, now: datetime) -> Delivery:
-    """A message that tells how far the feed of a locked webhook goes now."""
-    offset, position = newest(connection, webhook.lmr_id)
+    """Create a message with the current end of the feed, for a locked webhook."""
+    offset, position = read_feed_end(connection, webhook.lmr_id)
     new = insert(webhook_deliveries).values(
         webhook_id=webhook.id, offset=offset, position=position, not_before=now, created_at=now
     )
     made = Delivery(*connection.execute(new.returning(*_DELIVERY)).one())
-    change_webhook(connection, webhook.id, made_offset=offset)
+    update_webhook(connection, webhook.id, made_offset=offset)
     return made
 
 
-def try_again(connection: Connection, message_id: UUID, now: datetime) -> Delivery:
-    """Let a message have all its attempts anew, beginning now."""
+def reset_message(connection: Connection, message_id: UUID, now: datetime) -> Delivery:
+    """Reset the attempts of a message, and send it again now."""
     again = update(webhook_deliveries).where(_SENT.id == message_id)
     again = again.values(state="waiting", attempts=0, not_before=now, ended_at=None)
     return Delivery(*connection.execute(again.returning(*_DELIVERY)).one())
 
 
-def waiting_message(connection: Connection, webhook_id: int) -> Delivery | None:
-    """The message of a webhook that waits, or is on its way."""
+def find_waiting_message(connection: Connection, webhook_id: int) -> Delivery | None:
+    """Return the message of a webhook that is waiting or being sent."""
     query = select(*_DELIVERY).where(_SENT.webhook_id == webhook_id, _SENT.state == "waiting")
     return _delivery(connection.execute(query).first())
 
@@ -221,7 +221,7 @@ def find_delivery(connection: Connection, webhook_id: int, message_id: UUID) -> 
 def list_deliveries(
     connection: Connection, webhook_id: int, before: int | None, limit: int, state: str | None = None
 ) -> list[Delivery]:
-    """A page of a webhook's messages, the newest first."""
+    """Return a page of a webhook's messages, newest first."""
     query = select(*_DELIVERY).where(_SENT.webhook_id == webhook_id).order_by(_SENT.number.desc()).limit(limit)
     if before is not None:
         query = query.where(_SENT.number < before)
@@ -230,14 +230,14 @@ def list_deliveries(
     return [Delivery(*row) for row in connection.execute(query)]
 
 
-def trim_one(connection: Connection, webhook_id: int, most: int) -> None:
-    """Keep only the last `most` messages of a webhook."""
-    _run(connection, "trim_one", webhook=webhook_id, most=most)
+def trim_deliveries(connection: Connection, webhook_id: int, most: int) -> None:
+    """Delete all but the last `most` messages of a webhook."""
+    _run(connection, "trim_deliveries", webhook=webhook_id, most=most)
 
 
-def trim_old(connection: Connection, before: datetime) -> int:
-    """Forget the messages that ended before a moment; how many."""
-    return _run(connection, "trim_old", before=before).rowcount
+def delete_old_deliveries(connection: Connection, before: datetime) -> int:
+    """Delete messages that ended before a time. Return their number."""
+    return _run(connection, "delete_old", before=before).rowcount
 
 
 def _hook(row: Any) -> Webhook | None:
@@ -249,4 +249,4 @@ def _delivery(row: Any) -> Delivery | None:
 
 
 def _run(connection: Connection, name: str, **values: object) -> psycopg.Cursor[Any]:
-    return driver(connection).execute(statements("webhooks")[name], values)
+    return driver(connection).execute(load_sql("webhooks")[name], values)

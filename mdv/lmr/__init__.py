@@ -1,1 +1,1 @@
-"""The local metadata repository: a cache of what its rules select, and of what that strongly references."""
+"""The local metadata repository (LMR): a cache of selected resources and the targets of their strong references."""

@@ -1,9 +1,9 @@
-"""Keep a cache current: ask the feed, apply what it answers, for ever, whatever happens in between.
+"""Keep a cache current: request the feed and apply its pages in an endless loop. All failures are retried.
 
-One thread runs `run`, which holds a long poll. Whoever waits for a position that does not concern this LMR would wait
-for that poll to end; so for them the MDP is asked once more (`poke`), without waiting. Of two answers to the same
-cursor the first is applied, and the other finds the cache elsewhere and is dropped. That takes a thread of its own, so
-that an MDP that does not answer holds nobody longer than they would wait.
+One thread executes `run`, which uses long polls. A caller that waits for a position without events for this LMR would
+have to wait for the end of the long poll. So `wait_for` sends another request without waiting (`poll_now`). Of two
+responses for the same cursor the first is applied; the other does not match the cursor of the cache any more and is
+dropped. The request has its own thread, so that an MDP that does not answer does not delay the caller.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import structlog
 
 from mdv.errors import MdvError, MustRefetch, NotAllowed, Unavailable
 from mdv.lmr.apply import Applied, apply
-from mdv.lmr.checksum import Source, Verified, verify
-from mdv.lmr.store import Cache
+from mdv.lmr.cache import Cache
+from mdv.lmr.checksum import FeedSource, VerifyResult, verify
 
-WAIT = 25.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-NOT_ALLOWED_PAUSE = 30.0
-VERIFY_SECONDS = 3600.0
+LONG_POLL_SECONDS = 25.0
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 10.0
+NOT_ALLOWED_RETRY_SECONDS = 30.0
+VERIFY_INTERVAL_SECONDS = 3600.0
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class SyncStatus:
-    """How it goes. `position` is what is applied; `up_to_date`: as far as was known at the last contact."""
+    """The state of the synchronisation. `position` is applied; `up_to_date` is as of the last contact with the MDP."""
 
     position: int
     cursor: str | None
@@ -43,35 +43,35 @@ class SyncStatus:
     last_error: str | None = None
     last_verified: datetime | None = None
     mended: int = 0
-    """How many buckets were fetched again so far."""
+    """How many buckets were fetched again since the start."""
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """When it became up to date, or ceased to be; at most since it was started."""
+    """When `up_to_date` last changed, or when the process started."""
 
 
 class Sync:
-    """The way from one MDP's feed to one cache."""
+    """Synchronises one cache with the feed of one MDP."""
 
     def __init__(
         self,
         cache: Cache,
-        mdp: Source,
+        mdp: FeedSource,
         *,
-        wait: float = WAIT,
-        verify_seconds: float = VERIFY_SECONDS,
-        first_pause: float = FIRST_PAUSE,
-        longest_pause: float = LONGEST_PAUSE,
-        not_allowed_pause: float = NOT_ALLOWED_PAUSE,
+        wait: float = LONG_POLL_SECONDS,
+        verify_seconds: float = VERIFY_INTERVAL_SECONDS,
+        min_pause: float = MIN_RETRY_SECONDS,
+        max_pause: float = MAX_RETRY_SECONDS,
+        not_allowed_pause: float = NOT_ALLOWED_RETRY_SECONDS,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._cache = cache
         self._mdp = mdp
         self._wait = wait
         self._verify_seconds = verify_seconds
-        self._pauses = (first_pause, longest_pause, not_allowed_pause)
+        self._pauses = (min_pause, max_pause, not_allowed_pause)
         self._jitter = jitter
         self._applying = threading.RLock()
-        self._poking = threading.Lock()
-        self._asking = threading.Lock()
+        self._polling = threading.Lock()
+        self._poll_running = threading.Lock()
         self._changed = threading.Condition()
         state = cache.state()
         self._status = SyncStatus(state.position, state.cursor, taking_snapshot=state.cursor is None)
@@ -83,20 +83,20 @@ class Sync:
     # -- one step
 
     def step(self, wait: float = 0) -> Applied:
-        """One request, and its answer applied. A cursor from which the feed cannot go on leads to a snapshot, with the
-        next step."""
-        asked = self._cache.state().next_cursor
+        """Send one request and apply the page. If the feed cannot continue from the cursor, the next step requests a
+        snapshot."""
+        cursor = self._cache.state().next_cursor
         try:
-            page = self._mdp.feed(asked, wait=wait)
+            page = self._mdp.feed(cursor, wait=wait)
             with self._applying:
-                applied = apply(self._cache, page, after=asked)
+                applied = apply(self._cache, page, after=cursor)
                 if page["events"]:
                     log.info("applied", position=applied.position, events=len(page["events"]))
                 self._note(last_contact=datetime.now(UTC), last_error=None,
                            **({"up_to_date": applied.up_to_date} if applied.moved else {}))  # fmt: skip
         except MustRefetch as error:
             with self._applying:
-                if self._cache.state().next_cursor == asked:
+                if self._cache.state().next_cursor == cursor:
                     self._refetch(error)
             return Applied(False, self._status.position, False, 0)
         except MdvError as error:
@@ -104,9 +104,9 @@ class Sync:
             raise
         return applied
 
-    def poke(self) -> None:
-        """Ask at once, beside a long poll that may be waiting."""
-        with self._poking:
+    def poll_now(self) -> None:
+        """Send a request without waiting, in addition to a long poll that may be open."""
+        with self._polling:
             self.step()
 
     def _refetch(self, error: MdvError) -> None:
@@ -123,22 +123,23 @@ class Sync:
                                    taking_snapshot=state.cursor is None, **values)  # fmt: skip
             self._changed.notify_all()
 
-    # -- for ever
+    # -- the loop
 
     def run(self, stop: threading.Event) -> None:
-        """Keep the cache current until `stop`. Nothing ends it but that: what fails is tried again.
+        """Keep the cache current until `stop` is set. All failures are retried.
 
-        Only who has all waits for more: a long poll would leave it unknown for its time whether all is here.
+        A long poll is used only when the cache is up to date. Otherwise its state would be unknown for the duration of
+        the poll.
         """
         first, longest, not_allowed = self._pauses
         pause = first
         verify_at = time.monotonic() + self._verify_seconds
         while not stop.is_set():
             try:
-                asked = self._cache.state().next_cursor
+                cursor = self._cache.state().next_cursor
                 self.step(self._wait if self._status.up_to_date else 0)
-                if not self._status.up_to_date and self._cache.state().next_cursor == asked:
-                    raise Unavailable("The MDP has more to tell and does not tell it.")
+                if not self._status.up_to_date and self._cache.state().next_cursor == cursor:
+                    raise Unavailable("The MDP reports more events but does not send them.")
                 if time.monotonic() >= verify_at:
                     verify_at = time.monotonic() + self._verify_seconds
                     self.verify()
@@ -155,41 +156,41 @@ class Sync:
                 pause = min(2 * pause, longest)
 
     def wait_for(self, position: int, seconds: float) -> bool:
-        """Wait until `position` is applied; whether it is."""
+        """Wait until `position` is applied. Return True if it is, False after the timeout."""
         deadline = time.monotonic() + seconds
         pause = 0.05
         while self._status.position < position:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._ask_aside()
+            self._poll_in_thread()
             with self._changed:
                 self._changed.wait_for(lambda: self._status.position >= position, min(pause, left))
             pause = min(2 * pause, 2.0)
         return True
 
-    def _ask_aside(self) -> None:
-        """Ask in a thread, unless somebody does already."""
-        if self._asking.acquire(blocking=False):
+    def _poll_in_thread(self) -> None:
+        """Start a thread that sends a request, unless one is already running."""
+        if self._poll_running.acquire(blocking=False):
             try:
-                threading.Thread(target=self._ask, name="poke", daemon=True).start()
-            except RuntimeError:  # no thread can be had
-                self._asking.release()
+                threading.Thread(target=self._poll_quietly, name="poke", daemon=True).start()
+            except RuntimeError:  # no thread can be started
+                self._poll_running.release()
 
-    def _ask(self) -> None:
+    def _poll_quietly(self) -> None:
         try:
-            self.poke()
+            self.poll_now()
         except MdvError as error:
             log.debug("poke_failed", detail=error.detail)
-        except Exception as error:  # `run` meets it, too, and tells
+        except Exception as error:  # `run` has the same failure and reports it
             log.warning("poke_failed", detail=str(error))
         finally:
-            self._asking.release()
+            self._poll_running.release()
 
     # -- checksum
 
-    def verify(self) -> Verified | None:
-        """Compare with the MDP's checksum, and fetch again what differs."""
+    def verify(self) -> VerifyResult | None:
+        """Compare the cache with the checksum of the MDP, and fetch buckets that differ again."""
         with self._applying:
             try:
                 found = verify(self._cache, self._mdp)

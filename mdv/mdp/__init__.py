@@ -1,1 +1,1 @@
-"""The metadata provider: documents in, changes out."""
+"""The metadata provider (MDP): runs jobs that register documents and change rules, filters, and publishes to LMRs."""

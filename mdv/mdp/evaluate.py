@@ -1,4 +1,4 @@
-"""Evaluate: all that rules match on what is stored, where no change leads to it."""
+"""Full evaluation of rules on all stored statements, as opposed to the filter, which starts from changes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any, Protocol
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
-from mdv.db.exchange import Exchange
+from mdv.db.pipeline import PendingResult, Pipeline
 from mdv.db.state import State
-from mdv.mdp.filter import parameters
-from mdv.mdp.groups import TABLES, CompiledGroup, Groups, instances, states
-from mdv.query.compile import all_matches, all_reached
+from mdv.mdp.filter import group_parameters
+from mdv.mdp.groups import RULE_TABLES, CompiledGroup, Groups, read_instances, statement_states
+from mdv.query.compile import all_matches, all_value_bounds
 
-FEW = 20
-"""Rules of one group are evaluated one by one up to so many, and by all resources of the group's class beyond."""
+MAX_RULES_EVALUATED_SINGLY = 20
+"""Up to this number, the rules of a group are evaluated one by one. More are evaluated together, on all instances of
+the group's class."""
 
 
-class End(Protocol):
+class EvaluableEnd(Protocol):
     """An end rule, its group, and its constants as the group's parameters."""
 
     @property
@@ -33,61 +34,61 @@ class End(Protocol):
 def evaluate_ends(
     connection: Connection,
     groups: Groups,
-    ends: Iterable[End],
+    ends: Iterable[EvaluableEnd],
     state: State,
     first_new: int | None = None,
-    exchange: Exchange | None = None,
-) -> None:
-    """Keep all that these end rules match in `result_objects`, or (ranges, if many) in `result_ranges`.
+    pipeline: Pipeline | None = None,
+) -> list[PendingResult]:
+    """Store all matches of these end rules in `result_objects` (many range rules: in `result_ranges`).
 
-    With `first_new`, all end rules from that one on are among them; so many are evaluated without the older ones. What
-    is kept may otherwise tell of other end rules of the same groups, too. `exchange`: where few are asked in, the time
-    that statements may take being limited until then.
+    `first_new`: `ends` contains all end rules with this id or a greater one, so that older rules of their groups need
+    not be evaluated with them. Otherwise, matches of other end rules of the same groups may be stored, too.
+    `pipeline`: queue the statements for single rules there. Return their pending results.
     """
-    by_group: dict[int, list[End]] = defaultdict(list)
+    by_group: dict[int, list[EvaluableEnd]] = defaultdict(list)
     for end in ends:
         by_group[end.group_id].append(end)
-    alone: list[End] = []
-    for group_id, mine in by_group.items():
-        if len(mine) > FEW:
-            first = min(end.rule_id for end in mine) if first_new is None else first_new
-            if exchange is not None:
-                exchange.send()  # the rules themselves may be in it
+    single: list[EvaluableEnd] = []
+    for group_id, group_ends in by_group.items():
+        if len(group_ends) > MAX_RULES_EVALUATED_SINGLY:
+            first = min(end.rule_id for end in group_ends) if first_new is None else first_new
+            if pipeline is not None:
+                pipeline.send()  # it may contain the statements that insert the rules
             evaluate_whole_group(connection, groups, group_id, first, state)
-            mine = [end for end in mine if end.rule_id < first]
-        alone += mine
-    asked = exchange or Exchange(connection)
-    for left, end in zip(range(len(alone) - 1, -1, -1), alone, strict=True):
-        statement = groups.by_id[end.group_id].first_results
-        db.evaluate_into(asked, statement, {**end.values, "end": end.rule_id}, exchange is not None and left == 0)
-    if exchange is None:
-        asked.send()
-    elif not alone:
-        db.unlimit(exchange)
+            group_ends = [end for end in group_ends if end.rule_id < first]
+        single += group_ends
+    used_pipeline = pipeline or Pipeline(connection)
+    results = [
+        db.queue_statement(used_pipeline, groups.by_id[end.group_id].first_results, {**end.values, "end": end.rule_id})
+        for end in single
+    ]
+    if pipeline is None:
+        used_pipeline.send()
+    return results
 
 
 def evaluate_whole_group(connection: Connection, groups: Groups, group_id: int, first_rule: int, state: State) -> None:
-    """A great many rules of a group: by all resources that they could register, as if all of those had changed."""
+    """Evaluate many rules of a group together, as if all resources that they can register had changed."""
     compiled = groups.by_id[group_id]
-    roots = instances(connection, groups.names, compiled.group.pattern.nodes[0])
+    roots = read_instances(connection, groups.names, compiled.group.pattern.nodes[0])
     nothing: Sequence[Sequence[int]] = [[] for _ in range(compiled.nodes - 1)]
-    # Nothing is known from before: a rule that is new had no results.
-    values = parameters(compiled, [roots, *nothing], state.position, 0, first_rule)
-    with db.pinned(connection):
-        db.keep(connection, compiled.statement, values)
+    # known=0: nothing matched before, since new rules have no results yet.
+    values = group_parameters(compiled, [roots, *nothing], state.position, 0, first_rule)
+    with db.pinned_plans(connection):
+        db.execute_statement(connection, compiled.statement, values)
 
 
-def full_results(connection: Connection, groups: Groups, some: Iterable[CompiledGroup]) -> db.Results:
-    """What the rules of some groups match now: pairs of end rule and resource, or how far values reach."""
-    results = db.Results()
-    now, _, _ = states(groups.names)
-    for compiled in some:
+def full_results(connection: Connection, groups: Groups, compiled_groups: Iterable[CompiledGroup]) -> db.MatchResults:
+    """Return the current matches of groups: pairs of end rule and resource, or for range groups the value bounds."""
+    results = db.MatchResults()
+    now, _, _ = statement_states(groups.names)
+    for compiled in compiled_groups:
         group = compiled.group
-        roots = instances(connection, groups.names, group.pattern.nodes[0])
+        roots = read_instances(connection, groups.names, group.pattern.nodes[0])
         if group.pattern.is_range:
-            rows = db.evaluate(connection, db.compiled(all_reached(now, group.pattern)), {"roots": roots})
+            rows = db.evaluate(connection, db.compile_statement(all_value_bounds(now, group.pattern)), {"roots": roots})
             results.reached[group.group_id] = {number: (low, high) for number, low, high in rows}
         else:
-            rows = db.evaluate(connection, db.compiled(all_matches(now, TABLES, group)), {"roots": roots})
+            rows = db.evaluate(connection, db.compile_statement(all_matches(now, RULE_TABLES, group)), {"roots": roots})
             results.pairs.update((rule, number) for rule, number in rows)
     return results

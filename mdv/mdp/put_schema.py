@@ -1,61 +1,60 @@
-"""Put the schema: a transaction of its own, and a run of the filter.
+"""Replace the schema, in a transaction of its own that includes the filter and the publication.
 
-A schema can grow at any time. What would break a stored document or a registered rule is refused. What comes to match
-through it, or ceases to (a new subclass, values that become numbers), is found like any other change: rules whose
-meaning the new schema touches are evaluated before and after.
+A schema can be extended at any time. A change that would break a stored document or a registered rule is refused. A
+new schema can add and remove matches, for example by a new subclass or by values that become numbers. To find them,
+the rules whose meaning changes are evaluated before and after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from secrets import randbits
 
 from sqlalchemy import Connection
 
 from mdv.db import filter as db
-from mdv.db.exchange import Exchange
-from mdv.db.graph import Graph, Known, StoredRule
-from mdv.db.lmrs import names_of
-from mdv.db.publish import Publication
+from mdv.db.lmrs import read_lmr_names
+from mdv.db.rule_graph import KnownGroups, RuleGraph, StoredRule
 from mdv.db.schemas import (
-    Concerned,
+    AffectedLmr,
+    PublicationSummary,
     StoredValue,
-    Told,
-    count_news,
-    keep_schema_version,
-    retype_values,
-    stored_values,
+    iter_stored_values,
+    summarize_publication,
+    update_typed_values,
 )
-from mdv.db.state import State, lock_state
-from mdv.db.vocabulary import Vocabulary
+from mdv.db.suspensions import Suspensions
 from mdv.errors import BreakingSchema, Flaw, InvalidDocument, InvalidRule, PreconditionFailed
-from mdv.mdp.evaluate import full_results
-from mdv.mdp.groups import CompiledGroup
-from mdv.mdp.merge import Planned, merge_rules
-from mdv.mdp.publish import MOST_NAMED, strong_numbers
-from mdv.mdp.reasons import recount
-from mdv.mdp.rules import MOST_SECONDS, Library, Rules, find_first_results
-from mdv.mdp.schemas import SchemaInForce, Schemas, in_force
+from mdv.mdp.evaluate import evaluate_ends, full_results
+from mdv.mdp.merge import PlannedRule, merge_rules
+from mdv.mdp.precompute import MAX_EVALUATION_SECONDS
+from mdv.mdp.provider import Provider
+from mdv.mdp.publish import MAX_NAMED_LMRS
+from mdv.mdp.rule_cache import NamedRules, RuleCache
+from mdv.mdp.schemas import SchemaInForce, build_schema
+from mdv.mdp.selection_counts import recount_selections
+from mdv.mdp.transaction import Transaction
 from mdv.model import RDF, RDF_TYPE, RDFS, Document
-from mdv.rdf.compare import Change, compare
-from mdv.rdf.schema import PropertyChange, Schema, differences
-from mdv.rdf.validate import Typing, validate
-from mdv.rdf.values import Kind
+from mdv.rdf.compare import Change, compare_schemas
+from mdv.rdf.schema import PropertyChange, Schema, diff_schemas
+from mdv.rdf.validate import ValueTyper, validate
+from mdv.rdf.values import ValueKind
+from mdv.rules.pattern import Pattern
 
-MAX_NAMED = 20
-"""How many of the documents or rules that a schema would break are named."""
+MAX_NAMED_IN_ERROR = 20
+"""How many of the broken documents or rules an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaOutcome:
-    """The version that holds now, where in the history it stands, whether this call changed anything, and what.
+    """The result of a schema change: the current version, its position, whether this call changed anything, and what.
 
-    `rules_anew`: the rules that are taken apart otherwise. `matched`, `unmatched`: the resources that some LMR's rules
-    come to match, or cease to. `sent`: those that some LMR is sent. `left`: those that leave some LMR. `lmrs`: the LMRs
-    that are told, if only the schema; `concerned`: the first of those that hear of resources.
+    `rules_anew`: how many rules are decomposed differently. `matched`, `unmatched`: how many resources the rules of
+    some LMR newly match, or match no longer. `sent`: how many resources are sent to some LMR. `left`: how many leave
+    the closure of some LMR. `lmrs`: how many LMRs get an event, if only for the schema. `concerned`: the first LMRs
+    that get events about resources.
     """
 
     version: int
@@ -72,97 +71,101 @@ class SchemaOutcome:
     sent: int = 0
     left: int = 0
     lmrs: int = 0
-    concerned: tuple[Concerned, ...] = ()
+    concerned: tuple[AffectedLmr, ...] = ()
 
 
 def put_schema(
     connection: Connection,
     document: Document,
-    schemas: Schemas,
-    vocabulary: Vocabulary,
-    rules: Rules,
+    provider: Provider,
     if_match: Collection[str] | None = None,
 ) -> SchemaOutcome:
-    """Replace the schema, if everything stored can live with the new one."""
-    state = lock_state(connection)
-    if if_match is not None and "*" not in if_match and str(state.schema_version) not in if_match:
-        raise PreconditionFailed(f"The schema's version is {state.schema_version}, not {', '.join(if_match)}.")
-    old = schemas.at(connection, state.schema_version)
-    new = in_force(state.schema_version + 1, document.statements, dict(document.prefixes))
+    """Replace the schema, unless a stored document or a registered rule is invalid under the new one."""
+    tx = Transaction(provider, connection)
+    tx.lock()
+    version, old = tx.state.schema_version, tx.schema
+    if if_match is not None and "*" not in if_match and str(version) not in if_match:
+        raise PreconditionFailed(
+            f"If-Match failed: the schema's version is {version}, not {', '.join(if_match)}. "
+            "Read the schema again and repeat the change."
+        )
+    new = build_schema(version + 1, document.statements, dict(document.prefixes))
     declared = (_count_own(new.schema.classes), _count_own(new.schema.properties))
     if new.statements == old.statements and new.schema.prefixes == old.schema.prefixes:
-        return SchemaOutcome(old.version, state.position, False, *declared)
+        return SchemaOutcome(old.version, tx.state.position, False, *declared)
     _refuse_breaking(connection, old.schema, new.schema)
     retyped = _retyped_properties(old.schema, new.schema)
-    graph = Graph(connection)
-    read_anew = _read_rules_anew(connection, graph, rules, old, new)
-    before = rules.groups(connection, state, old, vocabulary)
-    touched = [group for group in before.groups if _touches(group, old.schema, new.schema, retyped)]
+    graph = RuleGraph(connection)
+    changed_rules = _reread_rules(connection, graph, provider.rules, old, new)
+    before = tx.groups()
+    touched = [group for group in before.groups if _touches(group.group.pattern, old.schema, new.schema, retyped)]
+    suspensions = Suspensions(connection)
+    kept_touched = any(
+        _touches(Pattern.from_json(pattern), old.schema, new.schema, retyped) for pattern in suspensions.kept_patterns()
+    )
     matched = full_results(connection, before, touched)
     if retyped:
-        retype_values(connection, _retyped(stored_values(connection, retyped), new.typing))
-    state = replace(state, position=state.position + 1, schema_version=new.version)
-    keep_schema_version(connection, new.version, state.position, new.statements, document.prefixes)
+        update_typed_values(connection, _retyped(iter_stored_values(connection, retyped), new.typing))
+    tx.store_schema(new, document)
     if before.groups:
-        last = state.last_atomic_rule
-        state, new_ends = _merge_anew(connection, graph, read_anew, before.known, state, new, vocabulary, rules)
-        after = rules.groups(connection, state, new, vocabulary, fresh=True)
+        last = tx.state.last_atomic_rule
+        new_ends = _merge_changed(tx, graph, changed_rules, before.known)
+        after = tx.groups()
         still = [after.by_id[group.group.group_id] for group in touched if group.group.group_id in after.by_id]
-        db.keep_difference(connection, matched, full_results(connection, after, still), new_ends, last)
-        if state.lmrs and (touched or read_anew):
-            recount(connection, after, state)
-    told = _publish(connection, state, old, new, vocabulary) if state.lmrs else Told()
-    found = compare(old.schema, new.schema)
+        db.store_difference(connection, matched, full_results(connection, after, still), new_ends, last)
+    published = PublicationSummary()
+    if tx.state.lmrs:
+        if touched or changed_rules or kept_touched:
+            recount_selections(connection, tx.groups(), tx.state)
+            # Matches of suspended rules under the old schema no longer count.
+            suspensions.forget_kept_ends()
+        tx.publish_schema(old)
+        published = summarize_publication(connection, MAX_NAMED_LMRS)
+    found = compare_schemas(old.schema, new.schema)
     return SchemaOutcome(
-        new.version, state.position, True, *declared, found.changes, found.left_out, found.counts, len(read_anew),
-        told.matched, told.unmatched, told.sent, told.left, told.lmrs, told.concerned,
+        new.version, tx.position, True, *declared, found.changes, found.left_out, found.counts, len(changed_rules),
+        published.matched, published.unmatched, published.sent, published.left, published.lmrs, published.concerned,
     )  # fmt: skip
 
 
-def _publish(
-    connection: Connection, state: State, old: SchemaInForce, new: SchemaInForce, vocabulary: Vocabulary
-) -> Told:
-    """Tell every LMR the schema, and what enters its closure, or leaves it, as references became strong or weak."""
-    ids = vocabulary.ids(old.strong | new.strong)
-    exchange = Exchange(connection)
-    publication = Publication(exchange, state.position, state.last_offset, strong_numbers(new, vocabulary))
-    publication.of_schema([ids[p] for p in new.strong - old.strong], [ids[p] for p in old.strong - new.strong])
-    exchange.send()
-    return count_news(connection, MOST_NAMED)
+def _reread_rules(
+    connection: Connection, graph: RuleGraph, rules: RuleCache, old: SchemaInForce, new: SchemaInForce
+) -> list[tuple[StoredRule, PlannedRule]]:
+    """Return the rules that are decomposed differently under the new schema.
 
-
-def _read_rules_anew(
-    connection: Connection, graph: Graph, rules: Rules, old: SchemaInForce, new: SchemaInForce
-) -> list[tuple[StoredRule, Planned]]:
-    """The rules that are taken apart otherwise under the new schema; one that has no meaning there refuses it."""
-    changed: list[tuple[StoredRule, Planned]] = []
+    Raise `BreakingSchema` if a rule is invalid under it.
+    """
+    changed: list[tuple[StoredRule, PlannedRule]] = []
     broken: list[tuple[StoredRule, str, str | None]] = []
-    anew = Rules()
+    new_cache = RuleCache()
+    suspended = Suspensions(connection).ids()
     for stored in graph.all_rules():
-        library = Library(graph, stored.owner, {})
+        library = NamedRules(graph, stored.owner, {})
         try:
-            normal, plan, constants = anew.read(stored.text, new, library)
+            normal, plan, constants = new_cache.read(stored.text, new, library)
         except InvalidRule as error:
             broken.append((stored, error.flaws[0].message, error.flaws[0].hint))
             continue
         before, was, _ = rules.read(stored.text, old, library)
         if before.searches != normal.searches:
             (name, *_) = sorted(before.searches ^ normal.searches)
-            message = f"it searches the rule {name}, which would become a class"
-            broken.append((stored, message, "a class wins over a rule of the same name"))
+            message = f"it searches the rule {name}, and the new schema has a class of that name"
+            broken.append(
+                (stored, message, "a class takes precedence over a rule of the same name; rename one of them")
+            )
             continue
-        if [part.digest for part in was] != [part.digest for part in plan]:
-            changed.append((stored, Planned(stored.id, stored.owner, plan, constants)))
+        if stored.id not in suspended and [part.digest for part in was] != [part.digest for part in plan]:
+            changed.append((stored, PlannedRule(stored.id, stored.owner, plan, constants)))
     if broken:
-        named = broken[:MAX_NAMED]
-        owners = names_of(connection, {stored.owner for stored, _, _ in named})
+        named = broken[:MAX_NAMED_IN_ERROR]
+        owners = read_lmr_names(connection, {stored.owner for stored, _, _ in named})
         flaws = [
             Flaw(f"{_rule_name(stored, owners)}: {message}", value=stored.text, hint=hint)
             for stored, message, hint in named
         ]
         raise BreakingSchema(
-            f"{len(broken):,} registered rule{'s' if len(broken) > 1 else ''} would have no meaning any more: "
-            f"{flaws[0].message}. Change or end them first, or let the schema keep what they speak of.",
+            f"{len(broken):,} registered rule{'s' if len(broken) > 1 else ''} would become invalid: "
+            f"{flaws[0].message}. Change or remove the rules first, or keep the classes and properties that they use.",
             flaws,
         )
     return changed
@@ -173,9 +176,8 @@ def _rule_name(rule: StoredRule, owners: Mapping[int, str]) -> str:
     return f"rule {rule.name or rule.id}{of}"
 
 
-def _touches(group: CompiledGroup, old: Schema, new: Schema, retyped: Collection[str]) -> bool:
-    """Whether the new schema changes what the rules of a group match."""
-    pattern = group.group.pattern
+def _touches(pattern: Pattern, old: Schema, new: Schema, retyped: Collection[str]) -> bool:
+    """True if the new schema can change the matches of rules with this pattern."""
     classes = {iri for node in pattern.nodes for iri in node}
     properties = {RDF_TYPE, *pattern.properties}
     for iri in classes:
@@ -190,31 +192,25 @@ def _touches(group: CompiledGroup, old: Schema, new: Schema, retyped: Collection
     return False
 
 
-def _merge_anew(
-    connection: Connection,
-    graph: Graph,
-    changed: list[tuple[StoredRule, Planned]],
-    known: Known,
-    state: State,
-    schema: SchemaInForce,
-    vocabulary: Vocabulary,
-    rules: Rules,
-) -> tuple[State, set[int]]:
-    """Put rules into the graph as the new schema takes them apart, and let every process read the groups again."""
+def _merge_changed(
+    tx: Transaction, graph: RuleGraph, changed: list[tuple[StoredRule, PlannedRule]], known: KnownGroups
+) -> set[int]:
+    """Replace rules in the rule graph by their decomposition under the new schema. Return the new end rules.
+
+    The new version of the rule graph makes every process read the groups again.
+    """
     detached = graph.detach([stored.id for stored, _ in changed])
-    merged = merge_rules(graph, [planned for _, planned in changed], known, state.last_atomic_rule)
+    merged = merge_rules(graph, [planned for _, planned in changed], known, tx.state.last_atomic_rule)
     graph.drop(detached)
-    state = replace(state, last_atomic_rule=merged.last_atomic_rule, graph_version=randbits(62))
-    graph.execute(
-        "advance_rules", position=state.position, last_rule=state.last_rule, last_atomic_rule=state.last_atomic_rule,
-        graph_version=state.graph_version,
-    )  # fmt: skip
-    with db.refusing_slow("The rules took too long to evaluate under the new schema, and nothing was changed."):
-        graph.forget_results(MOST_SECONDS)
-        exchange = Exchange(connection)
-        find_first_results(connection, merged, state, schema, vocabulary, rules, exchange)
-        exchange.send()
-    return state, {end.rule_id for end in merged.new_ends}
+    tx.regroup(merged.last_atomic_rule)
+    with db.reject_slow_statements(
+        "Evaluating the rules under the new schema took too long. Nothing was changed. Simplify or remove the slowest "
+        "rules (`mdv rule explain` estimates the cost of a rule), and try again."
+    ):
+        graph.forget_results(MAX_EVALUATION_SECONDS)
+        evaluate_ends(tx.connection, tx.groups(), merged.new_ends, tx.state, merged.first_atomic_rule)
+    db.limit_time(tx.connection, 0)
+    return {end.rule_id for end in merged.new_ends}
 
 
 def _count_own(terms: Iterable[str]) -> int:
@@ -222,36 +218,36 @@ def _count_own(terms: Iterable[str]) -> int:
 
 
 def _refuse_breaking(connection: Connection, old: Schema, new: Schema) -> None:
-    """Validate again what the stored documents say with the properties that changed."""
-    concerned = _concerned_properties(old, new)
-    if concerned is not None and not concerned:
+    """Validate the stored statements with the changed properties against the new schema."""
+    properties = _properties_to_validate(old, new)
+    if properties is not None and not properties:
         return
     broken: list[Flaw] = []
-    for uri, values in groupby(stored_values(connection, concerned), key=itemgetter(0)):
+    for uri, values in groupby(iter_stored_values(connection, properties), key=itemgetter(0)):
         try:
             validate(Document(uri, tuple(value.statement for value in values)), new)
         except InvalidDocument as error:
             broken.append(Flaw(f"{uri}: {error.flaws[0].message}", subject=error.flaws[0].subject,
                                property=error.flaws[0].property, value=error.flaws[0].value))  # fmt: skip
     if broken:
-        named = broken[:MAX_NAMED]
-        more = f", and {len(broken) - MAX_NAMED:,} more" if len(broken) > MAX_NAMED else ""
+        named = broken[:MAX_NAMED_IN_ERROR]
+        more = f", and {len(broken) - MAX_NAMED_IN_ERROR:,} more" if len(broken) > MAX_NAMED_IN_ERROR else ""
         raise BreakingSchema(
             f"{len(broken):,} stored document{'s' if len(broken) > 1 else ''} would no longer be valid{more}. "
-            "Change or delete them first, or let the schema allow what they say.",
+            "Change or delete them first, or change the schema so that it allows their statements.",
             named,
         )
 
 
-def _concerned_properties(old: Schema, new: Schema) -> frozenset[str] | None:
-    """The properties whose stored values the new schema might refuse; None where that is every property."""
-    difference = differences(old, new)
+def _properties_to_validate(old: Schema, new: Schema) -> frozenset[str] | None:
+    """Return the properties whose stored values may be invalid under the new schema; None means all properties."""
+    difference = diff_schemas(old, new)
     if difference.closed:
         return None
     names = {name for name in difference.added_properties if _may_be_stored(name, old)}
     names |= {change.new.iri for change in difference.changed_properties if _asks_more(change, new)}
     names |= {p.iri for p in new.properties.values() if p.range in old.datatypes ^ new.datatypes}
-    # A value of a property is one of its superproperties: relatives count together.
+    # A value of a property is also a value of its superproperties, so related properties are checked together.
     above = {up for name in names for up in new.properties[name].superproperties}
     names |= {down for name in above for down in new.properties[name].subproperties}
     if not new.open:
@@ -266,9 +262,9 @@ def _may_be_stored(name: str, schema: Schema) -> bool:
 
 
 def _asks_more(change: PropertyChange, new: Schema) -> bool:
-    """Whether a property may refuse what it accepted: by its range, or as one with a single value.
+    """True if a property may refuse values that it accepted before: by its range, or because it is now single-valued.
 
-    Where both ranges are classes nothing is asked: a reference may lead to a resource of another class.
+    A change from one class to another as range refuses nothing: a reference may point to a resource of another class.
     """
     before, after = change.old.range, change.new.range
     if after is not None and after != before and (before is None or new.is_datatype(before) or new.is_datatype(after)):
@@ -280,19 +276,19 @@ def _asks_more(change: PropertyChange, new: Schema) -> bool:
 
 
 def _retyped_properties(old: Schema, new: Schema) -> frozenset[str]:
-    """The properties whose stored values may have another type from now on."""
+    """Return the properties whose stored values may be typed differently under the new schema."""
     names = old.properties.keys() | new.properties.keys()
     return frozenset(n for n in names if _may_be_stored(n, old) and _typed_ranges(n, old) != _typed_ranges(n, new))
 
 
 def _typed_ranges(name: str, schema: Schema) -> list[str | None]:
-    """What values of a property compare as, other than text: by its own range, and as values of its superproperties."""
+    """Return the ranges, other than text, by which values of a property are compared: its own and inherited ones."""
     declared = schema.property_of(name)
     above = [schema.property_of(up) for up in declared.superproperties] if declared else []
-    return [p.range for p in above if p is not None and p.kind is not Kind.TEXT]
+    return [p.range for p in above if p is not None and p.kind is not ValueKind.TEXT]
 
 
-def _retyped(values: Iterable[StoredValue], typing: Typing) -> Iterator[tuple[str, object, object, object]]:
+def _retyped(values: Iterable[StoredValue], typing: ValueTyper) -> Iterator[tuple[str, object, object, object]]:
     for value in values:
         typed = typing.typed_values(value.statement.property, value.statement.object)
         if typed != value.typed:

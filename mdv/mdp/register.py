@@ -1,9 +1,9 @@
-"""The data's way, from text to stored change.
+"""Register documents: from the text of a document to the stored and published change.
 
-    text → gate → parse → name blank nodes → validate          (prepare: any number at once, in any process)
-         → difference → store, with its log → filter → publish  (register: one batch after the other)
+    text → gate → parse → name blank nodes → validate      (prepare: in parallel, in any process)
+         → difference → store and log → filter → publish   (register: one batch at a time)
 
-`prepare` needs no lock. `register` runs in the MDP's one order of transactions.
+`prepare` needs no lock. `register` holds the MDP's lock, which gives all transactions one order.
 """
 
 from __future__ import annotations
@@ -15,32 +15,28 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from mdv.db.exchange import Exchange
-from mdv.db.graph import Graph
+from mdv.db.delta import Replacement, StoredDocument, TypedValue
 from mdv.db.state import State
-from mdv.db.store import Counts, Replacement, Run, StoredDocument, TypedValue, open_run
-from mdv.db.vocabulary import Vocabulary
+from mdv.db.statement_store import list_described_resources
 from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
-from mdv.figures import MATCHED, stage
-from mdv.mdp.drivers import revise_drivers
-from mdv.mdp.filter import Candidates, count_matched, filter_changes
-from mdv.mdp.publish import NOBODY, publish_changes
-from mdv.mdp.rules import Rules
-from mdv.mdp.schemas import SchemaInForce, Schemas
+from mdv.mdp.filter import Candidates
+from mdv.mdp.provider import Provider
+from mdv.mdp.schemas import SchemaInForce
+from mdv.mdp.transaction import DocumentOutcome, Transaction
 from mdv.model import Document, Statement, is_blank
-from mdv.points import reach
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.digest import content_hash, statement_hash
 from mdv.rdf.gate import MAX_BYTES, gate
-from mdv.rdf.locate import locate
+from mdv.rdf.locate import locate_flaws
 from mdv.rdf.parse import parse
 from mdv.rdf.syntax import syntax_of_media_type
 from mdv.rdf.validate import refuse_reserved, validate
+from mdv.uris import has_dot_segments
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
-    """What must hold for a registration to happen: `If-Match`, `If-None-Match`, and what the token may describe."""
+class Preconditions:
+    """Conditions of a registration: `If-Match`, `If-None-Match`, and the resources that the token may describe."""
 
     if_match: tuple[str, ...] | None = None
     if_none_match: tuple[str, ...] | None = None
@@ -49,24 +45,24 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A document ready to be registered, or (document None) to be deleted."""
+    """A document that is ready to be registered, or to be deleted (`document` is None)."""
 
     uri: str
     document: Document | None
     schema_version: int
-    conditions: Conditions = field(default_factory=Conditions)
+    conditions: Preconditions = field(default_factory=Preconditions)
     content: bytes = b""
     hashes: tuple[int, ...] = ()
     typed: tuple[TypedValue, ...] = ()
     uris: frozenset[str] = frozenset()
-    """Every URI that it names as a subject or an object."""
+    """Every URI that is a subject or an object."""
     names: frozenset[str] = frozenset()
     """Every property and every datatype."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a registration did, counted over resources whose visible statements changed (unchanged: did not)."""
+class RegistrationOutcome:
+    """The result of a registration. The counts are over resources, by whether their visible statements changed."""
 
     document: str
     version: int
@@ -79,7 +75,7 @@ class Outcome:
     lmrs: int = 0
     created: bool = False
     told: tuple[str, ...] | None = None
-    """The names of the LMRs that were told, where it was asked."""
+    """The names of the LMRs that got events, if requested."""
 
     def as_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "told" or value is not None}
@@ -90,10 +86,10 @@ def prepare(
     body: bytes,
     media_type: str | None,
     schema: SchemaInForce,
-    conditions: Conditions | None = None,
+    conditions: Preconditions | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Prepared:
-    """Take a text as far as it goes without the store; every error is found here, with its place."""
+    """Do the steps of a registration that do not need the store. They find all errors in the text, with locations."""
     syntax, charset = syntax_of_media_type(media_type)
     gated = gate(body, syntax, charset, max_bytes)
     parsed = parse(gated, uri)
@@ -102,139 +98,117 @@ def prepare(
         document = name_blank_nodes(parsed)
         validate(document, schema.schema)
     except InvalidDocument as error:
-        raise InvalidDocument(error.detail, locate(error.flaws, gated), **error.extra) from None
-    conditions = conditions or Conditions()
+        raise InvalidDocument(error.detail, locate_flaws(error.flaws, gated), **error.extra) from None
+    conditions = conditions or Preconditions()
     _refuse_foreign(document, conditions.resource_prefixes)
     return prepared(document, schema, conditions)
 
 
-def prepared(document: Document, schema: SchemaInForce, conditions: Conditions | None = None) -> Prepared:
-    """A valid document, with all that can be computed of it while others are being registered."""
+def prepared(document: Document, schema: SchemaInForce, conditions: Preconditions | None = None) -> Prepared:
+    """Return a valid document with everything that can be computed without the lock."""
     statements = document.statements
     return Prepared(
         document.uri,
         document,
         schema.version,
-        conditions or Conditions(),
+        conditions or Preconditions(),
         content_hash(statements),
         tuple(map(statement_hash, statements)),
         _typed(statements, schema),
         uris_of(statements),
-        names_of(statements),
+        properties_and_datatypes_of(statements),
     )
 
 
 def uris_of(statements: Iterable[Statement]) -> frozenset[str]:
-    """Every URI that statements name as a subject or an object."""
+    """Return every URI that is a subject or an object of a statement."""
     return frozenset(chain.from_iterable((s[0], s[2][1]) if s[2][0] == "uri" else (s[0],) for s in statements))
 
 
-def names_of(statements: Iterable[Statement]) -> frozenset[str]:
-    """Every property and every datatype that statements name."""
+def properties_and_datatypes_of(statements: Iterable[Statement]) -> frozenset[str]:
+    """Return every property and every datatype of the statements."""
     return frozenset(chain.from_iterable((s[1], s[2][3]) if s[2][3] else (s[1],) for s in statements))
 
 
 def register(
     connection: Connection,
     batch: Sequence[Prepared],
-    schemas: Schemas,
-    vocabulary: Vocabulary,
-    rules: Rules,
+    provider: Provider,
     naming: bool = False,
     candidates: Candidates | None = None,
-) -> list[Outcome | MdvError]:
-    """Register or delete a batch of documents, each once, as one transaction; an answer for each, in their order.
+) -> list[RegistrationOutcome | MdvError]:
+    """Register or delete a batch of documents in one transaction. Return a result for each, in the same order.
 
-    A document that cannot be registered after all is answered with its error and leaves the others alone. Identical
-    documents change nothing and take no position. `naming`: the answers name the LMRs that the batch concerns.
-    `candidates`: what rules can match of these documents, where somebody has looked already.
+    A document occurs once in a batch. A document that cannot be registered gets its error as the result and does not
+    affect the others. Identical documents change nothing and take no position. `naming`: the results name the LMRs that
+    the batch affects. `candidates`: the resources that rules can match, if they were determined before.
     """
-    uris = {uri for item in batch for uri in item.uris}
-    with stage("turn"):  # waits until it is this transaction's
-        opened = open_run(connection, [item.uri for item in batch], uris)
-    state, stored, _ = opened
-    schema = schemas.at(connection, state.schema_version)
-    answers, replacements, names = _sort_out(batch, stored, state, schema)
+    tx = Transaction(provider, connection)
+    stored = tx.lock_documents([item.uri for item in batch], {uri for item in batch for uri in item.uris})
+    results, replacements, names = _sort_out(tx, batch, stored)
     if not replacements:
-        return [answer for answer in answers if answer is not None]
-    position = state.position + 1
-    ids = vocabulary.ids(names)
-    groups = rules.groups(connection, state, schema, vocabulary)
-    run = Run(connection, replacements, opened, ids)
-    with stage("answer"), Exchange(connection) as exchange:  # of a small run, all of it is one message
-        with stage("store"):
-            run.write(exchange)
-        reach("after the store")
-        change = run.change
-        hopeful = candidates.numbers(state, opened.numbers) if candidates is not None else None
-        with stage("filter"):
-            found = filter_changes(exchange, groups, change, hopeful)
-            exchange.send_unless(run.is_small)
-        reach("after the filter")
-        told = NOBODY
-        if state.lmrs and groups.groups:
-            with stage("publish"):
-                told = publish_changes(exchange, change, state, schema, vocabulary)
-                exchange.send_unless(run.is_small)
-    reach("after the publication")
-    matched = count_matched(connection, found(), change)
-    MATCHED.inc(sum(matched.values()))
-    lmrs = told.by_document(connection, change.described)
-    concerned = tuple(told.names()) if naming else None
-    if state.last_resource >= groups.revise_at:
-        revise_drivers(connection, state, groups, Graph(connection).groups_to_revise(state.last_resource)())
-    counts = run.counts
-    return [
-        answer
-        if answer is not None
-        else _outcome(item, stored.get(uri), position, counts[uri], matched[uri], lmrs[uri], concerned)
-        for uri, item, answer in zip((item.uri for item in batch), batch, answers, strict=True)
-    ]
+        return [result for result in results if result is not None]
+    same = tx.replace_documents(replacements, names)
+    done = tx.finish(candidates)
+    lmrs = tuple(done.publication.names()) if naming else None
+
+    def result_of(item: Prepared) -> RegistrationOutcome:
+        if item.uri in same:
+            return _unchanged(item, stored[item.uri], tx.state)
+        return _outcome(item, stored.get(item.uri), done.position, done.documents[item.uri], lmrs)
+
+    return [result or result_of(item) for item, result in zip(batch, results, strict=True)]
 
 
 def _sort_out(
-    batch: Sequence[Prepared], stored: Mapping[str, StoredDocument], state: State, schema: SchemaInForce
-) -> tuple[list[Outcome | MdvError | None], list[Replacement], set[str]]:
-    """The answers that are known without writing anything, the documents that are to be written, and the properties and
-    datatypes that these name."""
-    answers: list[Outcome | MdvError | None] = []
+    tx: Transaction, batch: Sequence[Prepared], stored: Mapping[str, StoredDocument]
+) -> tuple[list[RegistrationOutcome | MdvError | None], list[Replacement], set[str]]:
+    """Return the results that are known without writing, the documents to be written, and their properties and
+    datatypes."""
+    results: list[RegistrationOutcome | MdvError | None] = []
     replacements: list[Replacement] = []
     names: set[str] = set()
     for item in batch:
-        present = stored.get(item.uri)
+        current = stored.get(item.uri)
         try:
-            _check(item, present, schema)
+            _check(item, current, tx.schema)
+            # An edited document has no digest: the statements are compared later.
+            is_same = current is not None and current.present and current.content == item.content != b""
+            if not is_same:
+                _refuse_foreign_removals(tx.connection, item, current)
         except MdvError as error:
-            answers.append(error)
+            results.append(error)
             continue
-        if present is not None and present.present and present.content == item.content:
-            answers.append(_unchanged(item, present, state))
+        if current is not None and is_same:
+            results.append(_unchanged(item, current, tx.state))
         else:
-            answers.append(None)
-            replacements.append(_replacement(item, present, schema))
+            results.append(None)
+            replacements.append(_replacement(item, current, tx.schema))
             names |= item.names
-    return answers, replacements, names
+    return results, replacements, names
 
 
 def _check(item: Prepared, stored: StoredDocument | None, schema: SchemaInForce) -> None:
-    """What can only be known when it is this transaction's turn."""
-    present = stored is not None and stored.present
-    version = str(stored.version) if stored is not None and present else None
+    """Check the conditions that can only be checked under the lock."""
+    current = stored is not None and stored.present
+    version = str(stored.version) if stored is not None and current else None
     wanted, unwanted = item.conditions.if_match, item.conditions.if_none_match
     if wanted is not None and (version is None or ("*" not in wanted and version not in wanted)):
         now = f"its version is {version}" if version else "it is not registered"
-        raise PreconditionFailed(f"If-Match: {', '.join(wanted)} does not hold for {item.uri}: {now}.")
+        raise PreconditionFailed(
+            f"If-Match: {', '.join(wanted)} failed for {item.uri}: {now}. Read the document again, and retry."
+        )
     if unwanted is not None and version is not None and ("*" in unwanted or version in unwanted):
-        raise PreconditionFailed(f"If-None-Match does not hold for {item.uri}: its version is {version}.")
-    if item.document is None and not present:
-        raise NotFound(f"No document {item.uri} is registered.")
+        raise PreconditionFailed(f"If-None-Match failed for {item.uri}: it is registered, with version {version}.")
+    if item.document is None and not current:
+        raise NotFound(f"There is no document {item.uri}. Check the URI: it must be exactly as registered.")
     if item.document is not None and item.schema_version != schema.version:
         validate(item.document, schema.schema)
 
 
-def _unchanged(item: Prepared, stored: StoredDocument, state: State) -> Outcome:
+def _unchanged(item: Prepared, stored: StoredDocument, state: State) -> RegistrationOutcome:
     subjects = {statement.subject for statement in item.document.statements} if item.document else set()
-    return Outcome(item.uri, stored.version, state.position, unchanged=len(subjects))
+    return RegistrationOutcome(item.uri, stored.version, state.position, unchanged=len(subjects))
 
 
 def _replacement(item: Prepared, stored: StoredDocument | None, schema: SchemaInForce) -> Replacement:
@@ -249,44 +223,60 @@ def _typed(statements: Iterable[Statement], schema: SchemaInForce) -> tuple[Type
 
 
 def _outcome(
-    item: Prepared,
-    stored: StoredDocument | None,
-    position: int,
-    counts: Counts,
-    matched: int,
-    lmrs: int,
-    told: tuple[str, ...] | None,
-) -> Outcome:
+    item: Prepared, stored: StoredDocument | None, position: int, done: DocumentOutcome, lmrs: tuple[str, ...] | None
+) -> RegistrationOutcome:
     created = item.document is not None and (stored is None or not stored.present)
-    return Outcome(item.uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
-                   counts.unchanged, matched=matched, lmrs=lmrs, created=created, told=told)  # fmt: skip
+    counts = done.counts
+    return RegistrationOutcome(item.uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
+                   counts.unchanged, matched=done.matched, lmrs=done.lmrs, created=created, told=lmrs)  # fmt: skip
 
 
 def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:
+    """Raise `Forbidden` if a document describes a resource outside of the token's prefixes."""
     if prefixes is None:
         return
-    foreign = sorted({s.subject for s in document.statements if not _may_describe(s, document.uri, prefixes)})
-    if foreign:
-        raise Forbidden(
-            f"This token may not describe {foreign[0]}"
-            + (f" and {len(foreign) - 1} other resources" if len(foreign) > 1 else "")
-            + f": it is limited to {', '.join(prefixes)}."
-        )
+    _refuse_outside({s.subject for s in document.statements}, document.uri, prefixes, "describe")
 
 
-def _may_describe(statement: Statement, document: str, prefixes: tuple[str, ...]) -> bool:
-    return within(statement.subject, prefixes) or (
-        is_blank(statement.subject) and statement.subject.startswith(document)
+def _refuse_foreign_removals(connection: Connection, item: Prepared, stored: StoredDocument | None) -> None:
+    """Raise `Forbidden` if replacing or deleting a document removes statements outside of the token's prefixes.
+
+    The new version describes no such resource (`_refuse_foreign`), so all statements about it would be removed.
+    """
+    prefixes = item.conditions.resource_prefixes
+    if prefixes is None or stored is None or not stored.present:
+        return
+    _refuse_outside(list_described_resources(connection, stored.id), item.uri, prefixes, "remove statements about")
+
+
+def _refuse_outside(subjects: Iterable[str], document: str, prefixes: tuple[str, ...], action: str) -> None:
+    foreign = sorted(subject for subject in subjects if not _may_describe(subject, document, prefixes))
+    if not foreign:
+        return
+    others = f" and {len(foreign) - 1} other resources" if len(foreign) > 1 else ""
+    reason = f"it is limited to resources below {', '.join(prefixes) or 'no prefix'}"
+    if has_dot_segments(foreign[0]):
+        reason = "a limited token accepts no URI with a '.' or '..' segment, plain or percent-encoded"
+    raise Forbidden(
+        f"This token may not {action} {foreign[0]}{others}: {reason}. Nothing was changed in {document}."
+        " Use a token whose `--resources` prefixes cover them all, or one without that limit."
     )
 
 
-def within(uri: str, prefixes: Iterable[str]) -> bool:
-    """Whether `uri` is one of `prefixes` or lies below one. A prefix ends where a part of a URI ends.
+def _may_describe(subject: str, document: str, prefixes: tuple[str, ...]) -> bool:
+    return is_below_prefix(subject, prefixes) or (is_blank(subject) and subject.startswith(document))
 
-    >>> within("http://a.org/x", ["http://a.org"]), within("http://a.org.evil/x", ["http://a.org"])
+
+def is_below_prefix(uri: str, prefixes: Iterable[str]) -> bool:
+    """True if `uri` is one of `prefixes` or below one. A prefix matches only up to the end of a part of the URI. A URI
+    with dot segments is below no prefix, since resolving them may give another URI.
+
+    >>> is_below_prefix("http://a.org/x", ["http://a.org"]), is_below_prefix("http://a.org.evil/x", ["http://a.org"])
     (True, False)
+    >>> is_below_prefix("http://a.org/x/%2E%2e/y", ["http://a.org/x/"])
+    False
     """
-    return any(
+    return not has_dot_segments(uri) and any(
         uri.startswith(prefix)
         and (prefix[-1:] in "/#?:=&" or uri[len(prefix) : len(prefix) + 1] in ("", "/", "#", "?"))
         for prefix in prefixes

@@ -1,6 +1,6 @@
-"""Subscribe: LMRs come and go, and say by rules what they want.
+"""Subscriptions of LMRs, and the removal of an LMR.
 
-What a new rule matches is in the LMR's feed when the call returns; when a rule changes, only the difference is.
+When a call returns, the feed contains the matches of a new rule, or the difference if a rule was changed.
 """
 
 from __future__ import annotations
@@ -15,116 +15,125 @@ from sqlalchemy import Connection
 from mdv.db import lmrs as db
 from mdv.db.jobs import Job
 from mdv.db.lmrs import Lmr
+from mdv.db.rule_graph import RuleGraph, StoredRule
 from mdv.db.state import lock_state
-from mdv.db.vocabulary import Vocabulary
-from mdv.errors import BadRequest, NotFound
-from mdv.mdp.rules import RuleDraft, Rules, add_rules, change_rule, remove_rules
-from mdv.mdp.schemas import Schemas
+from mdv.db.suspensions import Suspension, Suspensions
+from mdv.errors import NotFound
+from mdv.mdp.lmrs import get_lmr
+from mdv.mdp.provider import Provider
+from mdv.mdp.rules.operations import AddRules, ChangeRule, RemoveRules, carry_out
+from mdv.mdp.rules.planning import RuleDraft
+from mdv.mdp.rules.remove import remove_rules
 
-MAX_NAME = 100
-SELF = "self"
-"""What an LMR may call itself in an address."""
+ACTIVE, SUSPENDED = "active", "suspended"
+"""The states of a subscription."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A rule of an LMR. `position`: of the transaction that made it what it is."""
+    """A rule of an LMR. `position`: of the transaction that added or last changed it."""
 
     id: int
     name: str | None
     rule: str
     position: int
+    suspended: Suspension | None = None
+    """Set if it is suspended: since when and why."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the subscription as a JSON object.
+
+        >>> Subscription(7, None, "search Book b register b", 12).as_dict()["state"]
+        'active'
+        """
+        body = {"id": self.id, "name": self.name, "rule": self.rule, "position": self.position}
+        if self.suspended is None:
+            return body | {"state": ACTIVE}
+        return body | {"state": SUSPENDED, "suspended": self.suspended.as_dict()}
 
 
-def create_lmr(connection: Connection, name: str) -> tuple[Lmr, str]:
-    """A new LMR and its token, which is shown this once."""
-    if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip() or "/" in name:
-        raise BadRequest(f"An LMR's name is 1 to {MAX_NAME} characters that can be printed, without a slash.")
-    if name.isdecimal() or name in (SELF, ".", ".."):
-        raise BadRequest(f"An LMR cannot be called {name}: that means something else in addresses.")
-    lock_state(connection)
-    return db.create_lmr(connection, name)
-
-
-def get_lmr(connection: Connection, name: str) -> Lmr:
-    """The LMR of that name or number."""
-    found = db.find_lmr(connection, name)
-    if found is None:
-        raise NotFound(f"There is no LMR {name}: `mdv lmr list` shows them.")
-    return found
-
-
-def delete_lmr(connection: Connection, lmr: Lmr, schemas: Schemas, vocabulary: Vocabulary, rules: Rules) -> int:
-    """End an LMR with all its rules; the position that this took."""
+def delete_lmr(connection: Connection, lmr: Lmr, provider: Provider) -> int:
+    """Delete an LMR with all its rules. Return the position of the change."""
     state = lock_state(connection)
-    mine = db.rule_ids(connection, lmr.id)
+    rule_ids = db.list_rule_ids(connection, lmr.id)
     position = state.position
-    if mine:
-        position = remove_rules(connection, mine, schemas, vocabulary, rules, quietly=True)
+    if rule_ids:
+        position = remove_rules(connection, rule_ids, provider, without_notices=True)
     db.delete_lmr(connection, lmr.id)
     return position
 
 
 def subscribe(
-    connection: Connection,
-    lmr: Lmr,
-    drafts: Sequence[tuple[str | None, str]],
-    schemas: Schemas,
-    vocabulary: Vocabulary,
-    rules: Rules,
+    connection: Connection, lmr: Lmr, drafts: Sequence[tuple[str | None, str]], provider: Provider
 ) -> list[Subscription]:
-    """Subscribe rules, each given as name and text: all or none."""
+    """Add subscriptions, each given as name and rule text: all or none."""
     ready = [RuleDraft(lmr.id, name, text) for name, text in drafts]
-    added = add_rules(connection, ready, schemas, vocabulary, rules)
+    added = carry_out(connection, AddRules(ready), provider)
     return [
         Subscription(rule.id, draft.name, draft.text, rule.position) for rule, draft in zip(added, ready, strict=True)
     ]
 
 
 def get_subscription(connection: Connection, lmr: Lmr, number: int) -> Subscription:
-    found = db.rule_of(connection, lmr.id, number)
+    found = db.find_lmr_rule(connection, lmr.id, number)
     if found is None:
-        raise NotFound(f"The LMR {lmr.name} has no subscription {number}.")
-    return Subscription(*found)
+        raise NotFound(f"The LMR {lmr.name} has no subscription {number}. `mdv subscriptions` lists its subscriptions.")
+    return with_suspensions(connection, [found])[0]
 
 
-def change_subscription(
-    connection: Connection,
-    lmr: Lmr,
-    number: int,
-    text: str,
-    schemas: Schemas,
-    vocabulary: Vocabulary,
-    rules: Rules,
-) -> Subscription:
-    """Let a subscription say something else; only the difference is published."""
+def list_subscriptions(connection: Connection, lmr: Lmr, after: int, limit: int) -> list[Subscription]:
+    """Return up to `limit` subscriptions of an LMR with an id greater than `after`."""
+    return with_suspensions(connection, db.list_lmr_rules(connection, lmr.id, after, limit))
+
+
+def with_suspensions(connection: Connection, rows: Sequence[tuple[int, str | None, str, int]]) -> list[Subscription]:
+    """Return subscriptions with their states, given as rows of id, name, rule and position.
+
+    A subscription whose first matches are still being published is active.
+    """
+    found = Suspensions(connection).read([row[0] for row in rows])
+    suspended = {number: suspension for number, suspension in found.items() if not suspension.pending}
+    return [Subscription(*row, suspended.get(row[0])) for row in rows]
+
+
+def list_searching_rules(connection: Connection, subscription: Subscription) -> list[StoredRule]:
+    """Return the rules that search a subscription. It cannot be removed before them."""
+    return [rule for _, rule in RuleGraph(connection).searching([subscription.id])]
+
+
+def change_subscription(connection: Connection, lmr: Lmr, number: int, text: str, provider: Provider) -> Subscription:
+    """Change the rule of a subscription. Only the difference is published."""
     before = get_subscription(connection, lmr, number)
-    changed = change_rule(connection, number, text, schemas, vocabulary, rules)
+    changed = carry_out(connection, ChangeRule(number, text), provider)
     return Subscription(number, before.name, text, changed.position)
 
 
-def unsubscribe(
-    connection: Connection, lmr: Lmr, numbers: Sequence[int], schemas: Schemas, vocabulary: Vocabulary, rules: Rules
-) -> int:
-    """End subscriptions, all or none; the position that this took."""
+def resume_subscription(connection: Connection, lmr: Lmr, number: int, provider: Provider) -> Subscription:
+    """Resume a suspended subscription: evaluate it again. Only the difference is published."""
+    before = get_subscription(connection, lmr, number)
+    if before.suspended is None:
+        return before
+    return change_subscription(connection, lmr, number, before.rule, provider)
+
+
+def unsubscribe(connection: Connection, lmr: Lmr, numbers: Sequence[int], provider: Provider) -> int:
+    """Remove subscriptions, all or none. Return the position of the change."""
     for number in numbers:
         get_subscription(connection, lmr, number)
-    return remove_rules(connection, numbers, schemas, vocabulary, rules)
+    return carry_out(connection, RemoveRules(numbers), provider)
 
 
-def change_rules(
-    connection: Connection, job: Job, schemas: Schemas, vocabulary: Vocabulary, rules: Rules
-) -> dict[str, Any]:
-    """Carry out a job about an LMR or its rules."""
-    asked = json.loads(job.body or b"{}")
+def run_rule_job(connection: Connection, job: Job, provider: Provider) -> dict[str, Any]:
+    """Run a job that changes an LMR or its rules. Return its result."""
+    request = json.loads(job.body or b"{}")
     lmr = get_lmr(connection, str(job.options["lmr"]))
     if job.kind == "forget":
-        return {"position": delete_lmr(connection, lmr, schemas, vocabulary, rules)}
+        return {"position": delete_lmr(connection, lmr, provider)}
     if job.kind == "subscribe":
-        drafts = [(name, text) for name, text in asked["drafts"]]
-        added = subscribe(connection, lmr, drafts, schemas, vocabulary, rules)
+        added = subscribe(connection, lmr, [(name, text) for name, text in request["drafts"]], provider)
         return {"ids": [one.id for one in added], "position": added[-1].position}
     if job.kind == "change":
-        changed = change_subscription(connection, lmr, asked["id"], asked["rule"], schemas, vocabulary, rules)
-        return {"id": changed.id, "name": changed.name, "position": changed.position}
-    return {"position": unsubscribe(connection, lmr, asked["ids"], schemas, vocabulary, rules)}
+        return change_subscription(connection, lmr, request["id"], request["rule"], provider).as_dict()
+    if job.kind == "resume":
+        return resume_subscription(connection, lmr, request["id"], provider).as_dict()
+    return {"position": unsubscribe(connection, lmr, request["ids"], provider)}

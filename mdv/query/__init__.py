@@ -1,1 +1,1 @@
-"""Patterns compiled to SQL, alike for rules, for queries and, one day, for reactions. Tables come from outside."""
+"""Compile patterns to SQL, for rules and queries. Callers pass the tables."""

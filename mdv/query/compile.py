@@ -1,11 +1,11 @@
-"""Compile: a pattern as SQL.
+"""Compile patterns to SQL.
 
-    matches      all that a pattern with given constants registers                       (queries, one rule)
-    filter_rules which rules of a group came to match, or ceased to, around some changes (the filter)
+    matches      the resources that a pattern with given constants registers       (queries, one rule)
+    filter_group the new and lost matches of the rules of a group, after a change  (the filter)
 
-Both are made of the same conditions. A node of the pattern is a resource; a predicate is an `exists` on its
-statements; a branch of the tree is an `exists` on what it leads to. Only the path from the root to the leaf that finds
-the rules (the driver) is a plain join.
+Both use the same conditions. A node of the pattern is a resource. A predicate is an `exists` on the statements of the
+resource. A branch of the tree is an `exists` on the resources that it leads to. Only the path from the root to the
+driving predicate, by which the rules are found, is a join.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from sqlalchemy import (
     exists,
     false,
     func,
+    intersect,
     literal,
     literal_column,
     not_,
@@ -55,52 +56,52 @@ Condition = ColumnElement[bool]
 Expression = ColumnElement[Any]
 LookUp = Callable[..., FromClause]
 
-MAX_JOINED = 60
-"""SQLite joins 64 tables at most."""
+MAX_JOINED_TABLES = 60
+"""Tables in one join. SQLite allows 64."""
 
 
 @dataclass(frozen=True)
-class Names:
-    """The numbers of classes and properties, with all that is below them."""
+class VocabularyIds:
+    """The ids of classes and properties, including their subclasses and subproperties."""
 
     classes: Mapping[str, Sequence[int]]
     properties: Mapping[str, Sequence[int]]
     types: Sequence[int]
     literal_only: frozenset[str] = frozenset()
-    """Properties whose values are literals: their range is a datatype."""
+    """Properties whose values are always literals, because their range is a datatype."""
 
 
 class Dialect:
-    """What databases are told in different ways. This one speaks to an MDP."""
+    """The SQL that differs between databases. This class is the dialect of an MDP."""
 
-    pinned = True
-    """Look-ups are `probe`s. Otherwise they are plain joins, which the database makes in the order in which they are
-    written."""
-    flat = False
-    """A branch is asked for in one question as far as it goes, instead of in a question within a question for each
-    step: some databases, and Python, take few of these."""
+    lateral_lookups = True
+    """Rows are looked up by lateral subqueries (`probe`). Otherwise by plain joins, which the database executes in the
+    written order."""
+    flat_branches = False
+    """A branch becomes one `exists` with joins instead of one nested `exists` for each step. Some databases, and the
+    recursive SQL compiler, support only a few levels of nesting."""
 
     def constant(self, constant: Constant, sort: Sort) -> Expression:
-        """A constant as a value of the statement. A truth is compared as 1 or 0."""
+        """Return a constant as a bound value. A boolean is compared as 1 or 0."""
         if isinstance(constant.value, str):
             return literal(constant.value, Text())
         return literal(Decimal(constant.value), Numeric())
 
-    def typed(self, atom: FromClause, sort: Sort) -> Expression:
-        return typed(atom, sort)
+    def typed_column(self, atom: FromClause, sort: Sort) -> Expression:
+        return typed_column(atom, sort)
 
     def compare(self, left: Expression, operator: Operator, right: Expression) -> Condition:
         return compare(left, operator, right)
 
-    def beginning(self, text: Expression) -> Expression:
-        """How a value begins, as the index of values has it."""
-        return beginning(text, 64)
+    def text_prefix(self, text: Expression) -> Expression:
+        """Return the prefix of a value, as in the index on values."""
+        return text_prefix(text, 64)
 
     def is_text(self, value: Expression, constant: Expression) -> Condition:
-        return and_(self.beginning(value) == self.beginning(constant), value == constant)
+        return and_(self.text_prefix(value) == self.text_prefix(constant), value == constant)
 
-    def only_asked(self, conditions: Sequence[Condition]) -> Sequence[Condition]:
-        """Conditions on rows that are found by other conditions: no index is to be used for them."""
+    def without_index(self, conditions: Sequence[Condition]) -> Sequence[Condition]:
+        """Return conditions for which the database should not use an index: other conditions find the rows."""
         return conditions
 
     def join(self, source: FromClause, table: FromClause) -> FromClause:
@@ -111,26 +112,29 @@ MDP = Dialect()
 
 
 @dataclass
-class State:
-    """The statements at one moment: the present ones, or those before a transaction."""
+class StatementView:
+    """The statements at one moment: the current ones, or those before a transaction.
+
+    `make` returns the statements as a table expression. `numbers` counts the aliases of one SQL statement.
+    """
 
     make: Callable[[], FromClause]
     resources: Table
-    names: Names
+    names: VocabularyIds
     numbers: count[int] = field(default_factory=count)
     dialect: Dialect = MDP
 
     def atoms(self) -> FromClause:
-        """The statements, once more."""
+        """Return the statements under a new alias."""
         return self.make().alias(f"f{next(self.numbers)}")
 
     def uri(self, number: Expression) -> Expression:
-        """The URI of a resource."""
+        """Return the URI of a resource."""
         r = self.resources.alias(f"r{next(self.numbers)}")
         return select(r.c.uri).where(r.c.id == number).correlate_except(r).scalar_subquery()
 
     def number(self, uri: Expression) -> Expression:
-        """The number of a URI; null where nobody speaks of it."""
+        """Return the id of a URI; null if no statement contains it."""
         r = self.resources.alias(f"r{next(self.numbers)}")
         return select(r.c.id).where(r.c.uri == uri).correlate_except(r).scalar_subquery()
 
@@ -138,13 +142,13 @@ class State:
         return _among(atom.c.property_id, self.names.properties[property_iri])
 
     def text(self, atom: FromClause, property_iri: str) -> Expression:
-        """The text of a value, a reference's being its URI."""
+        """Return the text of a value. The text of a reference is its URI."""
         if property_iri in self.names.literal_only:
             return atom.c.value
         return func.coalesce(atom.c.value, self.uri(atom.c.target_id))
 
     def holds(self, atom: FromClause, leaf: Leaf, constant: Expression) -> Condition:
-        """Whether the value of a statement compares with a constant as the predicate asks."""
+        """Return the condition that the value of a statement satisfies a predicate with a constant."""
         assert leaf.property is not None
         if leaf.sort is Sort.TEXT:
             if leaf.operator is Operator.EQ and leaf.property in self.names.literal_only:
@@ -157,61 +161,61 @@ class State:
                 return atom.c.target_id == self.number(constant)
             uri = self.uri(atom.c.target_id)
             return and_(atom.c.target_id.is_not(None), self.dialect.compare(uri, leaf.operator, constant))
-        return compare(self.dialect.typed(atom, leaf.sort), leaf.operator, constant)
+        return compare(self.dialect.typed_column(atom, leaf.sort), leaf.operator, constant)
 
     def is_text(self, atom: FromClause, constant: Expression) -> Condition:
-        """Whether a value is that literal; the index knows how texts begin."""
+        """Return the condition that a value is this literal. The index contains prefixes of texts."""
         return self.dialect.is_text(atom.c.value, constant)
 
     def of_classes(self, node: Expression, classes: Sequence[str], known: bool) -> list[Condition]:
-        """That a resource is an instance of all these classes; `known`: something else says that it exists."""
+        """Return the conditions that a resource is an instance of all these classes. `known`: it certainly exists."""
         conditions: list[Condition] = []
         for class_iri in classes:
             atom = self.atoms()
             if class_iri == RDFS_RESOURCE:
                 if not known:
-                    conditions.append(self.there_is([atom], [atom.c.resource_id == node]))
+                    conditions.append(self.exists_row([atom], [atom.c.resource_id == node]))
                 continue
             of_type = [
                 atom.c.resource_id == node,
                 _among(atom.c.property_id, self.names.types),
                 _among(atom.c.target_id, self.names.classes[class_iri]),
             ]
-            conditions.append(self.there_is([atom], of_type))
+            conditions.append(self.exists_row([atom], of_type))
         return conditions
 
-    def there_is(self, sources: Sequence[FromClause], conditions: Sequence[Condition]) -> Condition:
-        """That these sources have a row for which the conditions hold."""
-        if self.dialect.pinned:
-            return there_is(sources, conditions)
+    def exists_row(self, sources: Sequence[FromClause], conditions: Sequence[Condition]) -> Condition:
+        """Return the condition that these sources have a row that satisfies the conditions."""
+        if self.dialect.lateral_lookups:
+            return exists_row(sources, conditions)
         one: Select[Any] = select(literal_column("1")).select_from(reduce(self.dialect.join, sources))
         return exists(one.where(*conditions).correlate_except(*sources))
 
     def look_up(self, where: list[Condition]) -> LookUp:
-        """How the rows of a table are looked up: what that leaves to be asked goes to `where`."""
-        return probe if self.dialect.pinned else freely(where)
+        """Return a function that looks up rows of a table. It can add conditions to `where`."""
+        return probe if self.dialect.lateral_lookups else plain_join(where)
 
 
-def there_is(sources: Sequence[FromClause], conditions: Sequence[Condition]) -> Condition:
-    """That these sources have a row for which the conditions hold; all else in them comes from outside.
+def exists_row(sources: Sequence[FromClause], conditions: Sequence[Condition]) -> Condition:
+    """Return the condition that these sources have a row that satisfies the conditions. Other tables are correlated.
 
-    The offset keeps it a question that is asked row by row: as a join, it might be begun from the wrong end.
+    OFFSET 0 prevents the planner from turning it into a join, which might start from the wrong side.
     """
     one: Select[Any] = select(literal_column("1")).select_from(*sources).where(*conditions)
     return exists(one.offset(literal_column("0")).correlate_except(*sources))
 
 
 def probe(table: FromClause, *conditions: Condition) -> FromClause:
-    """The rows of a table for which the conditions hold, looked up for each row of what stands before it.
+    """Return a lateral subquery for the rows of a table that satisfy the conditions, for each row to its left.
 
-    Again the offset keeps it that way, whatever the planner knew of the tables when it made its plan.
+    OFFSET 0 keeps the order of the look-ups, whatever statistics the planner had when it made the plan.
     """
     rows: Select[Any] = select(*table.c).select_from(table).where(*conditions)
     return rows.offset(literal_column("0")).correlate_except(table).lateral()
 
 
-def freely(where: list[Condition]) -> LookUp:
-    """A look-up as a plain join: its conditions go to `where`."""
+def plain_join(where: list[Condition]) -> LookUp:
+    """Return a look-up that is a plain join. Its conditions are added to `where`."""
 
     def look_up(table: FromClause, *conditions: Condition) -> FromClause:
         where.extend(conditions)
@@ -220,13 +224,13 @@ def freely(where: list[Condition]) -> LookUp:
     return look_up
 
 
-def typed(atom: FromClause, sort: Sort) -> Expression:
-    """The column that values of a sort are compared by."""
+def typed_column(atom: FromClause, sort: Sort) -> Expression:
+    """Return the column by which values of a sort are compared."""
     if sort is Sort.NUMBER:
         return atom.c.number
     if sort is Sort.INSTANT:
         return atom.c.instant
-    # A truth is kept as 1 or 0 beside numbers, so that constants need one column only.
+    # Boolean constants are stored as 1 or 0 in the column for numbers.
     return cast(cast(atom.c.truth, Integer), Numeric)
 
 
@@ -258,18 +262,18 @@ def _among(column: Expression, numbers: Sequence[int]) -> Condition:
     return column.in_([literal_number(number) for number in numbers])
 
 
-def beginning(text: Expression, length: int) -> Expression:
-    """How a text begins, written as the indexes have it."""
+def text_prefix(text: Expression, length: int) -> Expression:
+    """Return the prefix of a text, in the same form as in the indexes."""
     return func.left(text, literal_column(str(length)))
 
 
 def literal_number(number: int) -> Expression:
-    """A number that stands in the statement itself: these never change while the statement lives."""
+    """Return a number as part of the SQL text. It does not change while the SQL text is in use."""
     return literal_column(str(int(number)))
 
 
-def needs_proof(pattern: Pattern, node: int) -> bool:
-    """Whether nothing but its existence is asked of a node: no class, and no predicate on a statement of its own."""
+def needs_existence_check(pattern: Pattern, node: int) -> bool:
+    """True if a node has no class and no predicate on its own statements, so its existence must be checked."""
     if pattern.nodes[node] != (RDFS_RESOURCE,):
         return False
     if any(leaf.node == node and leaf.property is not None for leaf in pattern.leaves):
@@ -279,9 +283,9 @@ def needs_proof(pattern: Pattern, node: int) -> bool:
 
 
 class Conditions:
-    """The conditions of a pattern on one state, with the constants given as expressions by leaf."""
+    """Builds the conditions of a pattern on one state. Constants are expressions by leaf."""
 
-    def __init__(self, state: State, pattern: Pattern, constants: Sequence[Expression | None]) -> None:
+    def __init__(self, state: StatementView, pattern: Pattern, constants: Sequence[Expression | None]) -> None:
         self._state = state
         self._pattern = pattern
         self._constants = constants
@@ -294,29 +298,37 @@ class Conditions:
         return self._bound[node]
 
     def of_node(self, node: int, without_leaf: int | None = None, without_child: int | None = None) -> list[Condition]:
-        """Everything that is asked of a bound node: its classes, predicates, ties to ancestors, and what hangs on
-        it."""
+        """Return all conditions of a bound node: its classes, its predicates, join predicates with ancestors, and its
+        children."""
+        return self.fixed(node, without_child) + self.by_constants(node, without_leaf, without_child)
+
+    def fixed(self, node: int, without_child: int | None = None) -> list[Condition]:
+        """Return the conditions of a bound node that all rules of a group share: those without constants."""
         number, pattern = self._bound[node], self._pattern
         conditions: list[Condition] = self._state.of_classes(
-            number, pattern.nodes[node], known=not needs_proof(pattern, node)
+            number, pattern.nodes[node], known=not needs_existence_check(pattern, node)
         )
+        conditions += [self.tie(tie) for tie in pattern.ties if max(tie.left, tie.right) == node]
+        children = (child for child in pattern.children[node] if child != without_child)
+        return conditions + [self.branch(child) for child in children if not pattern.has_leaf(child)]
+
+    def by_constants(
+        self, node: int, without_leaf: int | None = None, without_child: int | None = None
+    ) -> list[Condition]:
+        """Return the conditions of a bound node that depend on the constants of a rule."""
+        pattern = self._pattern
+        conditions: list[Condition] = []
         for index, leaf in enumerate(pattern.leaves):
             if leaf.node == node and index != without_leaf:
                 constant = self._constants[index]
                 assert constant is not None
                 conditions.append(self.leaf(leaf, constant))
-        conditions += [self.tie(tie) for tie in pattern.ties if max(tie.left, tie.right) == node]
-        conditions += [self.branch(child) for child in pattern.children[node] if child != without_child]
-        return conditions
+        children = (child for child in pattern.children[node] if child != without_child)
+        return conditions + [self.branch(child) for child in children if pattern.has_leaf(child)]
 
     def of_path(self, path: Sequence[int], without_leaf: int | None) -> list[Condition]:
-        """Everything that is asked of the nodes of a path from the root, the steps along it aside."""
-        following = [*path[1:], None]
-        return [
-            condition
-            for node, child in zip(path, following, strict=True)
-            for condition in self.of_node(node, without_leaf, child)
-        ]
+        """Return all conditions of the nodes of a path from the root, except for the steps of the path."""
+        return [condition for node, child in _with_next(path) for condition in self.of_node(node, without_leaf, child)]
 
     def leaf(self, leaf: Leaf, constant: Expression) -> Condition:
         number = self._bound[leaf.node]
@@ -325,41 +337,77 @@ class Conditions:
                 return number == self._state.number(constant)
             return self._state.dialect.compare(self._state.uri(number), leaf.operator, constant)
         atom, mine = self._values(number, leaf.property)
-        asked = self._state.dialect.only_asked([self._state.holds(atom, leaf, constant)])
-        return self._state.there_is([atom], [*mine, *asked])
+        predicate = self._state.dialect.without_index([self._state.holds(atom, leaf, constant)])
+        return self._state.exists_row([atom], [*mine, *predicate])
 
     def tie(self, tie: Tie) -> Condition:
-        """A predicate between two bound nodes."""
+        """Return the condition of a join predicate between two bound nodes."""
         left, right = self._bound[tie.left], self._bound[tie.right]
         if tie.left_property is None:
             return compare(left, tie.operator, right)
-        state = self._state
-        one, mine = self._values(left, tie.left_property)
         if tie.right_property is None:
+            state = self._state
+            one, mine = self._values(left, tie.left_property)
             refers = [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, right)]
-            return state.there_is([one], [*mine, *state.dialect.only_asked(refers)])
-        other, its = self._values(right, tie.right_property)
-        equal = state.dialect.only_asked(self.equal(one, other, tie))
-        return state.there_is([one], [*mine, state.there_is([other], [*its, *equal])])
+            return state.exists_row([one], [*mine, *state.dialect.without_index(refers)])
+        return self._some_pair((left, tie.left_property), (right, tie.right_property), tie)
+
+    def _some_pair(self, some: tuple[Expression, str], others: tuple[Expression, str], tie: Tie) -> Condition:
+        """Return the condition that a value of one resource and a value of another satisfy a join predicate.
+
+        Both can have many values, so each set is read once instead of comparing all pairs: equal values are found by
+        INTERSECT, other comparisons use minimum and maximum.
+        """
+        if tie.operator is Operator.EQ:
+            both = intersect(self._compared(*some, tie.sort), self._compared(*others, tie.sort))
+            return exists(select(literal_column("1")).select_from(both.subquery()))
+        low, high, its_low, its_high = (
+            self._compared(*values, tie.sort, end).scalar_subquery()
+            for values in (some, others)
+            for end in (func.min, func.max)
+        )
+        if tie.operator is Operator.NE:
+            return or_(low != its_high, high != its_low)
+        if tie.operator in (Operator.LT, Operator.LE):
+            return compare(low, tie.operator, its_high)
+        return compare(high, tie.operator, its_low)
+
+    def _compared(
+        self,
+        node: Expression,
+        property_iri: str,
+        sort: Sort,
+        aggregate: Callable[[Expression], Expression] | None = None,
+    ) -> Select[Any]:
+        """Select the values of a resource that are compared; with an aggregate, the aggregated value."""
+        atom, mine = self._values(node, property_iri)
+        if sort is Sort.REFERENCE:
+            value: Expression = atom.c.target_id
+        elif sort is Sort.TEXT:
+            value = self._state.text(atom, property_iri)
+        else:
+            value = self._state.dialect.typed_column(atom, sort)
+        shown = value if aggregate is None else aggregate(value)
+        return select(shown).select_from(atom).where(*mine, value.is_not(None)).correlate_except(atom)
 
     def _values(self, node: Expression, property_iri: str) -> tuple[FromClause, list[Condition]]:
-        """The statements of a resource with a property, found by the resource, never by the value; and what is left to
-        be asked of them."""
+        """Return the statements of a resource with a property, and the remaining conditions on them. The statements are
+        found by the resource, never by the value."""
         atom, left = self._state.atoms(), list[Condition]()
         look_up = self._state.look_up(left)
         return look_up(atom, atom.c.resource_id == node, self._state.has(atom, property_iri)), left
 
     def equal(self, one: FromClause, other: FromClause, tie: Tie) -> list[Condition]:
-        """How the values of two statements compare."""
+        """Return the conditions that the values of two statements satisfy a join predicate."""
         assert tie.left_property is not None and tie.right_property is not None
         if tie.sort is Sort.REFERENCE:
             return [one.c.target_id.is_not(None), compare(one.c.target_id, tie.operator, other.c.target_id)]
         dialect = self._state.dialect
         if tie.sort is not Sort.TEXT:
-            return [compare(dialect.typed(one, tie.sort), tie.operator, dialect.typed(other, tie.sort))]
+            return [compare(dialect.typed_column(one, tie.sort), tie.operator, dialect.typed_column(other, tie.sort))]
         if tie.operator is Operator.EQ and {tie.left_property, tie.right_property} <= self._state.names.literal_only:
             return [
-                dialect.beginning(one.c.value) == dialect.beginning(other.c.value),
+                dialect.text_prefix(one.c.value) == dialect.text_prefix(other.c.value),
                 one.c.value == other.c.value,
             ]
         return [
@@ -367,7 +415,7 @@ class Conditions:
         ]
 
     def step(self, child: int, look_up: LookUp = probe) -> list[FromClause]:
-        """From a bound parent to a child, which is bound by it: what to join, each looked up for what is before it."""
+        """Bind a child of a bound parent. Return the tables to join, each of which depends on those before it."""
         branch = self._pattern.branches[child]
         assert branch is not None
         parent, tie = self._bound[branch.parent], branch.tie
@@ -400,13 +448,13 @@ class Conditions:
         return [found]
 
     def extent(self, node: int) -> tuple[FromClause, list[Condition]]:
-        """Every instance of a node's first class: the node is bound to one after the other."""
+        """Bind a node to all instances of its first class. Return the table and its conditions."""
         class_iri = self._pattern.nodes[node][0]
         if class_iri == RDFS_RESOURCE:
             everything = self._state.resources.alias(f"r{next(self._state.numbers)}")
             self.bind(node, everything.c.id)
             atom = self._state.atoms()
-            return everything, [self._state.there_is([atom], [atom.c.resource_id == everything.c.id])]
+            return everything, [self._state.exists_row([atom], [atom.c.resource_id == everything.c.id])]
         atom = self._state.atoms()
         self.bind(node, atom.c.resource_id)
         return atom, [
@@ -415,29 +463,29 @@ class Conditions:
         ]
 
     def branch(self, child: int) -> Condition:
-        """That there is something that can stand for a child."""
-        if not self._state.dialect.flat:
-            return there_is(self.step(child), self.of_node(child))
-        # Where it divides, on with the larger part.
+        """Return the condition that a resource for a child exists."""
+        if not self._state.dialect.flat_branches:
+            return exists_row(self.step(child), self.of_node(child))
+        # At a node with several children, the join continues with the largest subtree.
         sources: list[FromClause] = []
-        asked: list[Condition] = []
+        conditions: list[Condition] = []
         node: int | None = child
         while node is not None:
-            sources += self.step(node, self._state.look_up(asked))
-            onward = self._pattern.children[node] if len(sources) < MAX_JOINED else ()
+            sources += self.step(node, self._state.look_up(conditions))
+            onward = self._pattern.children[node] if len(sources) < MAX_JOINED_TABLES else ()
             further = max(onward, key=self._size, default=None)
-            asked += self.of_node(node, without_child=further)
+            conditions += self.of_node(node, without_child=further)
             node = further
-        return self._state.there_is(sources, asked)
+        return self._state.exists_row(sources, conditions)
 
     def _size(self, node: int) -> int:
         return 1 + sum(map(self._size, self._pattern.children[node]))
 
 
-def matches(state: State, pattern: Pattern, constants: Sequence[Expression], driver: int | None) -> Select[Any]:
-    """Select the numbers of all resources that the pattern with these constants registers.
+def matches(state: StatementView, pattern: Pattern, constants: Sequence[Expression], driver: int | None) -> Select[Any]:
+    """Select the ids of all resources that the pattern with these constants registers.
 
-    The path to the driver, the most selective predicate, is a plain join, so that the planner may begin there.
+    The path to the driving predicate, the most selective one, is a plain join, so that the planner can start there.
     """
     conditions = Conditions(state, pattern, constants)
     table, where = conditions.extent(0)
@@ -449,7 +497,7 @@ def matches(state: State, pattern: Pattern, constants: Sequence[Expression], dri
         leaf = pattern.leaves[driver]
         path, skipped = pattern.path(leaf.node), driver
         for node in path[1:]:
-            sources += conditions.step(node, freely(where))
+            sources += conditions.step(node, plain_join(where))
         atom = state.atoms()
         sources.append(atom)
         where += [
@@ -461,9 +509,26 @@ def matches(state: State, pattern: Pattern, constants: Sequence[Expression], dri
     return select(conditions.at(0).label("resource_id")).select_from(*sources).where(*where).distinct()
 
 
+def recheck(
+    now: StatementView, since: StatementView, pattern: Pattern, alternatives: Sequence[Sequence[Expression]]
+) -> Select[Any]:
+    """Select the resources at the root that some changes can affect, and whether each matches now.
+
+    Parameters: `node0`, `node1` …, the changed resources at each node. `since` are the current statements and those
+    deleted since. A resource matches if it matches with any of the alternative lists of constants.
+    """
+    roots = affected_roots(now, since, pattern)
+    matches_some = []
+    for constants in alternatives:
+        conditions = Conditions(now, pattern, constants)
+        conditions.bind(0, roots.c.id)
+        matches_some.append(and_(*conditions.of_node(0)))
+    return select(roots.c.id, or_(*matches_some)).select_from(roots)
+
+
 @dataclass(frozen=True)
 class RuleTables:
-    """The tables that rules of a group are found by."""
+    """The tables by which the rules of a group are found."""
 
     end_rules: Table
     by_operator: Mapping[Operator, Table]
@@ -471,52 +536,68 @@ class RuleTables:
 
 @dataclass(frozen=True)
 class Group:
-    """A whole group, as it is evaluated."""
+    """A rule group for evaluation."""
 
     group_id: int
     pattern: Pattern
     driver: int | None
     predicates: Sequence[int]
-    """The predicate of each leaf, by number."""
+    """The predicate id of each leaf."""
 
 
-def filter_group(now: State, before: State, either: State, tables: RuleTables, group: Group) -> Select[Any]:
-    """Select what changed for the rules of a group: rule, resource, and whether it matches now or did before.
+def filter_group(
+    now: StatementView, before: StatementView, either: StatementView, tables: RuleTables, group: Group
+) -> Select[Any]:
+    """Select the changed matches of the rules of a group: rule, resource, and whether it matches now or did before.
 
-    Parameters: `node0`, `node1` …, the resources that changed at each node; `known`, the last number that was given
-    out before; `first_rule`, the first of the end rules that are asked.
+    Parameters: `node0`, `node1` …, the changed resources at each node; `known`, the last resource id before the
+    transaction; `first_rule`, the first end rule to evaluate.
     """
-    roots = affected(now, either, group.pattern)
-    after = evaluated(now, tables, group, roots).cte("after")
-    ago = evaluated(before, tables, group, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte("ago")
-    gained = without(after, ago).subquery("gained")
-    lost = without(ago, after).subquery("lost")
+    roots = affected_roots(now, either, group.pattern)
+    after = evaluate_group(now, tables, group, roots).cte("after")
+    previously = evaluate_group(before, tables, group, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte(
+        "ago"
+    )
+    gained = except_rows(after, previously).subquery("gained")
+    lost = except_rows(previously, after).subquery("lost")
     return union_all(  # type: ignore[return-value]
         select(gained.c.rule_id, gained.c.resource_id, true().label("matched")),
         select(lost.c.rule_id, lost.c.resource_id, false().label("matched")),
     )
 
 
-def without(some: FromClause, others: FromClause) -> CompoundSelect[Any]:
-    """Candidates that still match are not lost, and matches that were there are not new (3.5, second pass)."""
+def except_rows(some: FromClause, others: FromClause) -> CompoundSelect[Any]:
+    """Select the rows of `some` that are not in `others`.
+
+    Candidates that still match are not lost, and earlier matches are not new (3.5, second pass).
+    """
     return select(some).except_(select(others))
 
 
-def filter_range(now: State, before: State, either: State, tables: RuleTables, group: Group) -> Select[Any]:
-    """Select, for a group whose rules match stretches of constants, how far the values reached and reach, where that
-    made a difference to some rule; and whether some rule came to match.
+def filter_range(
+    now: StatementView, before: StatementView, either: StatementView, tables: RuleTables, group: Group
+) -> Select[Any]:
+    """Select the value bounds before and after, and whether a rule has new matches. For groups that match ranges.
 
-    Parameters as for `filter_group`.
+    Only resources whose changed bounds affect at least one rule are selected. Parameters as for `filter_group`.
     """
     (leaf,) = group.pattern.leaves
-    roots = affected(now, either, group.pattern)
-    after = reached(now, group.pattern, roots).cte("after")
-    ago = reached(before, group.pattern, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte("ago")
+    roots = affected_roots(now, either, group.pattern)
+    after = value_bounds(now, group.pattern, roots).cte("after")
+    previously = value_bounds(before, group.pattern, roots, roots.c.id <= bindparam("known", type_=BigInteger)).cte(
+        "ago"
+    )
     is_text = leaf.sort in (Sort.TEXT, Sort.REFERENCE)
     missing = cast(null(), Text if is_text else Numeric)
-    # Put together by grouping: a join would look through one for each row of the other.
+    # Combined by GROUP BY: a full join could scan one table for each row of the other.
     both = union_all(
-        select(ago.c.id, ago.c.low.label("b"), ago.c.high.label("c"), missing.label("d"), missing.label("e")),
+        select(
+            previously.c.id,
+            previously.c.low.label("b"),
+            previously.c.high.label("c"),
+            missing.label("d"),
+            missing.label("e"),
+        ),
         select(after.c.id, missing, missing, after.c.low, after.c.high),
     ).subquery("both")
     changed = (
@@ -530,7 +611,9 @@ def filter_range(now: State, before: State, either: State, tables: RuleTables, g
     numbers, texts = (nothing, ends) if is_text else (ends, nothing)
     rules = tables.by_operator[leaf.operator].alias("rules")
     mine = rules.c.predicate_id == literal_number(group.predicates[0])
-    crossed, gains = _crossed(leaf.operator, _constant(rules, leaf), ends, lambda how: there_is([rules], [mine, how]))
+    crossed, gains = _bounds_changes(
+        leaf.operator, _constant(rules, leaf), ends, lambda how: exists_row([rules], [mine, how])
+    )
     differs = ends[0].is_distinct_from(ends[2]) | ends[1].is_distinct_from(ends[3])
     return (
         select(literal_number(group.group_id), changed.c.id, first_rule, null(), gains, *numbers, *texts)
@@ -539,11 +622,10 @@ def filter_range(now: State, before: State, either: State, tables: RuleTables, g
     )
 
 
-def _crossed(
+def _bounds_changes(
     operator: Operator, constant: Expression, ends: Sequence[Expression], some: Callable[[Condition], Condition]
 ) -> tuple[Condition, Condition]:
-    """Whether some constant lies where it made a difference that the values reach otherwise, and whether some rule came
-    to match by that."""
+    """Return the conditions that the changed bounds affect a constant, and that a rule has new matches."""
     low_before, high_before, low_after, high_after = ends
     if operator is Operator.NE:
         came_or_went = low_before.is_(None) | low_after.is_(None)
@@ -559,7 +641,7 @@ def _crossed(
     near, far = (func.least, func.greatest) if upward else (func.greatest, func.least)
     beyond = operator.negated
     between = and_(
-        # The constant is compared with the value from the other side.
+        # The bound is on the left and the constant on the right, as in the predicate.
         compare(far(was, is_now), operator, constant),
         or_(was.is_(None), is_now.is_(None), compare(near(was, is_now), beyond, constant)),
     )
@@ -567,36 +649,40 @@ def _crossed(
     return some(between), gains
 
 
-def all_matches(now: State, tables: RuleTables, group: Group) -> Select[Any]:
-    """Select the rules of a group with what they register, among the resources of `:roots`."""
-    return evaluated(now, tables, group, _given("roots"), first_rule=None)
+def all_matches(now: StatementView, tables: RuleTables, group: Group) -> Select[Any]:
+    """Select the rules of a group with the resources of `:roots` that they register."""
+    return evaluate_group(now, tables, group, _ids_parameter("roots"), first_rule=None)
 
 
-def all_reached(now: State, pattern: Pattern) -> Select[Any]:
-    """Select the least and the greatest value that the one constant is compared with, for each of `:roots`."""
-    return reached(now, pattern, _given("roots"))
+def all_value_bounds(now: StatementView, pattern: Pattern) -> Select[Any]:
+    """Select for each of `:roots` the minimum and maximum of the values that are compared with the only constant."""
+    return value_bounds(now, pattern, _ids_parameter("roots"))
 
 
-def _given(name: str) -> FromClause:
-    """The numbers that are handed over as an array."""
+def _ids_parameter(name: str) -> FromClause:
+    """Return the ids of an array parameter as a table."""
     numbers = func.unnest(bindparam(name, type_=ARRAY(BigInteger))).table_valued("id", name=f"given_{name}")
     return numbers.render_derived()
 
 
-def affected(now: State, either: State, pattern: Pattern) -> FromClause:
-    """The resources at the root that some change may concern: where it happened (`:node0`, `:node1` …), and from
-    there up to the root over the statements as they are now. (Had one of those changed too, it would itself have been
-    given as a change nearer to the root.)"""
+def affected_roots(now: StatementView, either: StatementView, pattern: Pattern) -> FromClause:
+    """Return the resources at the root that a change can affect.
+
+    They are found from the changed resources (`:node0`, `:node1` …) up to the root, over the current statements. If one
+    of these statements had changed too, its resource would itself be given as a change nearer to the root.
+    """
     sets: dict[int, FromClause] = {}
     for node in reversed(range(len(pattern.nodes))):
-        parts: list[Select[Any]] = [select(_given(f"node{node}").c.id)]
+        parts: list[Select[Any]] = [select(_ids_parameter(f"node{node}").c.id)]
         parts += [_upward(now, either, pattern, child, sets[child]) for child in pattern.children[node]]
         sets[node] = (union(*parts) if len(parts) > 1 else parts[0].distinct()).cte(f"at{node}")
     return sets[0]
 
 
-def _upward(now: State, either: State, pattern: Pattern, child: int, at_child: FromClause) -> Select[Any]:
-    """From the changed resources at a child to those of its parent that they may concern."""
+def _upward(
+    now: StatementView, either: StatementView, pattern: Pattern, child: int, at_child: FromClause
+) -> Select[Any]:
+    """Select the resources of the parent that the changed resources at a child can affect."""
     branch = pattern.branches[child]
     assert branch is not None
     tie = branch.tie
@@ -610,7 +696,7 @@ def _upward(now: State, either: State, pattern: Pattern, child: int, at_child: F
         edge = probe(edge, edge.c.resource_id == at_child.c.id, mine, edge.c.target_id.is_not(None))
         return select(edge.c.target_id.label("id")).select_from(at_child.join(edge, true()))
     if tie is not None and tie.is_bounded and tie.right_property is not None and tie.left_property is not None:
-        # The child's value may have changed: what it was leads to those that it concerned.
+        # The child's value may have changed: its old value leads to the resources that were affected.
         outward = tie.left == branch.parent
         here_property, there_property = (
             (tie.right_property, tie.left_property) if outward else (tie.left_property, tie.right_property)
@@ -624,69 +710,112 @@ def _upward(now: State, either: State, pattern: Pattern, child: int, at_child: F
     extent = Conditions(now, pattern, ())
     table, where = extent.extent(branch.parent)
     found = extent.at(branch.parent).label("id")
-    return select(found).select_from(table).where(*where, there_is([at_child], []))
+    return select(found).select_from(table).where(*where, exists_row([at_child], []))
 
 
-def evaluated(
-    state: State,
+def evaluate_group(
+    state: StatementView,
     tables: RuleTables,
     group: Group,
     roots: FromClause,
     *only: Condition,
     first_rule: str | None = "first_rule",
 ) -> Select[Any]:
-    """Select the rules of a group with the resources that they register, among `roots`."""
+    """Select the rules of a group with the resources of `roots` that they register."""
     rule: FromClause = tables.end_rules.alias("rule")
     pattern = group.pattern
     constants: list[Expression | None] = [None] * len(pattern.leaves)
     conditions = Conditions(state, pattern, constants)
     conditions.bind(0, roots.c.id)
     mine = rule.c.group_id == literal_number(group.group_id)
+    filters = [] if first_rule is None else [rule.c.rule_id >= bindparam(first_rule, type_=BigInteger)]
     if group.driver is None:
-        path: Sequence[int] = (0,)
-        rule = probe(rule, mine)
-        source: FromClause = roots.join(rule, true())
-    else:
-        leaf = pattern.leaves[group.driver]
-        path = pattern.path(leaf.node)
-        source = _along(path, conditions, roots)
-        source, driver = find_rules(state, tables, group, group.driver, source, conditions.at(leaf.node))
-        rule = probe(rule, rule.c.driver_id == driver.c.rule_id, mine)
-        source = source.join(rule, true())
-        constants[group.driver] = _constant(driver, leaf)
-        for index, other in enumerate(pattern.leaves):
-            if index != group.driver:
-                table: FromClause = tables.by_operator[other.operator].alias(f"leaf{index}")
-                table = probe(table, table.c.rule_id == rule.c.leaves[literal_number(index + 1)])
-                source = source.join(table, true())
-                constants[index] = _constant(table, other)
-    where = conditions.of_path(path, group.driver)
-    if first_rule is not None:
-        where.append(rule.c.rule_id >= bindparam(first_rule, type_=BigInteger))
-    return (
-        select(rule.c.rule_id.label("rule_id"), roots.c.id.label("resource_id"))
-        .select_from(source)
-        .where(*where, *only)
-        .distinct()
+        rule = probe(rule, mine, *filters)
+        return (
+            select(rule.c.rule_id.label("rule_id"), roots.c.id.label("resource_id"))
+            .select_from(roots.join(rule, true()))
+            .where(*conditions.of_node(0), *only)
+            .distinct()
+        )
+    leaf = pattern.leaves[group.driver]
+    path = pattern.path(leaf.node)
+    source, driver = find_rules(
+        state, tables, group, group.driver, _join_path(path, conditions, roots), conditions.at(leaf.node)
     )
+    rule = probe(rule, rule.c.driver_id == driver.c.rule_id, mine, *filters)
+    where = [*only, *(c for node, child in _with_next(path) for c in conditions.fixed(node, child))]
+    nodes = [conditions.at(node).label(f"node{node}") for node in path]
+    if len(pattern.leaves) == 1:
+        found = select(rule.c.rule_id.label("rule_id"), roots.c.id.label("resource_id"))
+        return found.select_from(source.join(rule, true())).where(*where).distinct()
+    # Many values can lead to one rule. The conditions of its other constants are evaluated once for each binding of
+    # the path.
+    bindings = select(*nodes, rule.c.rule_id, rule.c.leaves).select_from(source.join(rule, true())).where(*where)
+    here: FromClause = bindings.distinct().subquery("places")
+    source = here
+    for index, other in enumerate(pattern.leaves):
+        if index != group.driver:
+            table: FromClause = tables.by_operator[other.operator].alias(f"leaf{index}")
+            table = probe(table, table.c.rule_id == here.c.leaves[literal_number(index + 1)])
+            source = source.join(table, true())
+            constants[index] = _constant(table, other)
+    return _evaluate_constants(conditions, path, group.driver, source, here, constants)
 
 
-def fan_out(state: State, tables: RuleTables, atomic_rules: Table, group: Group, index: int, most: int) -> Select[Any]:
-    """Select how many rules a leaf would lead to, for the resources of `:sample` together, counting up to `most`."""
-    sample = _given("sample")
+def _evaluate_constants(
+    conditions: Conditions,
+    path: Sequence[int],
+    driver: int,
+    source: FromClause,
+    here: FromClause,
+    constants: list[Expression | None],
+) -> Select[Any]:
+    """Evaluate the conditions that depend on constants, from the end of the path to the root.
+
+    Many nodes can lead to one that is nearer to the root. Its conditions are evaluated once for each rule.
+    """
+    for place, (node, child) in reversed(list(enumerate(_with_next(path)))):
+        for bound in path[: place + 1]:
+            conditions.bind(bound, here.c[f"node{bound}"])
+        where = conditions.by_constants(node, driver, child)
+        if place == 0:
+            break
+        if where:
+            nearer = [here.c[f"node{above}"] for above in path[:place]]
+            kept = {index: constant for index, constant in enumerate(constants) if constant is not None}
+            given = [constant.label(f"constant{index}") for index, constant in kept.items()]
+            left = select(*nearer, here.c.rule_id, *given).select_from(source).where(*where).distinct()
+            source = here = left.subquery(f"up_to{path[place - 1]}")
+            for index in kept:
+                constants[index] = here.c[f"constant{index}"]
+    found = select(here.c.rule_id.label("rule_id"), here.c.node0.label("resource_id")).select_from(source)
+    found = found.where(*where)
+    return found if len(path) == 1 else found.distinct()
+
+
+def _with_next(path: Sequence[int]) -> list[tuple[int, int | None]]:
+    """Return the nodes of a path, each with the next one."""
+    return list(zip(path, [*path[1:], None], strict=True))
+
+
+def fan_out(
+    state: StatementView, tables: RuleTables, atomic_rules: Table, group: Group, index: int, most: int
+) -> Select[Any]:
+    """Select the number of rules that a leaf would find for the resources of `:sample` together, up to `most`."""
+    sample = _ids_parameter("sample")
     source, found = find_rules(state, tables, group, index, sample, sample.c.id)
     used = probe(atomic_rules, atomic_rules.c.rule_id == found.c.rule_id)
     uses = select(used.c.uses).select_from(source.join(used, true())).limit(literal_column(str(most))).subquery("used")
     return select(func.coalesce(func.sum(uses.c.uses), 0))
 
 
-def reached(state: State, pattern: Pattern, roots: FromClause, *only: Condition) -> Select[Any]:
-    """Select for each of `roots` the least and the greatest value that the one constant is compared with."""
+def value_bounds(state: StatementView, pattern: Pattern, roots: FromClause, *only: Condition) -> Select[Any]:
+    """Select for each of `roots` the minimum and maximum of the values that are compared with the only constant."""
     (leaf,) = pattern.leaves
     conditions = Conditions(state, pattern, [None])
     conditions.bind(0, roots.c.id)
     path = pattern.path(leaf.node)
-    source = _along(path, conditions, roots)
+    source = _join_path(path, conditions, roots)
     node = conditions.at(leaf.node)
     if leaf.property is None:
         value = state.uri(node)
@@ -699,7 +828,7 @@ def reached(state: State, pattern: Pattern, roots: FromClause, *only: Condition)
         elif leaf.sort is Sort.REFERENCE:
             value = state.uri(atom.c.target_id)
         else:
-            value = typed(atom, leaf.sort)
+            value = typed_column(atom, leaf.sort)
     return (
         select(roots.c.id, func.min(value).label("low"), func.max(value).label("high"))
         .select_from(source)
@@ -708,8 +837,8 @@ def reached(state: State, pattern: Pattern, roots: FromClause, *only: Condition)
     )
 
 
-def _along(path: Sequence[int], conditions: Conditions, source: FromClause) -> FromClause:
-    """Join what lies on a path from the root."""
+def _join_path(path: Sequence[int], conditions: Conditions, source: FromClause) -> FromClause:
+    """Join the tables of a path from the root."""
     for node in path[1:]:
         for table in conditions.step(node):
             source = source.join(table, true())
@@ -721,9 +850,12 @@ def _constant(table: FromClause, leaf: Leaf) -> Expression:
 
 
 def find_rules(
-    state: State, tables: RuleTables, group: Group, index: int, source: FromClause, node: Expression
+    state: StatementView, tables: RuleTables, group: Group, index: int, source: FromClause, node: Expression
 ) -> tuple[FromClause, FromClause]:
-    """From a resource to the triggering rules of a leaf that one of its values satisfies."""
+    """Join a resource with the triggering rules of a leaf that one of its values satisfies.
+
+    Return the joined source and the table of the rules.
+    """
     leaf = group.pattern.leaves[index]
     rules = tables.by_operator[leaf.operator].alias("driver")
     mine = rules.c.predicate_id == literal_number(group.predicates[index])
@@ -736,7 +868,7 @@ def find_rules(
     atom = probe(atom, atom.c.resource_id == node, state.has(atom, leaf.property))
     source = source.join(atom, true())
     if leaf.sort not in (Sort.TEXT, Sort.REFERENCE):
-        found = probe(rules, mine, compare(typed(atom, leaf.sort), leaf.operator, rules.c.number))
+        found = probe(rules, mine, compare(typed_column(atom, leaf.sort), leaf.operator, rules.c.number))
         return source.join(found, true()), found
     text: Expression = atom.c.value
     if leaf.sort is Sort.REFERENCE:
@@ -749,23 +881,24 @@ def find_rules(
     return source.join(found, true()), found
 
 
-LONG = 4000
-FEW_CONSTANTS = 1000
-"""Texts longer than this are not taken apart into grams where there are so few constants: each is looked for in it."""
+LONG_TEXT_CHARACTERS = 4000
+MAX_SCANNED_CONSTANTS = 1000
+"""A longer text is not split into grams if there are no more constants than this. Then every constant is searched in
+it."""
 
 
 def _probe_text(rules: FromClause, mine: Condition, leaf: Leaf, text: Expression) -> FromClause:
-    """The triggering rules whose constant a text satisfies."""
+    """Return the triggering rules whose predicate a text satisfies."""
     if leaf.operator is Operator.EQ:
-        return probe(rules, mine, beginning(rules.c.value, 200) == beginning(text, 200), rules.c.value == text)
+        return probe(rules, mine, text_prefix(rules.c.value, 200) == text_prefix(text, 200), rules.c.value == text)
     if leaf.operator is not Operator.CONTAINS:
         return probe(rules, mine, compare(text, leaf.operator, rules.c.value))
-    # A constant is tried where its gram is a part of the text, or where it has none.
+    # A constant is compared if its gram is part of the text, or if it has no gram.
     some: Select[Any] = (
-        select(literal_column("1")).select_from(rules).where(mine).limit(literal_column(str(FEW_CONSTANTS + 1)))
+        select(literal_column("1")).select_from(rules).where(mine).limit(literal_column(str(MAX_SCANNED_CONSTANTS + 1)))
     )
-    few = select(func.count()).select_from(some.subquery()).scalar_subquery() <= literal_number(FEW_CONSTANTS)
-    is_long = and_(func.length(text) > literal_number(LONG), few)
+    few = select(func.count()).select_from(some.subquery()).scalar_subquery() <= literal_number(MAX_SCANNED_CONSTANTS)
+    is_long = and_(func.length(text) > literal_number(LONG_TEXT_CHARACTERS), few)
     grams = func.mdv_grams(case((not_(is_long), text), else_=null()))
     contained = func.strpos(text, rules.c.value) > literal_number(0)
     by_gram = select(*rules.c).where(mine, rules.c.gram == func.any(grams), contained).correlate_except(rules)

@@ -1,1 +1,1 @@
-"""RDF: from text to validated, named statements, without I/O."""
+"""RDF processing: text to validated statements with named blank nodes. No I/O."""

@@ -1,17 +1,20 @@
-"""Names for blank nodes, made from their content and the edges that lead to them.
+"""Stable names for blank nodes, computed from their content and from the statements that refer to them.
 
-The law: the same document has the same names next time, whatever its own ids and order, and reads back isomorphic.
+Law: isomorphic versions of a document get the same names, whatever their blank node ids and the order of their
+statements. The named document is isomorphic to the original.
 
-1. Blank nodes that are linked form a component, and each component is named on its own: a change elsewhere
-   in the document renames nothing. Most components are a single node, and its content is its name.
-2. `refine` sorts the nodes of a component into cells until all nodes of a cell have the same content and the same
+1. Linked blank nodes form a component. Each component is named separately, so a change elsewhere in the document
+   renames nothing. Most components are a single node, which is named by its content alone.
+2. `refine` partitions the nodes of a component into cells until all nodes of a cell have the same content and the same
    links to every other cell.
-3. `order` leaves out the links that the cells imply (all of one cell to all of another, so every link of a node that
-   is alone in its cell). What then falls apart is ordered apart; equal parts are twins, and any order of them will do.
-4. `choose`, for what does not fall apart (cycles, mostly): picks one node of a cell out, refines, goes on, and takes
-   the pick that leads to the least form. Picks that a known symmetry exchanges are tried once.
+3. `order` ignores the links that the cells imply (every node of one cell to every node of another, which includes all
+   links of a node that is alone in its cell). The remaining connected parts are ordered separately. Equal parts are
+   twins: any order of them gives the same result.
+4. `choose` handles parts that cannot be divided (mostly cycles). It individualises one node of a cell, refines,
+   recurses, and keeps the choice with the smallest form. Choices that are equivalent under a known symmetry are tried
+   once.
 
-Step 4 can take exponential time, hence the work limit. The other steps are linear but for a logarithm.
+Step 4 can take exponential time, so the work is limited. The other steps take O(n log n).
 """
 
 from __future__ import annotations
@@ -29,20 +32,20 @@ from mdv.model import BLANK_MARK, Document, ParsedDocument, Statement, Term
 
 NAME_LENGTH = 20
 
-# The unit of work is one look at a link, about a microsecond; a cell costs as much as some links.
-# Where no choice is needed, a list of 50,000 nodes takes a sixth of the limit, a tree of 130,000 nodes, twins, half.
-# A document that reaches the limit has taken a second or so, and 0.1 ms more for each link.
+# One unit of work is the visit of one link, which takes about a microsecond. A cell costs WORK_PER_CELL units.
+# If step 4 is not needed, a list of 50,000 nodes uses a sixth of the limit, a tree of 130,000 nodes with twins half.
+# A document that reaches the limit has taken about a second, plus 0.1 ms for each link.
 BASE_WORK = 1_000_000
 WORK_PER_LINK = 60
 WORK_PER_CELL = 8
-DEEPEST_CHOICE = 100  # far within Python's own limit of recursion
+MAX_CHOICE_DEPTH = 100  # far below Python's recursion limit
 
 Link = tuple[int, str]
-"""The node at the other end, and the link as that node sees it: `<p` comes in, `>p` goes out."""
+"""The other node, and the link from its point of view: `<p` is incoming, `>p` is outgoing."""
 
 
 def name_blank_nodes(parsed: ParsedDocument, work_limit: int | None = None) -> Document:
-    """`parsed` with lasting names, `D#_:NAME`, for its blank nodes; twins are told apart by an ordinal.
+    """Return `parsed` with stable names, `D#_:NAME`, for its blank nodes. Twins get an ordinal as a suffix.
 
     >>> def name(*ids):
     ...     return name_blank_nodes(ParsedDocument("http://a/d", tuple(
@@ -61,12 +64,7 @@ def name_blank_nodes(parsed: ParsedDocument, work_limit: int | None = None) -> D
     if blanks.ids:
         names = _names(blanks, parsed.uri + BLANK_MARK, work_limit)
         statements = dict.fromkeys([_renamed(statement, names) for statement in statements])
-    return Document(parsed.uri, tuple(sorted(statements, key=_sort_key)), parsed.prefixes)
-
-
-def _sort_key(statement: Statement) -> tuple[str, ...]:
-    subject, property, (type, value, lang, datatype) = statement
-    return subject, property, type, value, lang or "", datatype or ""
+    return Document(parsed.uri, tuple(sorted(statements, key=Statement.sort_key)), parsed.prefixes)
 
 
 def _renamed(statement: Statement, names: dict[str, str]) -> Statement:
@@ -79,7 +77,7 @@ def _renamed(statement: Statement, names: dict[str, str]) -> Statement:
 
 
 class _Blanks(NamedTuple):
-    """The blank nodes of a document, by number: their ids, what is said of them, and the links between them."""
+    """The blank nodes of a document, indexed by number: their ids, their content and the links between them."""
 
     ids: list[str]
     content: list[list[str]]
@@ -109,23 +107,23 @@ def _read(statements: Iterable[Statement]) -> _Blanks:
                 blanks.links[target].append((source, sys.intern(">" + property)))
         elif from_blank:
             _, value, lang, datatype = object
-            said = f">\0{property}\0{object.type}\0{value}\0{lang or ''}\0{datatype or ''}"
-            blanks.content[number(subject)].append(said)
+            entry = f">\0{property}\0{object.type}\0{value}\0{lang or ''}\0{datatype or ''}"
+            blanks.content[number(subject)].append(entry)
         elif to_blank:
             blanks.content[number(object.value)].append(f"<\0{property}\0{subject}")
     return blanks
 
 
 def _digest(*parts: str) -> str:
-    # NUL occurs in no term, and a first part tells how many follow: different parts never join to the same text.
+    # No term contains NUL, and the first part determines the number of parts: the encoding is unambiguous.
     return blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 
 def _names(blanks: _Blanks, prefix: str, work_limit: int | None) -> dict[str, str]:
-    """The name of each id."""
+    """Return the name of each blank node id."""
     if work_limit is None:
         work_limit = BASE_WORK + WORK_PER_LINK * sum(map(len, blanks.links)) // 2  # each link has two ends
-    contents = [_digest(*sorted(said)) for said in blanks.content]
+    contents = [_digest(*sorted(entries)) for entries in blanks.content]
     search = _Search(blanks.links, work_limit)
     digests: list[tuple[str, int]] = []
     for nodes in _components(blanks.links):
@@ -133,7 +131,7 @@ def _names(blanks: _Blanks, prefix: str, work_limit: int | None) -> dict[str, st
             digests.append((contents[nodes[0]], nodes[0]))
         else:
             digests += search.digests(nodes, contents)
-    # A stable sort: twins stay in their component's order, and twin components one behind the other.
+    # The sort is stable: twins stay in the order of their component, and twin components stay adjacent.
     digests.sort(key=itemgetter(0))
     names: dict[str, str] = {}
     seen: Counter[str] = Counter()
@@ -161,7 +159,7 @@ def _components(links: list[list[Link]]) -> list[list[int]]:
 
 
 class _Orbits:
-    """Nodes that a known symmetry carries into each other."""
+    """Union-find over nodes: two nodes are in one orbit if a known symmetry maps one to the other."""
 
     def __init__(self) -> None:
         self.parent: dict[int, int] = {}
@@ -178,10 +176,10 @@ class _Orbits:
 
 
 class _Search:
-    """The search for the canonical order of a component's nodes, with an account of the work.
+    """Search for the canonical order of the nodes of a component, within a work limit.
 
-    A label stands for a node's cell. It is a digest of all that refining found, so that where the labels of two
-    graphs agree, the links between the cells do: a form, made of labels, is the same for isomorphic graphs only.
+    A label identifies the cell of a node. It is a digest of the whole refinement: if two graphs have the same labels,
+    they have the same links between cells. A form consists of labels, so only isomorphic graphs have equal forms.
     """
 
     def __init__(self, links: list[list[Link]], work_limit: int) -> None:
@@ -197,14 +195,14 @@ class _Search:
 
     def give_up(self) -> NoReturn:
         property = min(link[1:] for node in self.component for _, link in self.links[node])
-        hint = "give these nodes URIs, or say something of each that tells it from the others"
-        message = f"{len(self.component)} linked blank nodes are too much alike to be named"
+        hint = "give these nodes URIs, or add a statement to each that distinguishes it from the others"
+        message = f"{len(self.component)} linked blank nodes are too similar to be named"
         raise InvalidDocument(
-            f"{message} within the limit of work: {hint}.", [Flaw(message, property=property, hint=hint)]
+            f"{message} within the work limit: {hint}.", [Flaw(message, property=property, hint=hint)]
         )
 
     def digests(self, nodes: list[int], contents: list[str]) -> list[tuple[str, int]]:
-        """The nodes of a component in canonical order, each with its digest: nodes with the same digest are twins."""
+        """Return the nodes of a component in canonical order with their digests. Nodes with equal digests are twins."""
         self.component = nodes
         cells = _group(nodes, contents)
         colours = sorted(cells)
@@ -213,33 +211,33 @@ class _Search:
         return [(_digest(form, label[node]), node) for node in order]
 
     def refine(self, colours: list[str], cells: list[set[int]], start: Iterable[int]) -> tuple[str, dict[int, str]]:
-        """Split `cells` until each has the same links to every other, first by the links to the cells `start`.
+        """Split `cells` until all nodes of a cell have the same links to every other cell. Begin with cells `start`.
 
-        Hopcroft's way: of the pieces of a cell that was looked at, all but the largest need a look.
-        Every choice made here (which cell next, which piece keeps the number) is by cell number, links and size,
-        never by node: isomorphic graphs get the same cells. Returns a digest of the cells, and each node's label.
+        Uses Hopcroft's algorithm: after a processed cell is split, all pieces but the largest are queued.
+        Every choice (the next cell, the piece that keeps the number) depends on cell numbers, links and sizes, never
+        on node numbers. So isomorphic graphs get the same cells. Returns a digest of the cells, and each node's label.
         """
         links = self.links
-        where = {node: number for number, cell in enumerate(cells) for node in cell}
-        self.spend(len(where))
+        cell_of = {node: number for number, cell in enumerate(cells) for node in cell}
+        self.spend(len(cell_of))
         queue = deque(start)
-        waiting = set(queue)
+        queued = set(queue)
         while queue:
             splitter = queue.popleft()
-            waiting.discard(splitter)
-            met: defaultdict[int, list[str]] = defaultdict(list)
+            queued.discard(splitter)
+            reached: defaultdict[int, list[str]] = defaultdict(list)
             work = WORK_PER_CELL
             for node in cells[splitter]:
                 work += len(links[node])
                 for other, link in links[node]:
-                    if other in where:
-                        met[other].append(link)
+                    if other in cell_of:
+                        reached[other].append(link)
             self.spend(work)
             pieces: defaultdict[int, defaultdict[tuple[str, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
-            for node, met_links in met.items():
-                number = where[node]
+            for node, links_to_splitter in reached.items():
+                number = cell_of[node]
                 if len(cells[number]) > 1:
-                    pieces[number][tuple(sorted(met_links))].append(node)
+                    pieces[number][tuple(sorted(links_to_splitter))].append(node)
             for number in sorted(pieces):
                 cell = cells[number]
                 split = [piece for _, piece in sorted(pieces[number].items())]
@@ -249,26 +247,26 @@ class _Search:
                 for piece in split:
                     cell.difference_update(piece)
                     numbers.append(len(cells))
-                    where.update(dict.fromkeys(piece, len(cells)))
+                    cell_of.update(dict.fromkeys(piece, len(cells)))
                     cells.append(set(piece))
                     colours.append(colours[number])
-                if number in waiting:
+                if number in queued:
                     numbers.remove(number)
                 else:
                     numbers.remove(max(numbers, key=lambda number: len(cells[number])))
-                waiting.update(numbers)
+                queued.update(numbers)
                 queue.extend(numbers)
         shapes = []
         for colour, cell in zip(colours, cells, strict=True):
             node = next(iter(cell))
-            around = sorted((where[other], link) for other, link in links[node] if other in where)
+            around = sorted((cell_of[other], link) for other, link in links[node] if other in cell_of)
             shapes.append((colour, len(cell), around))
         trace = _digest(repr(shapes))
         labels = [_digest(trace, str(number)) for number in range(len(cells))]
-        return trace, {node: labels[number] for node, number in where.items()}
+        return trace, {node: labels[number] for node, number in cell_of.items()}
 
     def order(self, nodes: list[int], label: dict[int, str], orbits: _Orbits, depth: int) -> tuple[str, list[int]]:
-        """The form of the graph of `nodes`, and the nodes in the order that it gives them."""
+        """Return the form of the subgraph of `nodes`, and the nodes in canonical order."""
         parts = self.split(nodes, label)
         if len(parts) == 1:
             return self.choose(nodes, label, orbits, depth)
@@ -280,7 +278,7 @@ class _Search:
         return _digest(*(form for form, _ in forms)), [node for _, part in forms for node in part]
 
     def split(self, nodes: list[int], label: dict[int, str]) -> list[list[int]]:
-        """The parts that `nodes` fall into without the links that the labels imply."""
+        """Return the connected parts of `nodes` after removing the links that the labels imply."""
         links = self.links
         size = Counter([label[node] for node in nodes])
         if len(size) == len(nodes):
@@ -308,8 +306,8 @@ class _Search:
         return parts
 
     def choose(self, nodes: list[int], label: dict[int, str], orbits: _Orbits, depth: int) -> tuple[str, list[int]]:
-        """`order` for nodes that do not fall apart: pick each node of the smallest cell out, take the least form."""
-        if depth == DEEPEST_CHOICE:
+        """`order` for an indivisible part: individualise each node of the smallest cell, and keep the least form."""
+        if depth == MAX_CHOICE_DEPTH:
             self.give_up()
         cells = _group(nodes, label)
         colours = sorted(cells)
@@ -331,12 +329,12 @@ class _Search:
                 best, best_order = (trace, form), order
             elif (trace, form) == best:
                 symmetries.unite(best_order, order)
-            # The least form of another graph: the two are isomorphic, so it is the least form of this one.
+            # This is the least form of another graph. The two are isomorphic, so it is the least form of this one too.
             if form in self.known:
                 break
         assert best is not None
         self.known.add(best[1])
-        # A symmetry that keeps a pick in its place is a symmetry without the pick, too.
+        # A symmetry that fixes the chosen node is also a symmetry of the graph without the choice.
         orbits.unite(nodes, [symmetries.find(node) for node in nodes])
         return best[1], best_order
 

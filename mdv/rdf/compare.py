@@ -1,7 +1,7 @@
-"""Compare two schemas for people: what came, what went, and what of a class or property is otherwise.
+"""Compare two schemas and describe the changes for display.
 
-Terms and what is said of them are named as rules name them (`prefix:local`). A class whose superclasses changed only
-because one of those has others above it now is not told of: the change is that one's.
+Terms and their values are named as in rules (`prefix:local`). If a class has different superclasses only because one of
+its superclasses changed, the change is reported for that superclass alone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mdv.model import RDFS_RESOURCE
-from mdv.rdf.schema import Schema, SchemaClass, SchemaProperty, differences
+from mdv.rdf.schema import Schema, SchemaClass, SchemaProperty, diff_schemas
 
-MOST_CHANGES = 500
-"""How many changes are told one by one; the others are counted."""
+MAX_LISTED_CHANGES = 500
+"""Changes that are listed individually. Further changes are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """Something of a term that changed, with what it was and what it is."""
+    """An aspect of a term that changed, with its values before and after."""
 
     aspect: str
     before: tuple[str, ...]
@@ -28,9 +28,9 @@ class Aspect:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A class, property, datatype or prefix that was added, removed or changed; or that the world was.
+    """A class, property, datatype or prefix that was added, removed or changed, or a change of the world.
 
-    `iri` is what its name stands for; of a prefix, its namespace.
+    `iri` is the IRI of the term, or the namespace of a prefix.
     """
 
     what: str
@@ -41,9 +41,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """The first changes from one schema to another, and how many there are in all: by what it is, by what became of
-    it. None at all where only texts for people differ."""
+class SchemaComparison:
+    """The first changes from one schema to another, and the number of all changes by kind of term and kind of change.
+
+    There are no changes if only labels and comments differ.
+    """
 
     changes: tuple[Change, ...] = ()
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -53,18 +55,18 @@ class Comparison:
         return sum(number for by_change in self.counts.values() for number in by_change.values()) - len(self.changes)
 
 
-def compare(old: Schema, new: Schema, most: int = MOST_CHANGES) -> Comparison:
-    """What MDV takes differently under `new`, the world first, then classes, properties, datatypes, prefixes.
+def compare_schemas(old: Schema, new: Schema, most: int = MAX_LISTED_CHANGES) -> SchemaComparison:
+    """Return the effective changes from `old` to `new`: the world, then classes, properties, datatypes, prefixes.
 
     >>> from mdv.model import RDFS, Statement, Term
-    >>> from mdv.rdf.schema import EMPTY, read_schema
-    >>> said = [Statement("u:Dog", RDFS + "subClassOf", Term.uri("u:Animal"))]
-    >>> found = compare(EMPTY, read_schema(said, {"u": "u:"}))
+    >>> from mdv.rdf.schema import EMPTY_SCHEMA, read_schema
+    >>> statements = [Statement("u:Dog", RDFS + "subClassOf", Term.uri("u:Animal"))]
+    >>> found = compare_schemas(EMPTY_SCHEMA, read_schema(statements, {"u": "u:"}))
     >>> [(change.what, change.name, change.change) for change in found.changes]
     [('class', 'u:Animal', 'added'), ('class', 'u:Dog', 'added'), ('prefix', 'u:', 'added')]
     >>> found.changes[1].aspects
     (Aspect(aspect='superclasses', before=(), after=('u:Animal',)),)
-    >>> found.counts, compare(EMPTY, read_schema(said, {"u": "u:"}), most=1).left_out
+    >>> found.counts, compare_schemas(EMPTY_SCHEMA, read_schema(statements, {"u": "u:"}), most=1).left_out
     ({'class': {'added': 2}, 'prefix': {'added': 1}}, 2)
     """
     found = list(_Comparer(old, new).changes())
@@ -72,32 +74,33 @@ def compare(old: Schema, new: Schema, most: int = MOST_CHANGES) -> Comparison:
     counts: dict[str, dict[str, int]] = {}
     for (what, change), number in counted.items():
         counts.setdefault(what, {})[change] = number
-    return Comparison(tuple(found[:most]), counts)
+    return SchemaComparison(tuple(found[:most]), counts)
 
 
-def nearest(iri: str, above: Mapping[str, SchemaClass] | Mapping[str, SchemaProperty]) -> tuple[str, ...]:
-    """The superclasses of a class, or the superproperties of a property, that are directly above it: those that do not
-    follow from others of them. `rdfs:Resource` is above everything, and not told of.
+def direct_parents(iri: str, terms: Mapping[str, SchemaClass] | Mapping[str, SchemaProperty]) -> tuple[str, ...]:
+    """Return the direct superclasses of a class, or the direct superproperties of a property.
+
+    Indirect ones, which follow from the others, are left out. So is `rdfs:Resource`, which is above every class.
 
     >>> from mdv.model import RDFS, Statement, Term
     >>> from mdv.rdf.schema import read_schema
     >>> pairs = [("u:c", "u:b"), ("u:b", "u:a"), ("u:c", "u:a")]
     >>> schema = read_schema([Statement(one, RDFS + "subClassOf", Term.uri(up)) for one, up in pairs], {})
-    >>> nearest("u:c", schema.classes), nearest("u:a", schema.classes)
+    >>> direct_parents("u:c", schema.classes), direct_parents("u:a", schema.classes)
     (('u:b',), ())
     """
 
-    def over(name: str) -> tuple[str, ...]:
-        term = above[name]
+    def ancestors(name: str) -> tuple[str, ...]:
+        term = terms[name]
         return term.superclasses if isinstance(term, SchemaClass) else term.superproperties
 
     found: dict[str, frozenset[str]] = {}
     covered: set[str] = set()
-    for up in over(iri):
+    for up in ancestors(iri):
         if up not in (iri, RDFS_RESOURCE) and up not in covered:
-            further = frozenset(over(up))
+            further = frozenset(ancestors(up))
             found[up] = further
-            if iri not in further:  # what is equivalent covers nothing
+            if iri not in further:  # an equivalent term does not make its own superterms indirect
                 covered |= further
     return tuple(
         up
@@ -112,7 +115,7 @@ class _Comparer:
 
     def changes(self) -> Iterator[Change]:
         old, new = self.old, self.new
-        found = differences(old, new)
+        found = diff_schemas(old, new)
         if found.opened or found.closed:
             before, after = ("closed", "open") if found.opened else ("open", "closed")
             yield Change("world", "world", None, "changed", (Aspect("world", (before,), (after,)),))
@@ -138,14 +141,14 @@ class _Comparer:
     ) -> Iterator[Change]:
         became = dict.fromkeys(changed, "changed") | dict.fromkeys(added, "added") | dict.fromkeys(removed, "removed")
         for iri, change in sorted(became.items()):
-            aspects = tuple(self.aspects(_said(iri, old), _said(iri, new)))
+            aspects = tuple(self.aspects(_aspects_of(iri, old), _aspects_of(iri, new)))
             if aspects or change != "changed":
                 yield Change(what, self.name(iri), iri, change, aspects)
 
     def aspects(self, before: dict[str, tuple[str, ...]], after: dict[str, tuple[str, ...]]) -> Iterator[Aspect]:
         for aspect in before | after:
             was, is_now = before.get(aspect), after.get(aspect)
-            if (was is None or is_now is None) and (was or is_now) in _USUAL:
+            if (was is None or is_now is None) and (was or is_now) in _DEFAULTS:
                 continue
             if set(was or ()) != set(is_now or ()):
                 yield Aspect(aspect, self.names(was or ()), self.names(is_now or ()))
@@ -166,28 +169,30 @@ class _Comparer:
         return tuple(iri if iri in _WORDS else self.name(iri) for iri in iris)
 
     def name(self, iri: str) -> str:
-        """By the prefixes of the new schema or, where these have none for it, of the old."""
+        """Return the short name by the prefixes of the new schema, or else by those of the old one."""
         shown = self.new.shorten(iri)
         return self.old.shorten(iri) if shown.startswith("<") else shown
 
 
 _STRONG, _WEAK, _SEVERAL, _ONE = "strong", "weak", "several", "one"
 _WORDS = (_STRONG, _WEAK, _SEVERAL, _ONE)
-_USUAL = ((_WEAK,), (_ONE,))
-"""What nobody has to be told of a property that came or went."""
+_DEFAULTS = ((_WEAK,), (_ONE,))
+"""Values that are not reported for a property that was added or removed."""
 
 
-def _said(iri: str, terms: Mapping[str, SchemaClass] | Mapping[str, SchemaProperty]) -> dict[str, tuple[str, ...]]:
-    """What there is to be told of a term, by aspect."""
+def _aspects_of(
+    iri: str, terms: Mapping[str, SchemaClass] | Mapping[str, SchemaProperty]
+) -> dict[str, tuple[str, ...]]:
+    """Return the values of a term by aspect."""
     term = terms.get(iri)
     if term is None:
         return {}
     if isinstance(term, SchemaClass):
-        return {"superclasses": nearest(iri, terms)}
+        return {"superclasses": direct_parents(iri, terms)}
     return {
         "domain": term.domains,
         "range": () if term.range is None else (term.range,),
-        "superproperties": nearest(iri, terms),
+        "superproperties": direct_parents(iri, terms),
         "reference": (_STRONG if term.strong else _WEAK,),
         "values": (_SEVERAL if term.set_valued else _ONE,),
     }

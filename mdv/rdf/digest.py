@@ -1,4 +1,4 @@
-"""Digests of content: the same statement has the same hash at every MDP and LMR."""
+"""Content hashes. A statement has the same hash at every MDP and LMR."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from mdv.model import Statement
 
 
 def statement_hash(statement: Statement) -> int:
-    """64 bits of a statement, as a signed integer (Postgres' bigint). Equal statements have equal hashes; unequal
-    ones almost always differ, so whoever finds two equal hashes compares the statements.
+    """Return a 64-bit hash of a statement as a signed integer, which fits into Postgres' bigint.
+
+    Different statements can have the same hash: compare the statements when hashes are equal.
 
     >>> from mdv.model import Term
     >>> statement_hash(Statement("urn:a", "urn:p", Term.literal("x")))
@@ -20,14 +21,14 @@ def statement_hash(statement: Statement) -> int:
 
 
 def content_hash(statements: Iterable[Statement]) -> bytes:
-    """256 bits of a document's distinct statements in their fixed order: equal exactly for identical documents."""
-    whole = blake2b(digest_size=32)
+    """Return a 256-bit hash of a document's distinct statements in canonical order. Only identical documents agree."""
+    hasher = blake2b(digest_size=32)
     for statement in statements:
-        whole.update(_bytes(statement))
-    return whole.digest()
+        hasher.update(_bytes(statement))
+    return hasher.digest()
 
 
 def _bytes(statement: Statement) -> bytes:
     subject, name, (kind, value, lang, datatype) = statement
-    # No term contains NUL, so these parts cannot run into each other.
+    # No term contains NUL, so the encoding is unambiguous.
     return f"{subject}\0{name}\0{kind}\0{value}\0{lang or ''}\0{datatype or ''}\0\0".encode()

@@ -1,9 +1,9 @@
-"""The gate: a text is safe, whole and well-formed before any RDF parser sees it.
+"""The gate: check that a text is safe, complete and well-formed before an RDF parser reads it.
 
-The parsers behind it are fast and trusting: alone they expand entities, accept some truncated input and all empty
-input, lose what stands in the wrong place, and end the process on text that is nested deeply enough or on terms
-that are defined through each other. So nothing reaches them unchecked, and for RDF/XML they are given the gate's
-own UTF-8 rendering of what it read, not the bytes that came.
+The parsers behind the gate are fast but not robust. On their own they expand entities, accept truncated or empty input,
+silently drop misplaced elements, and crash the process on deeply nested text or on terms that are defined through each
+other. So every text is checked first. For RDF/XML the parser gets a UTF-8 rendering of the checked tree, not the
+original bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 
 from mdv.errors import NotWellFormed, TooLarge
-from mdv.rdf.gate_json import refuse_bad_json
+from mdv.rdf.gate_json import gate_json
 from mdv.rdf.gate_text import gate_text
 from mdv.rdf.gate_xml import gate_xml
 from mdv.rdf.gated import Gated
@@ -21,25 +21,23 @@ MAX_BYTES = 32 * 1024 * 1024
 
 
 def gate(body: bytes, syntax: Syntax, charset: str | None = None, max_bytes: int = MAX_BYTES) -> Gated:
-    """Let `body` pass if it is safe, whole and well-formed; say what is wrong with it otherwise.
+    """Return the checked text of `body`. Raise `NotWellFormed` or `TooLarge` if it is not safe and well-formed.
 
     >>> from mdv.rdf.syntax import TURTLE
     >>> gate(b"", TURTLE)
     Traceback (most recent call last):
-    mdv.errors.NotWellFormed: The document is empty. To delete a document, delete it by name.
+    mdv.errors.NotWellFormed: The document is empty. To delete a document, delete it by its URI.
     """
-    refuse_large(len(body), max_bytes)
+    refuse_too_large(len(body), max_bytes)
     if not body.removeprefix(codecs.BOM_UTF8).strip():
-        raise NotWellFormed("The document is empty. To delete a document, delete it by name.")
+        raise NotWellFormed("The document is empty. To delete a document, delete it by its URI.")
     if syntax is RDF_XML:
         return gate_xml(body, charset)
     gated = gate_text(body, syntax, charset)
-    if syntax is JSON_LD:
-        refuse_bad_json(gated.text.decode())
-    return gated
+    return gate_json(gated) if syntax is JSON_LD else gated
 
 
-def refuse_large(size: int, max_bytes: int) -> None:
-    """Refuse a document over the limit: also before it is read."""
+def refuse_too_large(size: int, max_bytes: int) -> None:
+    """Raise `TooLarge` if a document exceeds the limit. Can be called before the document is read."""
     if size > max_bytes:
-        raise TooLarge(f"The document has {size:,} bytes; the limit is {max_bytes:,}. Split it into several.")
+        raise TooLarge(f"The document has {size:,} bytes; the limit is {max_bytes:,}. Split it into several documents.")

@@ -1,4 +1,4 @@
-"""The gate for RDF/XML: no DOCTYPE, and every element where RDF/XML's own grammar has a place for it."""
+"""The gate for RDF/XML: no DOCTYPE, and every element and attribute as the RDF/XML grammar allows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lxml import etree
 
 from mdv.errors import Flaw, NotWellFormed
 from mdv.model import RDF, XSD_STRING
-from mdv.rdf.gated import MAX_DEPTH, Gated, count_flaws, not_well_formed, too_deep
+from mdv.rdf.gated import MAX_DEPTH, Gated, not_well_formed, summarise_flaws, too_deep
 from mdv.rdf.syntax import RDF_XML
 
-MAX_TEXT = 10_000_000
-"""The longest text of one element or attribute in RDF/XML: libxml2's own limit. The other syntaxes have none."""
+MAX_TEXT_BYTES = 10_000_000
+"""The longest text of one element or attribute in RDF/XML: a limit of libxml2. Other syntaxes have no such limit."""
 
 MAX_ATTRIBUTES = 1_000
-"""The parser's time grows with the square of the attributes of one element."""
+"""Attributes of one element. The parser's time grows with their square."""
 
 _RDF_ROOT = f"{{{RDF}}}RDF"
 _XML = "{http://www.w3.org/XML/1998/namespace}"
@@ -56,30 +56,30 @@ def gate_xml(body: bytes, charset: str | None) -> Gated:
             f"The outermost element is <{etree.QName(root).localname}>, not <rdf:RDF> of the namespace {RDF}.{hint}",
             [Flaw("no rdf:RDF", line=root.sourceline)],
         )
-    flaws = _Settler().settle(root)
+    flaws = _Normaliser().normalise(root)
     if flaws:
-        raise NotWellFormed(count_flaws(flaws, "The RDF/XML"), flaws)
-    # Outside of XML literals, which are text by now, comments and instructions say nothing, but would split a text.
+        raise NotWellFormed(summarise_flaws(flaws, "The RDF/XML"), flaws)
+    # XML literals are plain text by now. Elsewhere, comments and processing instructions would only split texts.
     etree.strip_tags(root, etree.Comment, etree.ProcessingInstruction)
-    return Gated(render(root), RDF_XML, root, {prefix or "": uri for prefix, uri in root.nsmap.items() if uri})
+    return Gated(render_tree(root), RDF_XML, root, {prefix or "": uri for prefix, uri in root.nsmap.items() if uri})
 
 
-def render(tree: etree._Element) -> bytes:
-    """The text that the parser is given for a tree."""
+def render_tree(tree: etree._Element) -> bytes:
+    """Return the UTF-8 text of a tree, as passed to the parser."""
     return bytes(etree.tostring(tree, encoding="utf-8"))
 
 
 def _read_xml(body: bytes, charset: str | None) -> etree._Element:
     if body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        charset = None  # RFC 7303: what the first bytes say goes before what the header says.
+        charset = None  # RFC 7303: a byte order mark has precedence over the header.
     try:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, encoding=charset or None)
     except (LookupError, ValueError):
-        raise NotWellFormed(f"charset={charset!r} is not an encoding that is known here; send UTF-8.") from None
+        raise NotWellFormed(f"charset={charset!r} is not a known encoding. Send UTF-8.") from None
     try:
         return etree.fromstring(body, parser)
     except etree.XMLSyntaxError as error:
-        # For the words alone; UTF-16 without its NULs will do.
+        # Only for the error message, so UTF-16 without its NUL bytes is good enough.
         doctype = _DOCTYPE.match(body.replace(b"\0", b""))
         if doctype:
             raise _has_doctype(doctype[1].decode("ascii", "replace")) from None
@@ -92,52 +92,54 @@ def _bad_xml(error: etree.XMLSyntaxError) -> NotWellFormed:
     if reason.startswith("Excessive depth"):
         return too_deep(RDF_XML, line, column)
     if "XML_PARSE_HUGE" in reason or "too big" in reason:
-        flaw = Flaw(f"a text, attribute or comment of more than {MAX_TEXT:,} bytes", line, column)
-        return NotWellFormed(f"RDF/XML is read up to {MAX_TEXT:,} bytes in one piece: {flaw}. Send Turtle.", [flaw])
+        flaw = Flaw(f"a text, attribute or comment of more than {MAX_TEXT_BYTES:,} bytes", line, column)
+        limit = f"A text, attribute or comment of RDF/XML can have {MAX_TEXT_BYTES:,} bytes"
+        return NotWellFormed(f"{limit}: {flaw}. Send Turtle.", [flaw])
     if "invalid xmlChar value" in reason or reason.startswith("Invalid character"):
         number = re.search(r"value (\d+)|Char 0x([0-9A-Fa-f]+)", reason)
         code = int(number[1] or number[2], 10 if number[1] else 16) if number else 0
-        reason = f"the character U+{code:04X} may not occur in XML"
+        reason = f"the character U+{code:04X} is not allowed in XML"
     elif reason == "Invalid bytes in character encoding":
-        reason = "bytes that are not in the encoding of the document (UTF-8 unless it declares another)"
+        reason = "bytes that are invalid in the document's encoding (UTF-8 unless it declares another)"
     return not_well_formed(RDF_XML, reason, line, column)
 
 
 def _has_doctype(root_name: str) -> NotWellFormed:
     page = " This looks like a web page." if root_name.lower() == "html" else ""
     return NotWellFormed(
-        "The document has a DOCTYPE. MDV reads none, since entities can be made to explode or to fetch files: "
-        f"remove the DOCTYPE, and write what its entities stood for in full.{page}"
+        "The document has a DOCTYPE. MDV does not accept it, because entities can expand without limit or read files. "
+        f"Remove the DOCTYPE, and replace its entities by their text.{page}"
     )
 
 
 class _Scope(NamedTuple):
-    """What an element inherits. `undone`: an outer language does not hold here, since an inner xml:lang="" ends it."""
+    """The context that an element inherits. `language_reset`: an inner xml:lang="" has removed an outer language."""
 
     depth: int = 1
     base: str = ""
     lang: str = ""
-    undone: bool = False
+    language_reset: bool = False
 
 
-class _Settler:
-    """Walks the elements once, by RDF/XML's own grammar: an element is a node, a property of it, a node…
+class _Normaliser:
+    """Check all elements against the RDF/XML grammar (node, property, node, …) and normalise them for the parser.
 
-    It tells of everything that stands where it says nothing, and settles what the parser does not know:
-    an attribute without a prefix belongs to the namespace of its element, as in the paper's Figure 1;
-    rdf:parseType="Literal" (and any unknown one) is canonical XML; xml:lang="" ends an outer language.
+    Reports every element, attribute or text that the grammar does not allow. Normalises what the parser does not
+    support: an attribute without a prefix gets the namespace of its element, as in the paper's Figure 1, unless XML
+    reserves its name (`xml…`); the content of rdf:parseType="Literal" (or any unknown type) becomes canonical XML;
+    xml:lang="" removes an outer language.
     """
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
         self.ids: set[tuple[str, str]] = set()
 
-    def settle(self, root: etree._Element) -> list[Flaw]:
+    def normalise(self, root: etree._Element) -> list[Flaw]:
         scope = self._enter(root, _Scope(depth=0))
-        self._settle_names(root)
+        self._normalise_names(root)
         for name in root.attrib:
             if str(name).startswith("{") and not str(name).startswith((_XML, _XSI)):
-                self._flaw(root, f"{_shown(name)} says nothing on rdf:RDF", "put it on the element it speaks of")
+                self._flaw(root, f"{_shown(name)} has no meaning on rdf:RDF", "put it on the element of a resource")
         self._no_text(root, "rdf:RDF")
         for child in root.iterchildren("{*}*"):
             self._node(child, scope)
@@ -145,7 +147,7 @@ class _Settler:
 
     def _node(self, element: etree._Element, outer: _Scope) -> None:
         scope = self._enter(element, outer)
-        if not self._settle_names(element):
+        if not self._normalise_names(element):
             return
         if element.tag in _NEVER_A_NODE:
             self._flaw(element, f"{_shown(element.tag)} cannot be the element of a resource")
@@ -154,7 +156,7 @@ class _Settler:
         if len(subjects) > 1:
             self._flaw(element, f"{' and '.join(map(_shown, subjects))} on one element", "a resource has one name")
         for name in sorted(attributes & {_RESOURCE, _PARSE_TYPE, _DATATYPE}):
-            self._flaw(element, f"{_shown(name)} belongs on a property, and this element is a resource",
+            self._flaw(element, f"{_shown(name)} belongs on a property, but this element is a resource",
                        "name the resource with rdf:about" if name == _RESOURCE else None)  # fmt: skip
         self._identify(element, scope)
         self._property_attributes(element, scope)
@@ -163,15 +165,15 @@ class _Settler:
             self._property(child, scope)
 
     def _property(self, element: etree._Element, outer: _Scope) -> None:
-        if _is_plain(element) and outer.depth < MAX_DEPTH and not outer.undone:
+        if _is_plain(element) and outer.depth < MAX_DEPTH and not outer.language_reset:
             return
         scope = self._enter(element, outer)
-        if not self._settle_names(element):
+        if not self._normalise_names(element):
             return
         if element.tag in _NEVER_A_PROPERTY:
             self._flaw(element, f"{_shown(element.tag)} cannot be a property")
         if element.get(_ABOUT) is not None:
-            self._flaw(element, "rdf:about belongs on a resource, and this element is a property",
+            self._flaw(element, "rdf:about belongs on a resource, but this element is a property",
                        "to refer to a resource, write rdf:resource")  # fmt: skip
         self._identify(element, scope)
         children = list(element.iterchildren("{*}*"))
@@ -181,24 +183,24 @@ class _Settler:
         parse_type = element.get(_PARSE_TYPE)
         if parse_type is not None:
             if attributes:
-                self._flaw(element, f"{_shown(attributes[0])} beside rdf:parseType", "one of them has to go")
+                self._flaw(element, f"{_shown(attributes[0])} together with rdf:parseType", "remove one of them")
             self._parse_type(element, str(parse_type), children, scope)
             return
-        said = bool((element.text or "").strip()) or any((child.tail or "").strip() for child in element)
+        has_text = bool((element.text or "").strip()) or any((child.tail or "").strip() for child in element)
         if len(attributes) > 1 and not {_RESOURCE, _NODE_ID, _DATATYPE}.isdisjoint(attributes):
             forms = [name for name in attributes if name in (_RESOURCE, _NODE_ID, _DATATYPE)]
             if len(forms) > 1 or _DATATYPE in forms:
                 self._flaw(element, f"{' and '.join(map(_shown, attributes))} on one property", "it has one value")
-        elif attributes and attributes != [_DATATYPE] and (children or said):
+        elif attributes and attributes != [_DATATYPE] and (children or has_text):
             self._flaw(element, f"{_shown(attributes[0])} on a property that also has content", "it has one value")
         elif attributes and children:
             self._flaw(element, "rdf:datatype on a property whose value is a resource")
-        if children and said:
+        if children and has_text:
             self._flaw(element, "text and an element as one value", 'write rdf:parseType="Literal" for XML')
         if len(children) > 1:
             self._flaw(children[1], f"{len(children)} resources as one value of {_shown(element.tag)}",
                        "repeat the property for each")  # fmt: skip
-        if scope.undone and not children and not attributes:
+        if scope.language_reset and not children and not attributes:
             element.set(_DATATYPE, XSD_STRING)
         for child in children:
             self._node(child, scope)
@@ -222,22 +224,22 @@ class _Settler:
             element.set(_DATATYPE, RDF + "XMLLiteral")
 
     def _enter(self, element: etree._Element, outer: _Scope) -> _Scope:
-        depth, base, lang, undone = outer
+        depth, base, lang, language_reset = outer
         if depth + 1 > MAX_DEPTH:
             raise too_deep(RDF_XML, element.sourceline, None)
         if not element.keys():
-            return _Scope(depth + 1, base, lang, undone)
-        said = element.get(_BASE)
-        if said is not None:
-            base = _join(base, str(said))
-        said = element.get(_LANG)
-        if said == "":
-            # The parser takes no empty language.
+            return _Scope(depth + 1, base, lang, language_reset)
+        value = element.get(_BASE)
+        if value is not None:
+            base = _join(base, str(value))
+        value = element.get(_LANG)
+        if value == "":
+            # The parser does not accept an empty language.
             del element.attrib[_LANG]
-            undone = bool(lang) or undone
-        elif said is not None:
-            lang, undone = str(said), False
-        return _Scope(depth + 1, base, lang, undone)
+            language_reset = bool(lang) or language_reset
+        elif value is not None:
+            lang, language_reset = str(value), False
+        return _Scope(depth + 1, base, lang, language_reset)
 
     def _enter_literal(self, element: etree._Element, outer: _Scope) -> None:
         if outer.depth + 1 > MAX_DEPTH:
@@ -245,8 +247,8 @@ class _Settler:
         for child in element.iterchildren("{*}*"):
             self._enter_literal(child, _Scope(outer.depth + 1))
 
-    def _settle_names(self, element: etree._Element) -> bool:
-        """Give attributes their namespaces; whether the element itself has one."""
+    def _normalise_names(self, element: etree._Element) -> bool:
+        """Add namespaces to attributes without a prefix. Return False if the element has errors that end its check."""
         namespace, _, local = str(element.tag).rpartition("}")
         namespace = namespace[1:]
         if not namespace:
@@ -254,21 +256,26 @@ class _Settler:
                        'give it a prefix, or the document a default namespace: xmlns="…"')  # fmt: skip
             return False
         if len(element.attrib) > MAX_ATTRIBUTES:
-            self._flaw(element, f"<{local}> has {len(element.attrib):,} attributes; {MAX_ATTRIBUTES:,} are read",
+            self._flaw(element, f"<{local}> has {len(element.attrib):,} attributes; the limit is {MAX_ATTRIBUTES:,}",
                        "write properties as elements")  # fmt: skip
             return False
-        for attribute in [name for name in map(str, element.keys()) if name[0] != "{"]:
+        for attribute in list(map(str, element.keys())):
+            if _is_reserved(element, attribute):
+                del element.attrib[attribute]
+                continue
+            if attribute[0] == "{":
+                continue
             if attribute in _SYNTAX_ATTRIBUTES:
                 name = f"{{{RDF}}}{attribute}"
             elif namespace == RDF:
-                self._flaw(element, f'{attribute}="…" has no prefix, and <rdf:{local}> lends it no namespace',
-                           "write it with a prefix")  # fmt: skip
+                self._flaw(element, f'{attribute}="…" has no prefix, and cannot take the namespace of <rdf:{local}>',
+                           "add a prefix")  # fmt: skip
                 continue
             else:
                 name = f"{{{namespace}}}{attribute}"
             if name in element.attrib:
                 self._flaw(element, f'{attribute}="…" is given twice, with a prefix and without',
-                           "without one it belongs to the namespace of its element")  # fmt: skip
+                           "without a prefix it has the namespace of its element")  # fmt: skip
                 continue
             element.set(name, element.attrib.pop(attribute))
         return True
@@ -279,9 +286,9 @@ class _Settler:
         for name in found:
             if name in _NEVER_AN_ATTRIBUTE:
                 self._flaw(element, f"{_shown(name)} is not an attribute of RDF/XML")
-        if found and scope.undone:
-            self._flaw(element, f'xml:lang="" ends an outer language, which {_shown(found[0])} cannot express',
-                       "write it as an element")  # fmt: skip
+        if found and scope.language_reset:
+            self._flaw(element, f'xml:lang="" removes an outer language, which {_shown(found[0])} cannot express',
+                       "write the property as an element")  # fmt: skip
         return found
 
     def _identify(self, element: etree._Element, scope: _Scope) -> None:
@@ -291,19 +298,19 @@ class _Settler:
             identifier = element.get(name)
             if identifier is not None and not _NCNAME.fullmatch(identifier):
                 self._flaw(element, f'{_shown(name)}="{identifier}" is not an XML name', 
-                           "it begins with a letter and has no spaces, colons or slashes")  # fmt: skip
+                           "it must begin with a letter and have no spaces, colons or slashes")  # fmt: skip
         identifier = element.get(_ID)
         if identifier is None:
             return
         if (scope.base, identifier) in self.ids:
             self._flaw(element, f'rdf:ID="{identifier}" is used twice',
-                       "an rdf:ID names one resource; use rdf:about to speak of it again")  # fmt: skip
+                       "an rdf:ID names one resource; use rdf:about to refer to it again")  # fmt: skip
         self.ids.add((scope.base, identifier))
 
     def _no_text(self, element: etree._Element, where: str) -> None:
         for text in (element.text, *(child.tail for child in element)):
             if text and text.strip():
-                self._flaw(element, f"the text {text.strip()[:60]!r} says nothing directly inside {where}",
+                self._flaw(element, f"the text {text.strip()[:60]!r} is not allowed directly inside {where}",
                            "put it into the element of a property")  # fmt: skip
 
     def _flaw(self, element: etree._Element, message: str, hint: str | None = None) -> None:
@@ -311,9 +318,9 @@ class _Settler:
 
 
 def _is_plain(element: etree._Element) -> bool:
-    """Whether a property is so simple that nothing can be wrong with it: a text, with a datatype, or a reference.
+    """True if a property needs no further checks: a text, with or without a datatype, or a reference.
 
-    Most properties are, so this is what makes the walk fast.
+    Most properties are plain, so this makes the check fast.
     """
     if len(element) or element.tag in _NEVER_A_PROPERTY or element.tag[0] != "{":
         return False
@@ -323,17 +330,31 @@ def _is_plain(element: etree._Element) -> bool:
     return attributes == [_RESOURCE] and not (element.text and element.text.strip())
 
 
+def _is_reserved(element: etree._Element, attribute: str) -> bool:
+    """True if the name or prefix of an attribute begins with `xml`, except for attributes in the XML namespace.
+
+    RDF/XML ignores such attributes (section 6.1.2), and those in the XML namespace except xml:lang and xml:base.
+    """
+    if attribute[0] != "{":
+        return attribute[:3].lower() == "xml"
+    if attribute in _SYNTAX_NAMES or attribute.startswith(_XML):
+        return False
+    namespace = attribute[1:].partition("}")[0]
+    prefixes = [prefix for prefix, uri in element.nsmap.items() if uri == namespace and prefix is not None]
+    return bool(prefixes) and all(prefix[:3].lower() == "xml" for prefix in prefixes)
+
+
 def _canonical(element: etree._Element) -> str:
-    """What is inside of `element` as exclusive canonical XML with comments, as RDF/XML has it."""
-    inside = etree.Element("x")
-    inside.text = element.text
-    inside.extend(copy.deepcopy(node) for node in element)
-    text = bytes(etree.tostring(inside, method="c14n", exclusive=True, with_comments=True)).decode()
+    """Return the content of `element` as exclusive canonical XML with comments, as RDF/XML requires."""
+    wrapper = etree.Element("x")
+    wrapper.text = element.text
+    wrapper.extend(copy.deepcopy(node) for node in element)
+    text = bytes(etree.tostring(wrapper, method="c14n", exclusive=True, with_comments=True)).decode()
     return text[len("<x>") : -len("</x>")]
 
 
 def _join(base: str, relative: str) -> str:
-    """`relative` against `base`, near enough to see whether two elements have the same base."""
+    """Resolve `relative` against `base`, precisely enough to compare the bases of two elements."""
     try:
         return urldefrag(urljoin(base, relative)).url
     except ValueError:

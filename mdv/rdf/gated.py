@@ -1,4 +1,4 @@
-"""What has passed the gate, and the words in which the gate refuses."""
+"""The text that has passed the gate, and the errors of the gate."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ MAX_DEPTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """A text that has passed: UTF-8, and for RDF/XML the tree it was read as (to find lines in later)."""
+    """A text that has passed the gate, as UTF-8. For RDF/XML also its tree, which is used to find line numbers.
+
+    `long_values` maps placeholders in `text` to strings that are too long for the JSON-LD parser.
+    """
 
     text: bytes
     syntax: Syntax
     tree: etree._Element | None = None
     prefixes: dict[str, str] = field(default_factory=dict)
+    long_values: dict[str, str] = field(default_factory=dict)
 
 
-def count_flaws(flaws: list[Flaw], what: str) -> str:
-    """One flaw in full, or how many there are.
+def summarise_flaws(flaws: list[Flaw], what: str) -> str:
+    """Return a sentence with the only error, or with the number of errors.
 
-    >>> count_flaws([Flaw("no such thing", line=3)], "The Turtle")
+    >>> summarise_flaws([Flaw("no such thing", line=3)], "The Turtle")
     'The Turtle has an error: line 3: no such thing.'
     """
     return f"{what} has an error: {flaws[0]}." if len(flaws) == 1 else f"{what} has {len(flaws)} errors."
 
 
-def place(before: str) -> tuple[int, int]:
-    """Line and column, counted from 1, of what follows `before`."""
+def line_and_column(before: str) -> tuple[int, int]:
+    """Return the line and column, counted from 1, of the position after `before`."""
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
@@ -44,6 +48,6 @@ def not_well_formed(syntax: Syntax, reason: str, line: int | None, column: int |
 def too_deep(syntax: Syntax, line: int | None, column: int | None) -> NotWellFormed:
     flaw = Flaw(f"more than {MAX_DEPTH} levels of nesting", line, column)
     return NotWellFormed(
-        f"The {syntax.label} is nested more than {MAX_DEPTH} levels deep. Refer to inner resources by their URI.",
+        f"The {syntax.label} is nested more than {MAX_DEPTH} levels deep. Refer to inner resources by URI.",
         [flaw],
     )

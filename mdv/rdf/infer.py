@@ -1,7 +1,7 @@
-"""Infer: a schema drafted from sample documents, for its author to read and correct.
+"""Infer a draft schema from sample documents. The author reviews and corrects it.
 
-Law: the samples are valid under the schema drafted from them. (The one exception: RDFS says that rdfs:label and
-rdfs:comment are literals, and no schema can say that they are sometimes resources.)
+Law: the samples are valid under the inferred schema. The one exception: RDFS declares rdfs:label and rdfs:comment as
+literals, and no schema can also allow resources there.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mdv.model import BLANK_MARK, MDV, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, XSD_STRING, Document, Term
-from mdv.rdf.schema import EMPTY, MDV_TERMS
-from mdv.rdf.values import Kind, flaw_of, is_datatype, kind_of
+from mdv.rdf.schema import EMPTY_SCHEMA, MDV_TERMS
+from mdv.rdf.values import ValueKind, find_flaw, is_datatype, value_kind
 
 _PREFIXES = {"rdf": RDF, "rdfs": RDFS, "xsd": XSD, "mdv": MDV}
 _GUESSES = tuple(XSD + name for name in ("integer", "decimal", "boolean", "date", "dateTime"))
-_WIDEST = XSD + "double"  # takes every number, but is no guess for plain text: `12E4` may be a name
+_WIDEST = XSD + "double"  # accepts every number, but is not guessed for plain text: `12E4` may be a name
 _PREFIX_NAME = re.compile("(?:[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?)?")
 _LOCAL_NAME = re.compile("[A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
 _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
@@ -25,34 +25,34 @@ _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
 @dataclass(slots=True)
 class _Use:
-    """How the samples use one property."""
+    """Statistics of one property in the samples."""
 
     statements: int = 0
     subjects: set[str] = field(default_factory=set)
     targets: set[str] = field(default_factory=set)
-    datatypes: Counter[str | None] = field(default_factory=Counter)  # of the literals; None for text with a language
+    datatypes: Counter[str | None] = field(default_factory=Counter)  # of the literals; None for language-tagged text
     guesses: list[str] = field(default_factory=list)
-    most: int = 1  # values of one subject in one document
+    max_values: int = 1  # of one subject in one document
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the samples say of classes, and what the draft declares."""
+    """The classes in the samples, and the terms that the draft declares."""
 
-    types: Mapping[str, set[str]]  # of each resource
-    sizes: Mapping[str, int]  # how many resources a class has
+    types: Mapping[str, set[str]]  # classes of each resource
+    sizes: Mapping[str, int]  # number of resources of each class
     classes: frozenset[str]
     datatypes: frozenset[str]
 
 
 def infer_schema(documents: Iterable[Document]) -> str:
-    """Turtle of a schema under which the sample documents are valid.
+    """Return a schema in Turtle under which the sample documents are valid.
 
     >>> from mdv.model import Statement
     >>> host = Statement("http://d#host", RDF_TYPE, Term.uri("http://v/Host"))
     >>> memory = Statement("http://d#host", "http://v/memory", Term.literal("92"))
     >>> print(infer_schema([Document("http://d", (host, memory), {"v": "http://v/"})]))
-    # Drafted from 1 document with 2 statements. Read it, correct it, then register it.
+    # Inferred from 1 document with 2 statements. Review and correct it, then register it.
     @prefix mdv: <urn:mdv:schema#> .
     @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
     @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -85,18 +85,19 @@ def infer_schema(documents: Iterable[Document]) -> str:
     classes = [
         f"{names.short(iri)} a rdfs:Class .  # {_count(sizes[iri], 'resource')}"
         for iri in sorted(sizes)
-        if iri not in EMPTY.classes and iri not in undeclarable
+        if iri not in EMPTY_SCHEMA.classes and iri not in undeclarable
     ]
     properties = [
         block
         for iri in sorted(uses)
-        if (iri not in undeclarable or EMPTY.property_of(iri)) and (block := _property(iri, uses[iri], known, names))
+        if (iri not in undeclarable or EMPTY_SCHEMA.property_of(iri))
+        and (block := _property(iri, uses[iri], known, names))
     ]
     statements = sum(len(sample.statements) for sample in samples)
-    head = f"# Drafted from {_count(len(samples), 'document')} with {_count(statements, 'statement')}."
+    head = f"# Inferred from {_count(len(samples), 'document')} with {_count(statements, 'statement')}."
     world = ["<> mdv:world mdv:closed ."]
     if undeclarable:
-        world = ["# Open, because of terms that cannot be declared:"]
+        world = ["# Open, because these terms cannot be declared:"]
         world += [f"#   {names.full(iri)}" for iri in sorted(undeclarable)]
         world += ["<> mdv:world mdv:open ."]
     body = [
@@ -108,7 +109,7 @@ def infer_schema(documents: Iterable[Document]) -> str:
         "\n\n".join(["# Properties", *properties]) if properties else "",
     ]
     prefixes = "\n".join(names.declarations())
-    return f"{head} Read it, correct it, then register it.\n{prefixes}\n\n" + "\n\n".join(filter(None, body)) + "\n"
+    return f"{head} Review and correct it, then register it.\n{prefixes}\n\n" + "\n\n".join(filter(None, body)) + "\n"
 
 
 def _types(samples: Iterable[Document]) -> dict[str, set[str]]:
@@ -134,13 +135,13 @@ def _uses(samples: Iterable[Document]) -> dict[str, _Use]:
             if term.is_uri:
                 use.targets.add(term.value)
             else:
-                _see_literal(use, term)
+                _add_literal(use, term)
         for (_, property_), count in values.items():
-            uses[property_].most = max(uses[property_].most, count)
+            uses[property_].max_values = max(uses[property_].max_values, count)
     return dict(uses)
 
 
-def _see_literal(use: _Use, term: Term) -> None:
+def _add_literal(use: _Use, term: Term) -> None:
     own = None if term.lang is not None else term.datatype or XSD_STRING
     use.datatypes[own] += 1
     own_guess = (own,) if own is not None and own not in _GUESSES and own != XSD_STRING else ()
@@ -150,66 +151,70 @@ def _see_literal(use: _Use, term: Term) -> None:
 
 
 def _fits(term: Term, guess: str, own: str | None) -> bool:
-    """Whether `guess` can be what a value is. `007` as plain text is a name, not a number."""
-    if own is None or flaw_of(term.value, guess) is not None:
+    """True if `guess` can be the datatype of a value. Plain text such as `007` is a name, not a number."""
+    if own is None or find_flaw(term.value, guess) is not None:
         return False
-    return not (own == XSD_STRING and kind_of(guess) is Kind.NUMBER and re.match("[+-]?0[0-9]", term.value))
+    return not (own == XSD_STRING and value_kind(guess) is ValueKind.NUMBER and re.match("[+-]?0[0-9]", term.value))
 
 
 def _range_of_literals(use: _Use) -> str | None:
-    """The datatype that all the values are of; None where there are no literals, or resources too."""
+    """Return the datatype of all values; None if there are no literals, or if there are also resources."""
     if not use.datatypes or use.targets:
         return None
     own = next(iter(use.datatypes)) if len(use.datatypes) == 1 else None
     if own is not None and own != XSD_STRING and own in use.guesses:
         return own
-    numbers = all(datatype is not None and kind_of(datatype) is Kind.NUMBER for datatype in use.datatypes)
+    numbers = all(datatype is not None and value_kind(datatype) is ValueKind.NUMBER for datatype in use.datatypes)
     guesses = (guess for guess in use.guesses if guess in _GUESSES or (numbers and guess == _WIDEST))
     return next(guesses, XSD_STRING)
 
 
 def _undeclarable(classes: set[str], properties: set[str]) -> set[str]:
-    """Terms that no schema can declare: names of two things at once, of blank nodes, of datatypes, of MDV itself."""
+    """Return the terms that no schema can declare: ambiguous terms, blank nodes, datatypes and MDV's own terms."""
     found = {iri for iri in classes | properties if BLANK_MARK in iri or is_datatype(iri) or iri in MDV_TERMS}
-    found |= {iri for iri in classes if (iri in properties and iri not in EMPTY.classes) or EMPTY.property_of(iri)}
-    return found | (properties & EMPTY.classes.keys())
+    found |= {
+        iri
+        for iri in classes
+        if (iri in properties and iri not in EMPTY_SCHEMA.classes) or EMPTY_SCHEMA.property_of(iri)
+    }
+    return found | (properties & EMPTY_SCHEMA.classes.keys())
 
 
 def _may_be_datatype(iri: str) -> bool:
-    return not (BLANK_MARK in iri or iri in MDV_TERMS or iri in EMPTY.classes or EMPTY.property_of(iri))
+    return not (BLANK_MARK in iri or iri in MDV_TERMS or iri in EMPTY_SCHEMA.classes or EMPTY_SCHEMA.property_of(iri))
 
 
 def _property(iri: str, use: _Use, known: _Known, names: _Names) -> str | None:
-    built_in = EMPTY.property_of(iri)
-    said = ["a rdf:Property"]
+    built_in = EMPTY_SCHEMA.property_of(iri)
+    declarations = ["a rdf:Property"]
     domain = _shared_class(use.subjects, known)
     if domain is not None and not built_in:
-        said.append(f"rdfs:domain {names.short(domain)}")
+        declarations.append(f"rdfs:domain {names.short(domain)}")
     range_ = _range_of_literals(use)
     if use.targets and not use.datatypes:
         range_ = _shared_class(use.targets, known) or RDFS_RESOURCE
     elif range_ is not None and not is_datatype(range_) and range_ not in known.datatypes:
         range_ = XSD_STRING
-    # A built-in property is only spoken of where the samples need it.
+    # A built-in property is declared only if the samples need it.
     if range_ is not None and (not built_in or (built_in.range is not None and use.targets)):
-        said.append(f"rdfs:range {names.short(range_)}")
-    if use.most > 1:
-        said.append("mdv:setValued true")
-    if built_in and len(said) == 1:
+        declarations.append(f"rdfs:range {names.short(range_)}")
+    if use.max_values > 1:
+        declarations.append("mdv:setValued true")
+    if built_in and len(declarations) == 1:
         return None
     comment = f"# {_count(use.statements, 'statement')} about {_count(len(use.subjects), 'resource')}"
-    if use.most > 1:
-        comment += f", up to {use.most} for one"
+    if use.max_values > 1:
+        comment += f", up to {use.max_values} values each"
     if use.targets and use.datatypes:
         comment += "; both literals and resources"
-    lines = [comment, names.short(iri) + " " + " ;\n    ".join(said) + " ."]
+    lines = [comment, names.short(iri) + " " + " ;\n    ".join(declarations) + " ."]
     if use.targets and not use.datatypes:
-        lines.append(f"# {names.short(iri)} mdv:reference mdv:strong .  # if its targets are to travel along")
+        lines.append(f"# {names.short(iri)} mdv:reference mdv:strong .  # to publish its targets as well")
     return "\n".join(lines)
 
 
 def _shared_class(resources: Iterable[str], known: _Known) -> str | None:
-    """The class that all are of; of several the one with the fewest resources, as it says most."""
+    """Return the class that all resources have in common; of several, the one with the fewest resources."""
     shared: set[str] | None = None
     for resource in resources:
         classes = known.types.get(resource, set())
@@ -220,7 +225,7 @@ def _shared_class(resources: Iterable[str], known: _Known) -> str | None:
 
 
 class _Names:
-    """IRIs as Turtle, with the prefixes of the samples; remembers which prefixes are in use."""
+    """Writes IRIs as Turtle with the prefixes of the samples, and records the used prefixes."""
 
     def __init__(self, samples: Iterable[Document]) -> None:
         self._prefixes = dict(_PREFIXES)

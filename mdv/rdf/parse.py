@@ -1,10 +1,10 @@
-"""Parse: a text that has passed the gate becomes statements."""
+"""Parse a text that has passed the gate into statements."""
 
 from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyoxigraph
 from lxml import etree
@@ -12,22 +12,27 @@ from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, RdfFormat
 
 from mdv.errors import BadRequest, Flaw, InvalidDocument, NotWellFormed, TooLarge
 from mdv.model import LANG_STRING, XSD_STRING, ParsedDocument, Statement, Term
-from mdv.rdf.gate_xml import render
-from mdv.rdf.gated import Gated, count_flaws
-from mdv.rdf.locate import locate_texts
+from mdv.rdf.gate_xml import render_tree
+from mdv.rdf.gated import Gated, summarise_flaws
+from mdv.rdf.locate import locate_quoted_texts
 from mdv.rdf.syntax import JSON_LD, N_TRIPLES
 
 MAX_URI_BYTES = 2048
-OWN_NAMES = "urn:mdv:"
-"""With which the names begin under which MDV itself works, such as the schema's."""
+RESERVED_URI_PREFIX = "urn:mdv:"
+"""The prefix of URIs that MDV itself uses, such as that of the schema."""
 MAX_FLAWS = 100
-"""So many errors of one document are told, at most."""
+"""Errors that are reported for one document."""
+MAX_VALUE_BYTES = 16_000_000
+"""The longest literal, as written in N-Triples. The N-Triples and Turtle parsers limit a token to 16 MiB. With this
+limit, a document that is accepted in one syntax can be exported and registered again in every other."""
+_MAX_EXPANSION = 6
+"""The most bytes that N-Triples uses for a character: \\u0001."""
 
 _XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 
 def parse(gated: Gated, uri: str) -> ParsedDocument:
-    """The statements of a gated text, relative names resolved against `uri`.
+    """Return the statements of a gated text, with relative URIs resolved against `uri`.
 
     >>> from mdv.rdf.gate import gate
     >>> from mdv.rdf.syntax import TURTLE
@@ -46,18 +51,22 @@ def parse(gated: Gated, uri: str) -> ParsedDocument:
         except StopIteration:
             break
         except MemoryError:
-            # The parser's own limit on what it keeps of one statement.
-            raise TooLarge("A single value is larger than 16 MiB, which is the most that can be read.") from None
+            # The parser limits the size of one statement.
+            raise _too_large() from None
         except SyntaxError as error:
             errors.append(error)
-            if gated.syntax is JSON_LD or error.msg.endswith(_LOST):
+            if gated.syntax is JSON_LD or error.msg.endswith(_LOST_POSITION):
                 break
             continue
         if type(quad.graph_name) is not DefaultGraph:
             raise InvalidDocument(
-                "The document holds a named graph. A document is one graph: register each under its own URI."
+                "The document contains a named graph. A document is one graph: register each graph under its own URI."
             )
         statement = Statement(_name(quad.subject), quad.predicate.value, _term(quad.object))
+        if gated.long_values:
+            statement = _with_long_value(statement, gated.long_values)
+        if _is_too_large(statement.object):
+            raise _too_large(statement)
         if _is_too_long(statement):
             too_long.append(_too_long(statement))
         else:
@@ -65,32 +74,32 @@ def parse(gated: Gated, uri: str) -> ParsedDocument:
     if errors:
         raise _not_well_formed(errors, gated)
     if too_long:
-        raise InvalidDocument(count_flaws(too_long, "The document"), too_long)
+        raise InvalidDocument(summarise_flaws(too_long, "The document"), too_long)
     if gated.syntax is JSON_LD:
         _refuse_dropped(gated, uri, len(statements))
     if not statements:
-        hint = " In JSON-LD, a key that no @context maps to a URI says nothing." if gated.syntax is JSON_LD else ""
-        raise NotWellFormed(f"The document holds no statement. To delete a document, delete it by name.{hint}")
+        hint = " JSON-LD ignores a key that no @context maps to a URI." if gated.syntax is JSON_LD else ""
+        raise NotWellFormed(f"The document has no statements. To delete a document, delete it by its URI.{hint}")
     return ParsedDocument(uri, tuple(statements), gated.prefixes or dict(reader.prefixes))
 
 
 def check_document_uri(uri: str | None) -> str:
-    """`uri`, if a document can be registered under it.
+    """Return `uri` if a document can be registered under it. Raise `BadRequest` otherwise.
 
     >>> check_document_uri("doc.rdf")
     Traceback (most recent call last):
-    mdv.errors.BadRequest: 'doc.rdf' is not an absolute URI: a document's name is one, as in http://example.org/doc.rdf.
+    mdv.errors.BadRequest: 'doc.rdf' is not an absolute URI. A document has one, such as http://example.org/doc.rdf.
     """
     if not uri:
-        raise BadRequest("Say which document with ?uri=URI.")
+        raise BadRequest("The URI of the document is missing. Add ?uri=URI.")
     if len(uri.encode("utf-8", "replace")) > MAX_URI_BYTES:
         raise BadRequest(f"The URI is longer than {MAX_URI_BYTES:,} bytes.")
     if "#" in uri:
-        raise BadRequest(f"{uri!r} has a fragment (#…); a document's name has none, its resources' names do.")
+        raise BadRequest(f"{uri!r} has a fragment (#…). The URI of a document has none; those of its resources do.")
     if not is_absolute_iri(uri):
-        raise BadRequest(f"{uri!r} is not an absolute URI: a document's name is one, as in http://example.org/doc.rdf.")
-    if uri[: len(OWN_NAMES)].lower() == OWN_NAMES:
-        raise BadRequest(f"{uri!r} begins with {OWN_NAMES}, as MDV's own names do: give the document another name.")
+        raise BadRequest(f"{uri!r} is not an absolute URI. A document has one, such as http://example.org/doc.rdf.")
+    if uri[: len(RESERVED_URI_PREFIX)].lower() == RESERVED_URI_PREFIX:
+        raise BadRequest(f"{uri!r} begins with {RESERVED_URI_PREFIX}, which is reserved for MDV. Use another URI.")
     return uri
 
 
@@ -98,11 +107,11 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
 _PLAIN = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._~!$&'()*+,;=:@/-]*)?(?:#[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?"
 )
-"""What is an IRI beyond doubt: most are, and need not be tried."""
+"""Common IRIs that are certainly valid, so the parser need not check them."""
 
 
 def is_absolute_iri(text: str) -> bool:
-    """Whether `text` is a whole IRI by the parser's own measure.
+    """True if the parser accepts `text` as an absolute IRI.
 
     >>> is_absolute_iri("http://a/b"), is_absolute_iri("a/b"), is_absolute_iri("http://a b")
     (True, False, False)
@@ -124,7 +133,7 @@ def _name(node: object) -> str:
         return node.value
     if type(node) is BlankNode:
         return "_:" + node.value
-    raise InvalidDocument("The document speaks of a quoted statement (RDF-star), which MDV does not store.")
+    raise InvalidDocument("The document contains a quoted statement (RDF-star), which MDV does not store.")
 
 
 def _term(node: object) -> Term:
@@ -135,7 +144,7 @@ def _term(node: object) -> Term:
         if datatype == XSD_STRING:
             return Term("literal", node.value)
         if node.language is None and datatype in (LANG_STRING, LANG_STRING.replace("lang", "dirLang")):
-            raise InvalidDocument(f"{node.value[:60]!r} has the datatype rdf:langString and no language.")
+            raise InvalidDocument(f"{node.value[:60]!r} has the datatype rdf:langString but no language.")
         if node.language is not None:
             if datatype != LANG_STRING:
                 raise InvalidDocument(f"{node.value[:60]!r} has a base direction, which MDV does not store.")
@@ -144,10 +153,38 @@ def _term(node: object) -> Term:
     return Term("blank", _name(node))
 
 
-def _is_too_long(statement: Statement) -> bool:
-    """Whether a name is so long that it is not worth keeping: prefixes and bases can make many of them out of little.
+def _with_long_value(statement: Statement, long_values: Mapping[str, str]) -> Statement:
+    """Return `statement` with its original value if the gate has replaced it by a placeholder."""
+    subject, property, term = statement
+    if term.type == "literal" and term.value in long_values:
+        return Statement(subject, property, term._replace(value=long_values[term.value]))
+    for placeholder, value in long_values.items():
+        if any(placeholder in part for part in (subject, property, *term) if part is not None):
+            raise InvalidDocument(
+                f"A string of {len(value):,} characters, {value[:40]!r}…, is part of a name or of a JSON literal."
+                " A string of that length can only be a value."
+            )
+    return statement
 
-    A character takes four bytes at most, so what is let pass here is refused later where it has to be.
+
+def _is_too_large(term: Term) -> bool:
+    if term.type != "literal" or len(term.value) <= MAX_VALUE_BYTES // _MAX_EXPANSION:
+        return False
+    return len(str(Literal(term.value)).encode()) > MAX_VALUE_BYTES
+
+
+def _too_large(statement: Statement | None = None) -> TooLarge:
+    where = f" of <{statement.subject}>" if statement is not None else ""
+    return TooLarge(
+        f"A single value{where} has more than {MAX_VALUE_BYTES:,} bytes in N-Triples, which is the limit."
+        " Split it into several values."
+    )
+
+
+def _is_too_long(statement: Statement) -> bool:
+    """True if a name is certainly too long. Short prefixes and bases can expand to many long names.
+
+    This counts characters, not bytes. Names that pass here but have too many bytes are refused later.
     """
     subject, property, (type, value, _, datatype) = statement
     name = value if type != "literal" else datatype or ""
@@ -163,7 +200,7 @@ def _too_long(statement: Statement) -> Flaw:
 
 
 def _with_absolute_bases(tree: etree._Element, uri: str) -> bytes | None:
-    """The text with every xml:base absolute, since the parser takes no other; None if all of them are."""
+    """Return the text with every xml:base made absolute, as the parser requires; None if all of them are absolute."""
     if all(is_absolute_iri(str(base)) for base in set(tree.xpath("descendant-or-self::*/@xml:base"))):
         return None
     tree = copy.deepcopy(tree)
@@ -172,11 +209,11 @@ def _with_absolute_bases(tree: etree._Element, uri: str) -> bytes | None:
         outer = next((bases[above] for above in element.iterancestors() if above in bases), uri)
         bases[element] = _resolve(str(element.get(_XML_BASE)), outer)
         element.set(_XML_BASE, bases[element])
-    return render(tree)
+    return render_tree(tree)
 
 
 def _resolve(reference: str, base: str) -> str:
-    """`reference` against `base`, by the parser's own rules; as it is where it is no reference."""
+    """Resolve `reference` against `base` by the parser's rules. Return it unchanged if it is not a reference."""
     try:
         triple = next(pyoxigraph.parse(f"<> <urn:p> <{reference}> .", format=RdfFormat.TURTLE, base_iri=base))
     except (SyntaxError, ValueError, StopIteration):
@@ -185,9 +222,9 @@ def _resolve(reference: str, base: str) -> str:
 
 
 def _refuse_dropped(gated: Gated, uri: str, kept: int) -> None:
-    """JSON-LD leaves out what is no IRI or no language without a word. A reader that checks neither tells what it was.
+    """Report invalid IRIs and language tags, which the JSON-LD parser drops silently. A lenient parser finds them.
 
-    Keys that nothing maps to a URI are left out by JSON-LD's own law: they are comments.
+    Keys that are not mapped to a URI are ignored, as JSON-LD specifies.
     """
     flaws = []
     for quad in pyoxigraph.parse(gated.text, format=gated.syntax.format, base_iri=uri, lenient=True):
@@ -203,9 +240,9 @@ def _refuse_dropped(gated: Gated, uri: str, kept: int) -> None:
         if len(flaws) >= MAX_FLAWS:
             break
     if kept < 0 and flaws:
-        raise NotWellFormed(count_flaws(flaws, "The JSON-LD"), flaws)
+        raise NotWellFormed(summarise_flaws(flaws, "The JSON-LD"), flaws)
     if kept < 0:
-        raise NotWellFormed("The JSON-LD says things that cannot be statements.")
+        raise NotWellFormed("The JSON-LD contains values that cannot be RDF statements.")
 
 
 def _is_language(tag: str) -> bool:
@@ -217,26 +254,28 @@ def _is_language(tag: str) -> bool:
 
 
 _REMOTE_CONTEXT = "LoadDocumentCallback"
-_OF_NAMES = re.compile("is not a valid IRI|language tag|already been used")
-_LOST = ("Line jumps are not allowed in string literals, use \\n", "Unexpected end of file", "Unexpected end")
-"""After these the Turtle parser does not know where it is: what it complains of next is not the author's doing."""
+_NAME_ERROR = re.compile("is not a valid IRI|language tag|already been used")
+_LOST_POSITION = ("Line jumps are not allowed in string literals, use \\n", "Unexpected end of file", "Unexpected end")
+"""After these errors the Turtle parser has lost its position, and its further errors would be misleading."""
 
 
 def _not_well_formed(errors: list[SyntaxError], gated: Gated) -> NotWellFormed:
     reasons = [_reason(error) for error in errors]
     if any(_REMOTE_CONTEXT in reason for reason in reasons):
         return NotWellFormed(
-            "The JSON-LD names a remote @context. MDV fetches nothing: put the context's terms into the document."
+            "The JSON-LD refers to a remote @context, which MDV does not fetch. Put the terms into the document."
         )
     if gated.tree is not None:
-        # The gate has seen to the grammar: of it the parser only complains when a bad name has led it astray.
-        reasons = [reason for reason in reasons if _OF_NAMES.search(reason)] or reasons[:1]
-        flaws = [Flaw(reason, line) for reason, line in zip(reasons, locate_texts(gated.tree, reasons), strict=True)]
+        # The gate has checked the grammar. The parser reports grammar errors only as a consequence of a bad name.
+        reasons = [reason for reason in reasons if _NAME_ERROR.search(reason)] or reasons[:1]
+        flaws = [
+            Flaw(reason, line) for reason, line in zip(reasons, locate_quoted_texts(gated.tree, reasons), strict=True)
+        ]
     elif gated.syntax is N_TRIPLES:
         flaws = list(_flawed_lines(gated.text))
     else:
         flaws = [Flaw(reason, e.lineno, e.offset) for reason, e in zip(reasons, errors, strict=True)]
-    return NotWellFormed(count_flaws(flaws, f"The {gated.syntax.label}"), flaws)
+    return NotWellFormed(summarise_flaws(flaws, f"The {gated.syntax.label}"), flaws)
 
 
 def _reason(error: SyntaxError) -> str:
@@ -245,7 +284,7 @@ def _reason(error: SyntaxError) -> str:
 
 
 def _flawed_lines(text: bytes) -> Iterator[Flaw]:
-    """Each line of N-Triples stands for itself, so each flawed one is told."""
+    """Yield a flaw for each invalid line of N-Triples, where every line is independent."""
     found = 0
     for number, line in enumerate(re.split(rb"\r\n|\r|\n", text), 1):
         try:

@@ -1,6 +1,7 @@
-"""The schema: RDFS and the `mdv:` terms, with inheritance resolved once, when it is read.
+"""The schema: RDFS and the `mdv:` terms. Inheritance is resolved once, when the schema is read.
 
-Law: what a `SchemaProperty` or `SchemaClass` says is effective. Nobody else walks subclasses or subproperties.
+Law: the fields of `SchemaProperty` and `SchemaClass` are effective values. No other code follows subclasses or
+subproperties.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TypeVar
 
 from mdv.errors import Flaw, InvalidSchema
 from mdv.model import MDV, OWL, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, Statement
-from mdv.rdf.values import Kind, is_datatype, kind_of, truth_of
+from mdv.rdf.values import ValueKind, is_datatype, parse_boolean, value_kind
 
 T = TypeVar("T", str, bool)
 Edges = Mapping[str, Collection[str]]
@@ -26,7 +27,7 @@ _CHOICES = {
     _WORLD: {MDV + "open": True, MDV + "closed": False},
 }
 MDV_TERMS = (_REFERENCE, _SET_VALUED, _WORLD, *(term for choice in _CHOICES.values() for term in choice))
-"""The whole vocabulary of MDV: what no schema may declare anew."""
+"""All terms of MDV's vocabulary. No schema can declare them."""
 _SUBCLASS, _SUBPROPERTY, _DOMAIN, _RANGE = (RDFS + n for n in ("subClassOf", "subPropertyOf", "domain", "range"))
 
 _CLASS_TYPES = frozenset((RDFS + "Class", OWL + "Class"))
@@ -36,7 +37,7 @@ _PROPERTY_TYPES = frozenset(
     + [OWL + kind + "Property" for kind in ("InverseFunctional", "Transitive", "Symmetric", "Deprecated")]
 )
 
-# rdfs:Literal is a datatype here, since no resource is one.
+# rdfs:Literal is treated as a datatype, because no resource is an instance of it.
 _BUILT_IN_CLASSES: dict[str, tuple[str, ...]] = {
     RDFS_RESOURCE: (),
     RDFS + "Class": (),
@@ -48,8 +49,9 @@ _BUILT_IN_CLASSES: dict[str, tuple[str, ...]] = {
     RDF + "Statement": (),
     **{RDF + name: (RDFS + "Container",) for name in ("Alt", "Bag", "Seq")},
 }
-# RDFS lets rdfs:Resource stand for literals too, where it is the range of its own terms: here those have no range.
-# Nor do they inherit from each other: rdf:_1 and rdf:_2 would be two values of rdfs:member, which is not set-valued.
+# RDFS gives its own terms the range rdfs:Resource, which includes literals. Here these terms have no range.
+# They do not inherit from each other either: rdf:_1 and rdf:_2 would be two values of rdfs:member, which is not
+# set-valued.
 _BUILT_IN_PROPERTIES: dict[str, str | None] = {
     RDF_TYPE: RDFS_RESOURCE,
     RDFS + "label": RDFS + "Literal",
@@ -65,7 +67,7 @@ _SIMPLE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True)
 class SchemaClass:
-    """A class. Both closures contain the class itself, first; nearer ones come before farther ones."""
+    """A class with its transitive superclasses and subclasses. Both begin with the class itself, nearest first."""
 
     iri: str
     superclasses: tuple[str, ...]
@@ -74,12 +76,12 @@ class SchemaClass:
 
 @dataclass(frozen=True, slots=True)
 class SchemaProperty:
-    """A property with what it says and inherits. Both closures contain the property itself, first."""
+    """A property with its own and inherited values. Both closures are transitive and begin with the property itself."""
 
     iri: str
     domains: tuple[str, ...] = ()
     range: str | None = None
-    kind: Kind = Kind.TEXT
+    kind: ValueKind = ValueKind.TEXT
     strong: bool = False
     set_valued: bool = False
     superproperties: tuple[str, ...] = ()
@@ -87,12 +89,12 @@ class SchemaProperty:
 
 
 class UnknownName(Exception):
-    """A name that stands for nothing in the schema, or for several things.
+    """A name that is not in the schema, or that is ambiguous.
 
     >>> print(UnknownName("CycleProvidr", nearest=("CycleProvider",)))
     unknown class 'CycleProvidr'; did you mean CycleProvider?
     >>> print(UnknownName("name", ambiguous=("a:name", "b:name"), kind="property"))
-    ambiguous property 'name'; say a:name or b:name
+    ambiguous property 'name'; write a:name or b:name
     """
 
     def __init__(
@@ -103,16 +105,16 @@ class UnknownName(Exception):
 
     def __str__(self) -> str:
         if self.ambiguous:
-            return f"ambiguous {self.kind} {self.name!r}; say {' or '.join(self.ambiguous)}"
+            return f"ambiguous {self.kind} {self.name!r}; write {' or '.join(self.ambiguous)}"
         hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
         return f"unknown {self.kind} {self.name!r}{hint}"
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Classes, properties and declared datatypes by IRI; whether the world is open; the prefixes of the rule language.
+    """Classes, properties and declared datatypes by IRI, whether the world is open, and the prefixes for rules.
 
-    `rdf:_1`, `rdf:_2` … are properties too: ask `property_of`, which knows them, where any property may come.
+    `rdf:_1`, `rdf:_2` … are properties too, but not in `properties`. Use `property_of` to look up any property.
     """
 
     classes: Mapping[str, SchemaClass]
@@ -125,9 +127,9 @@ class Schema:
         return hash((frozenset(self.classes), frozenset(self.properties), self.datatypes, self.open))
 
     def property_of(self, iri: str) -> SchemaProperty | None:
-        """The property of that IRI, None where it is not declared.
+        """Return the property with this IRI; None if it is not declared.
 
-        >>> EMPTY.property_of(RDF_TYPE).set_valued, EMPTY.property_of(RDF + "_7").set_valued
+        >>> EMPTY_SCHEMA.property_of(RDF_TYPE).set_valued, EMPTY_SCHEMA.property_of(RDF + "_7").set_valued
         (True, False)
         """
         found = self.properties.get(iri)
@@ -136,44 +138,44 @@ class Schema:
         return found
 
     def is_datatype(self, iri: str) -> bool:
-        """Whether `iri` is a datatype: one of XSD's or RDF's, or declared here."""
+        """True if `iri` is a datatype of XSD or RDF, or is declared as one."""
         return is_datatype(iri) or iri in self.datatypes
 
     def shorten(self, iri: str) -> str:
-        """The name that people write for `iri`: `prefix:local`, bare where the empty prefix fits, else `<iri>`.
+        """Return the short name of `iri`: `prefix:local`, without prefix if the empty prefix fits, or else `<iri>`.
 
-        >>> EMPTY.shorten(RDFS_RESOURCE), EMPTY.shorten("http://a/b")
+        >>> EMPTY_SCHEMA.shorten(RDFS_RESOURCE), EMPTY_SCHEMA.shorten("http://a/b")
         ('rdfs:Resource', '<http://a/b>')
         """
         return _shorten(iri, self.prefixes)
 
     def resolve_class(self, name: str) -> str:
-        """The IRI of the class that `name` stands for, or `UnknownName`.
+        """Return the IRI of the class with this name. Raise `UnknownName` if there is none or several.
 
-        >>> EMPTY.resolve_class("Resource") == EMPTY.resolve_class("rdfs:Resource") == RDFS_RESOURCE
+        >>> EMPTY_SCHEMA.resolve_class("Resource") == EMPTY_SCHEMA.resolve_class("rdfs:Resource") == RDFS_RESOURCE
         True
         """
         return self._resolve(name, "class", self._class_locals, self.classes.__contains__, None)
 
     def resolve_property(self, name: str, class_iri: str | None = None) -> str:
-        """The IRI of the property that `name` stands for, or `UnknownName`.
+        """Return the IRI of the property with this name. Raise `UnknownName` if there is none or several.
 
-        Of several with that local name the class's own wins: one whose domain is the class or, else, a superclass.
+        If several properties have this local name, those whose domain is the class or its nearest superclass win.
 
-        >>> EMPTY.resolve_property("type") == RDF_TYPE
+        >>> EMPTY_SCHEMA.resolve_property("type") == RDF_TYPE
         True
         """
         declared = self.property_of
         return self._resolve(name, "property", self._property_locals, lambda iri: declared(iri) is not None, class_iri)
 
     def nearest_classes(self, name: str) -> tuple[str, ...]:
-        """Up to three declared classes whose local names look like that of `name`, as people write them."""
+        """Return the short names of up to three classes whose local names are similar to that of `name`."""
         return self._nearest(name, self._class_locals)
 
     def nearest_properties(self, name: str) -> tuple[str, ...]:
-        """Up to three declared properties whose local names look like that of `name`, as people write them.
+        """Return the short names of up to three properties whose local names are similar to that of `name`.
 
-        >>> EMPTY.nearest_properties("http://example.org/lable")
+        >>> EMPTY_SCHEMA.nearest_properties("http://example.org/lable")
         ('rdfs:label',)
         """
         return self._nearest(name, self._property_locals)
@@ -194,13 +196,13 @@ class Schema:
         declared: Callable[[str], bool],
         class_iri: str | None,
     ) -> str:
-        for iri in self._spelled_out(name):
+        for iri in self._expand(name):
             if declared(iri):
                 return iri
         candidates = by_local.get(name, ())
         if class_iri is not None:
-            candidates = self._own(candidates, class_iri) or candidates
-        # Where several fit, the schema's default namespace wins, then what the schema adds over what is built in.
+            candidates = self._with_nearest_domain(candidates, class_iri) or candidates
+        # If several match, the schema's default namespace wins, then declared terms over built-in ones.
         for preferred in (
             [iri for iri in candidates if iri == self.prefixes.get("", "") + name],
             [iri for iri in candidates if not iri.startswith((RDF, RDFS))],
@@ -212,7 +214,7 @@ class Schema:
                 raise UnknownName(name, ambiguous=tuple(map(self.shorten, preferred)), kind=kind)
         raise UnknownName(name, nearest=self._nearest(name, by_local), kind=kind)
 
-    def _spelled_out(self, name: str) -> Iterator[str]:
+    def _expand(self, name: str) -> Iterator[str]:
         if name.startswith("<") and name.endswith(">"):
             yield name[1:-1]
         elif ":" in name:
@@ -221,8 +223,8 @@ class Schema:
             if prefix in self.prefixes:
                 yield self.prefixes[prefix] + local
 
-    def _own(self, candidates: Iterable[str], class_iri: str) -> tuple[str, ...]:
-        """Those of `candidates` whose domain is the class or a superclass of it, none of them below another's."""
+    def _with_nearest_domain(self, candidates: Iterable[str], class_iri: str) -> tuple[str, ...]:
+        """Return the candidates whose domain is the class or a superclass, without those that a nearer domain hides."""
         class_ = self.classes.get(class_iri)
         above = class_.superclasses if class_ else (class_iri, RDFS_RESOURCE)
         own = [(iri, d) for iri in candidates for d in self.properties[iri].domains if d in above]
@@ -238,7 +240,7 @@ class Schema:
         folded: dict[str, list[str]] = defaultdict(list)
         for local in by_local:
             folded[local.casefold()].append(local)
-        # A very long name is near to nothing, and comparing it would take long.
+        # Very long names match nothing and are slow to compare, so they are truncated.
         near = get_close_matches(_local_name(name.strip("<>")).casefold()[:80], folded, 3, 0.7)
         found: list[str] = []
         for local in (local for match in near for local in folded[match]):
@@ -248,13 +250,13 @@ class Schema:
 
 
 def read_schema(statements: Iterable[Statement], prefixes: Mapping[str, str]) -> Schema:
-    """The schema that `statements` declare, with the built-in terms; `InvalidSchema` with every flaw they have.
+    """Return the schema that `statements` declare, with the built-in terms. Raise `InvalidSchema` with all flaws.
 
     >>> from mdv.model import Term
     >>> memory = "http://example.org/memory"
     >>> schema = read_schema([Statement(memory, RDFS + "range", Term.uri(XSD + "integer"))], {"": "http://example.org/"})
     >>> schema.properties[memory].kind, schema.shorten(memory), schema.open
-    (<Kind.NUMBER: 'number'>, 'memory', False)
+    (<ValueKind.NUMBER: 'number'>, 'memory', False)
     """
     draft = _Draft({**_BUILT_IN_PREFIXES, **prefixes})
     for statement in dict.fromkeys(statements):
@@ -262,19 +264,19 @@ def read_schema(statements: Iterable[Statement], prefixes: Mapping[str, str]) ->
     schema = draft.finish()
     if draft.flaws:
         flaws = list(dict.fromkeys(draft.flaws))
-        count = f"{len(flaws)} flaws" if len(flaws) > 1 else "a flaw"
+        count = f"{len(flaws)} errors" if len(flaws) > 1 else "an error"
         raise InvalidSchema(f"The schema has {count}: {flaws[0].message}.", flaws)
     return schema
 
 
 class _Draft:
-    """A schema being read: what is said about each term, and what is wrong with it."""
+    """A schema being read: the declarations of each term, and the flaws found so far."""
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         self.prefixes = prefixes
         self.flaws: list[Flaw] = []
-        self.classes: dict[str, str] = {}  # what made it a class
-        self.properties: dict[str, str] = {}  # what made it a property
+        self.classes: dict[str, str] = {}  # with the reason why it is a class
+        self.properties: dict[str, str] = {}  # with the reason why it is a property
         self.datatypes: set[str] = set()
         self.superclasses: dict[str, dict[str, None]] = defaultdict(dict)
         self.superproperties: dict[str, dict[str, None]] = defaultdict(dict)
@@ -297,7 +299,7 @@ class _Draft:
         if property_.startswith(MDV):
             self.read_mdv(statement)
         elif subject.startswith("_:") or object_.type == "blank":
-            # What is said of or through a blank node (unions, restrictions) is beyond RDFS; the property still exists.
+            # Statements with blank nodes (unions, restrictions) are beyond RDFS. They still declare the property.
             if property_ in (_DOMAIN, _RANGE, _SUBPROPERTY) and not subject.startswith("_:"):
                 self.properties.setdefault(subject, f"has an {self.short(property_)}")
         elif property_ in (RDF_TYPE, _SUBCLASS, _SUBPROPERTY, _DOMAIN, _RANGE):
@@ -335,7 +337,7 @@ class _Draft:
             choice = _CHOICES[property_].get(object_.value) if object_.type == "uri" else None
             expected = " or ".join(self.short(term) for term in _CHOICES[property_])
         elif property_ == _SET_VALUED:
-            choice = truth_of(object_.value) if object_.type == "literal" else None
+            choice = parse_boolean(object_.value) if object_.type == "literal" else None
             expected = "true or false"
         else:
             self.mdv_terms.setdefault(property_, statement)
@@ -353,14 +355,14 @@ class _Draft:
     def finish(self) -> Schema:
         self.sort_out_datatypes()
         self.refuse_contradictions()
-        self.build_in()
+        self.add_built_in_terms()
         classes = self.finish_classes()
         properties = self.finish_properties()
         datatypes = frozenset(iri for iri in self.datatypes if not is_datatype(iri))
         return Schema(classes, properties, datatypes, True in self.worlds, self.prefixes)
 
     def sort_out_datatypes(self) -> None:
-        """A subclass of a datatype is a datatype, and says nothing about classes."""
+        """Turn subclasses of datatypes into datatypes, and declare the classes of the other statements."""
         known, more = set(self.datatypes), set(self.superclasses)
         while more:
             more = {
@@ -386,13 +388,14 @@ class _Draft:
 
     def refuse_contradictions(self) -> None:
         if len(self.worlds) > 1:
-            self.flaw("the world is said to be both open and closed", MDV.removesuffix("#"), hint="say mdv:world once")
+            subject = MDV.removesuffix("#")
+            self.flaw("the world is declared both open and closed", subject, hint="declare mdv:world once")
         for iri, statement in self.mdv_terms.items():
-            # `<#note>` in a schema is an mdv: IRI too; one that the schema declares is the author's own.
+            # `<#note>` in a schema is an mdv: IRI too. It is allowed if the schema declares it.
             if iri not in self.properties or iri in MDV_TERMS:
                 near = _nearest_term(iri)
                 hint = f"did you mean {self.short(near)}?" if near else None
-                self.flaw(f"there is no {self.short(iri)}", statement.subject, statement, hint)
+                self.flaw(f"there is no property {self.short(iri)}", statement.subject, statement, hint)
         for iri in MDV_TERMS:
             if iri in self.classes or iri in self.properties or iri in self.datatypes:
                 self.flaw(f"{self.short(iri)} belongs to MDV and cannot be declared", iri)
@@ -414,17 +417,17 @@ class _Draft:
         for iri, ranges in self.ranges.items():
             if len(ranges) > 1:
                 names = " and ".join(map(self.short, ranges))
-                self.flaw(f"{self.short(iri)} has several ranges: {names}", iri, hint="leave one, or none")
-        for iri in [iri for iri, said in self.strong.items() if len(said) > 1]:
-            self.flaw(f"the reference {self.short(iri)} is said to be both strong and weak", iri)
-        for iri in [iri for iri, said in self.set_valued.items() if len(said) > 1]:
-            self.flaw(f"{self.short(iri)} is said both to be set-valued and not to be", iri)
+                self.flaw(f"{self.short(iri)} has several ranges: {names}", iri, hint="declare one, or none")
+        for iri in [iri for iri, values in self.strong.items() if len(values) > 1]:
+            self.flaw(f"the reference {self.short(iri)} is declared both strong and weak", iri)
+        for iri in [iri for iri, values in self.set_valued.items() if len(values) > 1]:
+            self.flaw(f"{self.short(iri)} is declared both set-valued and not set-valued", iri)
 
     def is_built_in_property(self, iri: str) -> bool:
         return iri in _BUILT_IN_PROPERTIES or bool(_MEMBERSHIP.fullmatch(iri))
 
-    def build_in(self) -> None:
-        """Built-in terms say what they say unless the schema says otherwise."""
+    def add_built_in_terms(self) -> None:
+        """Add the built-in terms. Declarations of the schema have precedence."""
         for class_, supers in _BUILT_IN_CLASSES.items():
             self.classes.setdefault(class_, "is built in")
             self.superclasses[class_].update(dict.fromkeys(supers))
@@ -457,13 +460,13 @@ class _Draft:
                 self.flaw(
                     f"{self.short(iri)} cannot be a strong reference: its range {self.short(range_)} is a datatype",
                     iri,
-                    hint=f"say {self.short(iri)} mdv:reference mdv:weak, or give it a class as range",
+                    hint=f"declare {self.short(iri)} mdv:reference mdv:weak, or a class as its range",
                 )
             if RDF_TYPE in above and iri != RDF_TYPE:
-                self.flaw(f"{self.short(iri)} cannot be a subproperty of rdf:type: only rdf:type gives types", iri)
+                self.flaw(f"{self.short(iri)} cannot be a subproperty of rdf:type", iri)
             domains = tuple(self.domains.get(iri, ()))
             found[iri] = SchemaProperty(
-                iri, domains, range_, kind_of(range_), bool(strong), bool(many), above, below[iri]
+                iri, domains, range_, value_kind(range_), bool(strong), bool(many), above, below[iri]
             )
         return found
 
@@ -471,20 +474,20 @@ class _Draft:
         self,
         iri: str,
         levels: list[frozenset[str]],
-        said: Mapping[str, Mapping[T, None]],
+        declared: Mapping[str, Mapping[T, None]],
         show: Callable[[T], str],
         what: str,
     ) -> T | None:
-        """What the property says or, else, the nearest of its superproperties that say anything."""
+        """Return the value that the property declares, or else the one of its nearest superproperties with a value."""
         for distance, level in enumerate(levels):
-            values = {value: speaker for speaker in sorted(level) for value in said.get(speaker, ())}
-            if len(values) > 1 and len(said.get(iri, ())) < 2:
-                sources = " and ".join(f"{show(value)} (of {self.short(who)})" for value, who in values.items())
+            values = {value: source for source in sorted(level) for value in declared.get(source, ())}
+            if len(values) > 1 and len(declared.get(iri, ())) < 2:
+                sources = " and ".join(f"{show(value)} (of {self.short(source)})" for value, source in values.items())
                 if distance == 0:
                     names = " and ".join(map(self.short, sorted(level)))
                     self.flaw(f"{names} are subproperties of each other but have two {what}: {sources}", min(level))
                 else:
-                    hint = f"say which on {self.short(iri)} itself"
+                    hint = f"declare the value on {self.short(iri)} itself"
                     self.flaw(f"{self.short(iri)} inherits two {what}: {sources}", iri, hint=hint)
             if values:
                 return next(iter(values))
@@ -518,12 +521,12 @@ def _nearest_term(iri: str) -> str | None:
     return next(iter(get_close_matches(iri[:80], MDV_TERMS, 1, 0.7)), None)
 
 
-MAX_ABOVE = 200_000
-"""Terms above terms, counted over the whole schema: what a chain of some six hundred has."""
+MAX_ANCESTORS = 200_000
+"""Superterms of all terms together, as in a chain of about 600 terms."""
 
 
 def _equals(above: Edges) -> dict[str, frozenset[str]]:
-    """For each term on a cycle, the terms that are equivalent to it: above and below at once."""
+    """Return for each term on a cycle its equivalent terms: those that are both above and below it."""
 
     def reach(start: str) -> set[str]:
         seen: set[str] = set()
@@ -540,10 +543,10 @@ def _equals(above: Edges) -> dict[str, frozenset[str]]:
     for iri in above:
         reached[iri] = reach(iri)
         total += len(reached[iri])
-        if total > MAX_ABOVE:
+        if total > MAX_ANCESTORS:
             raise InvalidSchema(
-                f"The hierarchy is too deep: its terms have more than {MAX_ABOVE:,} others above them in all. "
-                "Real ones are broad rather than deep."
+                f"The hierarchy is too deep: its terms have more than {MAX_ANCESTORS:,} superclasses and "
+                "superproperties in total. Remove levels from the hierarchy."
             )
     return {
         iri: frozenset([iri, *(other for other in found if iri in reached.get(other, ()))])
@@ -553,7 +556,7 @@ def _equals(above: Edges) -> dict[str, frozenset[str]]:
 
 
 def _levels(start: str, above: Edges, equal: Mapping[str, frozenset[str]]) -> Iterator[frozenset[str]]:
-    """The terms above `start` by distance, equivalent ones being at no distance from each other."""
+    """Yield the terms above `start` by distance. Equivalent terms have distance 0 to each other."""
     level = equal.get(start, frozenset((start,)))
     seen: set[str] = set()
     while level:
@@ -578,7 +581,7 @@ def _invert(closures: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class PropertyChange:
-    """A property that is in both schemas and not the same; `aspects` are the names of the fields that changed."""
+    """A property that differs between two schemas. `aspects` are the names of the fields that changed."""
 
     old: SchemaProperty
     new: SchemaProperty
@@ -586,8 +589,8 @@ class PropertyChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Differences:
-    """What became of a schema. `changed_classes` are those whose superclasses changed."""
+class SchemaDifferences:
+    """The effective differences between two schemas. `changed_classes` have different superclasses."""
 
     added_classes: frozenset[str] = frozenset()
     removed_classes: frozenset[str] = frozenset()
@@ -599,22 +602,23 @@ class Differences:
     opened: bool = False
 
     def __bool__(self) -> bool:
-        return self != Differences()
+        return self != SchemaDifferences()
 
 
-def differences(old: Schema, new: Schema) -> Differences:
-    """What of `old` is effectively otherwise in `new`; false where nothing is. Prefixes and order do not count.
+def diff_schemas(old: Schema, new: Schema) -> SchemaDifferences:
+    """Return the effective differences between `old` and `new`. They are false if there are none. Prefixes and the
+    order of statements do not count.
 
-    >>> bool(differences(EMPTY, EMPTY))
+    >>> bool(diff_schemas(EMPTY_SCHEMA, EMPTY_SCHEMA))
     False
     >>> from mdv.model import Term
     >>> point = Statement("http://a/Point", RDF_TYPE, Term.uri(RDFS + "Class"))
-    >>> differences(EMPTY, read_schema([point], {})).added_classes
+    >>> diff_schemas(EMPTY_SCHEMA, read_schema([point], {})).added_classes
     frozenset({'http://a/Point'})
     """
     shared = sorted(old.properties.keys() & new.properties.keys())
     changes = ((old.properties[iri], new.properties[iri]) for iri in shared)
-    return Differences(
+    return SchemaDifferences(
         added_classes=frozenset(new.classes.keys() - old.classes.keys()),
         removed_classes=frozenset(old.classes.keys() - new.classes.keys()),
         changed_classes=frozenset(
@@ -631,7 +635,7 @@ def differences(old: Schema, new: Schema) -> Differences:
 
 
 def _changed(old: SchemaProperty, new: SchemaProperty) -> frozenset[str]:
-    # Subproperties are left out: the change is theirs, in their superproperties. Order in a tuple is for people.
+    # Subproperties are left out: a change of them is a change of their superproperties. Tuples are compared unordered.
     def value(of: SchemaProperty, name: str) -> object:
         found = getattr(of, name)
         return frozenset(found) if isinstance(found, tuple) else found
@@ -640,5 +644,5 @@ def _changed(old: SchemaProperty, new: SchemaProperty) -> frozenset[str]:
     return frozenset(name for name in names if value(old, name) != value(new, name))
 
 
-EMPTY = read_schema((), {})
-"""A closed world with the built-in terms alone."""
+EMPTY_SCHEMA = read_schema((), {})
+"""A closed world with only the built-in terms."""

@@ -1,4 +1,4 @@
-"""The RDF syntaxes MDV reads and writes, and how a media type or a file name picks one."""
+"""The RDF syntaxes that MDV reads and writes, and their selection by media type or file name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mdv.errors import UnsupportedMediaType
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """A way of writing RDF: its name, its media types (the first is the one MDV answers with), its file suffixes."""
+    """An RDF syntax with its name, media types (MDV responds with the first) and file suffixes."""
 
     name: str
     label: str
@@ -33,31 +33,29 @@ N_TRIPLES = Syntax("ntriples", "N-Triples", ("application/n-triples",), (".nt",)
 JSON_LD = Syntax("jsonld", "JSON-LD", ("application/ld+json",), (".jsonld", ".json"), RdfFormat.JSON_LD)
 
 SYNTAXES = (RDF_XML, TURTLE, N_TRIPLES, JSON_LD)
-"""In the order of preference, RDF/XML first as in the paper."""
+"""In order of preference, RDF/XML first as in the paper."""
 
 MEDIA_TYPES = tuple(syntax.media_type for syntax in SYNTAXES)
 
 
 def syntax_of_media_type(content_type: str | None) -> tuple[Syntax, str | None]:
-    """The syntax that a `Content-Type` names, and its charset where it says one.
+    """Return the syntax of a `Content-Type` header, and its charset if it has one.
 
     >>> syntax_of_media_type("text/turtle; charset=utf-8")[0].label
     'Turtle'
     """
     message = Message()
     message["content-type"] = content_type or ""
-    asked = message.get_content_type() if content_type else ""
+    media_type = message.get_content_type() if content_type else ""
     for syntax in SYNTAXES:
-        if asked in syntax.media_types:
+        if media_type in syntax.media_types:
             return syntax, message.get_content_charset()
-    said = f"{asked!r} is" if asked else "No Content-Type was given;"
-    raise UnsupportedMediaType(
-        f"{said} not a syntax that MDV reads. Send Content-Type: {', '.join(MEDIA_TYPES)}.", accepted=list(MEDIA_TYPES)
-    )
+    problem = f"MDV does not read {media_type!r}." if media_type else "The Content-Type is missing."
+    raise UnsupportedMediaType(f"{problem} Send Content-Type: {', '.join(MEDIA_TYPES)}.", accepted=list(MEDIA_TYPES))
 
 
 def syntax_of_name(name: str) -> Syntax:
-    """The syntax that `name`, a syntax's own name or a file's, stands for.
+    """Return the syntax for the name of a syntax or of a file.
 
     >>> syntax_of_name("books/pg84.rdf").label, syntax_of_name("turtle").label
     ('RDF/XML', 'Turtle')
@@ -67,4 +65,4 @@ def syntax_of_name(name: str) -> Syntax:
         if name == syntax.name or suffix in syntax.suffixes:
             return syntax
     known = ", ".join(suffix for syntax in SYNTAXES for suffix in syntax.suffixes)
-    raise UnsupportedMediaType(f"The syntax of {name!r} cannot be told from its name; MDV knows {known}.")
+    raise UnsupportedMediaType(f"The name {name!r} does not show its RDF syntax. MDV reads {known}.")

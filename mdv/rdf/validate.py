@@ -1,6 +1,6 @@
-"""Validate: is the document at odds with the schema? Every flaw is told, not the first alone.
+"""Validate documents against the schema. All flaws are reported, not only the first.
 
-Law: the declared (effective) range decides what a value must be. A literal's own datatype and language do not.
+Law: the declared (effective) range determines which values are valid. The datatype and language of a literal do not.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from typing import NamedTuple
 from mdv.errors import Flaw, InvalidDocument
 from mdv.model import BLANK_MARK, LANG_STRING, RDF_TYPE, Document, ParsedDocument, Statement, Term
 from mdv.rdf.schema import Schema
-from mdv.rdf.values import Check, Kind, check_of, instant_of, number_of, truth_of
+from mdv.rdf.values import Check, ValueKind, checker_for, parse_boolean, parse_instant, parse_number
 
 MAX_FLAWS = 1000
 MAX_URI_BYTES = 2048
-MAX_SHOWN = 200
+MAX_SHOWN_CHARACTERS = 200
 _MAX_HINTS = 50
-"""Looking for the nearest name takes a millisecond: a document full of unknown names gets this many such hints."""
+"""Hints with similar names for one document. Each search for similar names takes a millisecond."""
 
-Typed = tuple[Decimal | None, Decimal | None, bool | None]
-_UNTYPED: Typed = (None, None, None)
+TypedValues = tuple[Decimal | None, Decimal | None, bool | None]
+_UNTYPED: TypedValues = (None, None, None)
 
 
-class _Decision(NamedTuple):
-    """What one property asks of its values."""
+class _Constraints(NamedTuple):
+    """The constraints of one property on its values."""
 
-    wants: str | None  # the type of term that it takes: uri, literal, or None for both
+    term_type: str | None  # the required type of term: uri, literal, or None for both
     check: Check | None  # of the lexical form
     needs_language: bool
-    singles: tuple[str, ...]  # of the property and its superproperties, those that are not set-valued
+    singles: tuple[str, ...]  # the property and its superproperties that are not set-valued
 
 
-_FREE = _Decision(None, None, False, ())
+_UNCONSTRAINED = _Constraints(None, None, False, ())
 
 
 def validate(document: Document, schema: Schema) -> None:
-    """Raise `InvalidDocument`, with every flaw, unless `document` is as `schema` says.
+    """Raise `InvalidDocument` with all flaws if `document` does not conform to `schema`.
 
-    >>> from mdv.rdf.schema import EMPTY
-    >>> validate(Document("http://d", (Statement("http://d#a", "http://v/p", Term.literal("x")),)), EMPTY)
+    >>> from mdv.rdf.schema import EMPTY_SCHEMA
+    >>> validate(Document("http://d", (Statement("http://d#a", "http://v/p", Term.literal("x")),)), EMPTY_SCHEMA)
     Traceback (most recent call last):
-    mdv.errors.InvalidDocument: The document http://d has a flaw: the property <http://v/p> is not declared.
+    mdv.errors.InvalidDocument: The document http://d has an error: the property <http://v/p> is not declared.
     """
     if _is_sound(document.statements, schema):
         return
@@ -51,14 +51,14 @@ def validate(document: Document, schema: Schema) -> None:
 
 
 def refuse_reserved(parsed: ParsedDocument) -> None:
-    """Raise `InvalidDocument` for what no document may hold: `#_:` in a name, a name that is too long, a NUL.
+    """Raise `InvalidDocument` if a document contains `#_:` in a name, a name that is too long, or a NUL character.
 
-    Blank nodes must not have their lasting names yet: those contain `#_:`.
+    Call this before blank nodes are named: the names of blank nodes contain `#_:`.
 
     >>> refuse_reserved(ParsedDocument("http://d", (Statement("http://d#_:a", "http://v/p", Term.literal("x")),)))
     Traceback (most recent call last):
-    mdv.errors.InvalidDocument: The document http://d has a flaw: http://d#_:a contains #_:, which is kept for the names
-        of blank nodes.
+    mdv.errors.InvalidDocument: The document http://d has an error: http://d#_:a contains #_:, which is reserved for the
+        names of blank nodes.
     """
     names: set[str] = {parsed.uri}
     bad_literals = False
@@ -76,87 +76,87 @@ def refuse_reserved(parsed: ParsedDocument) -> None:
         _raise(parsed.uri, _reserved(parsed, flawed))
 
 
-class Typing:
-    """The typed values of literals, as a schema's ranges have them. Decisions are kept, so keep the object too."""
+class ValueTyper:
+    """Computes the typed values of literals by the ranges of a schema. Caches per property, so reuse the object."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._decisions: dict[str, tuple[tuple[str, ...], tuple[str, ...], bool] | None] = {}
+        self._ranges: dict[str, tuple[tuple[str, ...], tuple[str, ...], bool] | None] = {}
 
-    def typed_values(self, property_iri: str, term: Term) -> Typed:
-        """Number, instant and truth of a value, each where the property or any superproperty compares so.
+    def typed_values(self, property_iri: str, term: Term) -> TypedValues:
+        """Return number, instant and boolean of a value, each if the property or a superproperty has such a range.
 
         >>> from mdv.model import RDFS, XSD
         >>> from mdv.rdf.schema import read_schema
         >>> schema = read_schema([Statement("http://v/p", RDFS + "range", Term.uri(XSD + "integer"))], {})
-        >>> Typing(schema).typed_values("http://v/p", Term.literal("92"))
+        >>> ValueTyper(schema).typed_values("http://v/p", Term.literal("92"))
         (Decimal('92'), None, None)
         """
         try:
-            decision = self._decisions[property_iri]
+            ranges = self._ranges[property_iri]
         except KeyError:
-            decision = self._decisions[property_iri] = self._decide(property_iri)
-        if decision is None or term.type != "literal":
+            ranges = self._ranges[property_iri] = self._typed_ranges(property_iri)
+        if ranges is None or term.type != "literal":
             return _UNTYPED
-        numbers, instants, truths = decision
+        numbers, instants, truths = ranges
         lexical = term.value
         number = instant = None
         for datatype in numbers:
-            number = number_of(lexical, datatype)
+            number = parse_number(lexical, datatype)
             if number is not None:
                 break
         for datatype in instants:
-            instant = instant_of(lexical, datatype)
+            instant = parse_instant(lexical, datatype)
             if instant is not None:
                 break
-        return number, instant, truth_of(lexical) if truths else None
+        return number, instant, parse_boolean(lexical) if truths else None
 
-    def _decide(self, iri: str) -> tuple[tuple[str, ...], tuple[str, ...], bool] | None:
+    def _typed_ranges(self, iri: str) -> tuple[tuple[str, ...], tuple[str, ...], bool] | None:
         declared = self._schema.property_of(iri)
-        ranges: dict[Kind, dict[str, None]] = defaultdict(dict)
+        ranges: dict[ValueKind, dict[str, None]] = defaultdict(dict)
         for above in declared.superproperties if declared else ():
             known = self._schema.property_of(above)
-            if known and known.range and known.kind is not Kind.TEXT:
+            if known and known.range and known.kind is not ValueKind.TEXT:
                 ranges[known.kind][known.range] = None
         if not ranges:
             return None
-        return tuple(ranges[Kind.NUMBER]), tuple(ranges[Kind.INSTANT]), bool(ranges[Kind.TRUTH])
+        return tuple(ranges[ValueKind.NUMBER]), tuple(ranges[ValueKind.INSTANT]), bool(ranges[ValueKind.TRUTH])
 
 
-def _decide(iri: str, schema: Schema) -> _Decision | None:
+def _constraints_of(iri: str, schema: Schema) -> _Constraints | None:
     declared = schema.property_of(iri)
     if declared is None:
-        return _FREE if schema.open else None
+        return _UNCONSTRAINED if schema.open else None
     singles = tuple(
         above
         for above in declared.superproperties
         if (known := schema.property_of(above)) is not None and not known.set_valued
     )
     if iri == RDF_TYPE:
-        return _Decision("uri", None, False, singles)
+        return _Constraints("uri", None, False, singles)
     range_ = declared.range
     if range_ is None:
-        return _Decision(None, None, False, singles)
+        return _Constraints(None, None, False, singles)
     if schema.is_datatype(range_):
-        return _Decision("literal", check_of(range_), range_ == LANG_STRING, singles)
-    return _Decision("uri", None, False, singles)
+        return _Constraints("literal", checker_for(range_), range_ == LANG_STRING, singles)
+    return _Constraints("uri", None, False, singles)
 
 
 def _is_sound(statements: Iterable[Statement], schema: Schema) -> bool:
-    """The fast path, which every document takes: yes or no."""
-    decisions: dict[str, _Decision | None] = {}
+    """True if the statements conform to the schema. This is the fast path for valid documents."""
+    constraints_by_property: dict[str, _Constraints | None] = {}
     first: dict[tuple[str, str], Term] = {}
     classes, is_open = schema.classes, schema.open
     for subject, property_, term in statements:
         try:
-            decision = decisions[property_]
+            constraints = constraints_by_property[property_]
         except KeyError:
-            decision = decisions[property_] = _decide(property_, schema)
-        if decision is None:
+            constraints = constraints_by_property[property_] = _constraints_of(property_, schema)
+        if constraints is None:
             return False
-        wants, check, needs_language, singles = decision
-        if wants is not None:
-            if wants != term.type:
+        term_type, check, needs_language, singles = constraints
+        if term_type is not None:
+            if term_type != term.type:
                 return False
             if check is not None and check(term.value) is not None:
                 return False
@@ -171,53 +171,57 @@ def _is_sound(statements: Iterable[Statement], schema: Schema) -> bool:
 
 
 def _flaws(statements: Iterable[Statement], schema: Schema) -> Iterator[Flaw]:
-    """The slow path, which only a refused document takes: everything that is wrong, in the document's order."""
+    """Yield all flaws in the order of the statements. This is the slow path for invalid documents."""
     hints = _Hints(schema)
-    decisions: dict[str, _Decision | None] = {}
+    constraints_by_property: dict[str, _Constraints | None] = {}
     values: dict[tuple[str, str], dict[Term, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
     for statement in statements:
         property_, term = statement.property, statement.object
-        if property_ not in decisions:
-            decisions[property_] = _decide(property_, schema)
-        decision = decisions[property_]
-        if decision is None:
+        if property_ not in constraints_by_property:
+            constraints_by_property[property_] = _constraints_of(property_, schema)
+        constraints = constraints_by_property[property_]
+        if constraints is None:
             yield _flaw(
                 f"the property {schema.shorten(property_)} is not declared", statement, hints.property(property_)
             )
             continue
-        yield from _value_flaws(statement, decision, schema, hints)
-        for single in decision.singles:
+        yield from _value_flaws(statement, constraints, schema, hints)
+        for single in constraints.singles:
             values[statement.subject, single][term][property_] = None
     yield from _multiples(values, schema)
 
 
-def _value_flaws(statement: Statement, decision: _Decision, schema: Schema, hints: _Hints) -> Iterator[Flaw]:
+def _value_flaws(statement: Statement, constraints: _Constraints, schema: Schema, hints: _Hints) -> Iterator[Flaw]:
     _, property_, term = statement
     name = schema.shorten(property_)
     declared = schema.property_of(property_)
     range_ = schema.shorten(declared.range) if declared and declared.range else ""
-    if decision.wants is not None and decision.wants != term.type:
+    if constraints.term_type is not None and constraints.term_type != term.type:
         if property_ == RDF_TYPE:
-            yield _flaw("rdf:type takes the URI of a class, not a literal", statement)
+            yield _flaw("the value of rdf:type must be the URI of a class, not a literal", statement)
         elif term.type == "literal":
-            message = f"{name} takes a resource, not a literal: its range is the class {range_}"
+            message = f"the value of {name} must be a resource, not a literal: its range is the class {range_}"
             yield _flaw(message, statement, "refer to it with rdf:resource or a URI in angle brackets")
         else:
-            message = f"{name} takes a literal, not a resource: its range is the datatype {range_}"
+            message = f"the value of {name} must be a literal, not a resource: its range is the datatype {range_}"
             yield _flaw(message, statement, "write the value as text")
     elif property_ == RDF_TYPE:
         if not schema.open and term.value not in schema.classes:
             problem = "is a datatype, not a class" if schema.is_datatype(term.value) else "is not declared"
             yield _flaw(f"the class {schema.shorten(term.value)} {problem}", statement, hints.class_(term.value))
-    elif decision.check is not None and (why := decision.check(term.value)) is not None:
+    elif constraints.check is not None and (why := constraints.check(term.value)) is not None:
         yield _flaw(f"{name}: {why}", statement)
-    elif decision.needs_language and term.lang is None:
-        yield _flaw(f"{name} takes text with a language", statement, "add xml:lang, or @en in Turtle")
+    elif constraints.needs_language and term.lang is None:
+        yield _flaw(f"the value of {name} must have a language", statement, "add xml:lang, or @en in Turtle")
 
 
 def _multiples(values: dict[tuple[str, str], dict[Term, dict[str, None]]], schema: Schema) -> Iterator[Flaw]:
-    """Two values of a subproperty are two of its superproperty: told once, for the lowest that has them all."""
-    told: set[tuple[str, frozenset[Term]]] = set()
+    """Yield a flaw for each property with several values that is not set-valued.
+
+    Values of a subproperty are also values of its superproperty. They are reported once, for the lowest property that
+    has all of them.
+    """
+    reported: set[tuple[str, frozenset[Term]]] = set()
     several = [(key, found) for key, found in values.items() if len(found) > 1]
 
     def height(iri: str) -> int:
@@ -225,23 +229,23 @@ def _multiples(values: dict[tuple[str, str], dict[Term, dict[str, None]]], schem
         return -len(declared.superproperties) if declared else 0
 
     for (subject, single), found in sorted(several, key=lambda item: height(item[0][1])):
-        if (subject, frozenset(found)) in told:
+        if (subject, frozenset(found)) in reported:
             continue
-        told.add((subject, frozenset(found)))
+        reported.add((subject, frozenset(found)))
         name = schema.shorten(single)
         used = dict.fromkeys(p for properties in found.values() for p in properties)
         through = "" if list(used) == [single] else f", given with {' and '.join(map(schema.shorten, used))}"
         yield Flaw(
-            f"{name} has {len(found)} values in one document and is not set-valued{through}",
+            f"{name} has {len(found)} values in one document but is not set-valued{through}",
             subject=subject,
             property=single if single in used else next(iter(used)),
-            value=_shown(", ".join(repr(term.value[:MAX_SHOWN]) for term in list(found)[:10])),
+            value=_shown(", ".join(repr(term.value[:MAX_SHOWN_CHARACTERS]) for term in list(found)[:10])),
             hint=f"give one value, or declare {name} mdv:setValued true",
         )
 
 
 class _Hints:
-    """What to try instead of an unknown name."""
+    """Suggestions for unknown names."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -254,13 +258,13 @@ class _Hints:
         return self._hint("class", iri)
 
     def _hint(self, kind: str, iri: str) -> str:
-        declare = f"declare the {kind} in the schema, or make the world mdv:open"
+        declare = f"declare the {kind} in the schema, or set mdv:world to mdv:open"
         if (kind, iri) not in self._known:
             near: tuple[str, ...] = ()
             if len(self._known) < _MAX_HINTS:
                 schema = self._schema
                 near = schema.nearest_classes(iri) if kind == "class" else schema.nearest_properties(iri)
-            self._known[kind, iri] = f"did you mean {' or '.join(near)}? Else {declare}" if near else declare
+            self._known[kind, iri] = f"did you mean {' or '.join(near)}? Otherwise {declare}" if near else declare
         return self._known[kind, iri]
 
 
@@ -271,15 +275,15 @@ def _unstorable(text: str) -> str | None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            return "contains half a surrogate pair, which is no character"
+            return "contains an unpaired surrogate, which is not a character"
     return None
 
 
 def _name_flaw(name: str) -> str | None:
     why = _unstorable(name)
     if why is None and BLANK_MARK in name:
-        why = f"contains {BLANK_MARK}, which is kept for the names of blank nodes"
-    # A character takes at most four bytes.
+        why = f"contains {BLANK_MARK}, which is reserved for the names of blank nodes"
+    # A character has at most four bytes, so most names need not be encoded.
     if why is None and len(name) * 4 > MAX_URI_BYTES and len(name.encode()) > MAX_URI_BYTES:
         why = f"is longer than {MAX_URI_BYTES:,} bytes"
     return why
@@ -303,23 +307,23 @@ def _flaw(message: str, statement: Statement, hint: str | None = None) -> Flaw:
     return Flaw(message, subject=_shown(subject), property=_shown(property_), value=_shown(term.value), hint=hint)
 
 
-def _shown(text: str, most: int = MAX_SHOWN) -> str:
+def _shown(text: str, most: int = MAX_SHOWN_CHARACTERS) -> str:
     text = text if len(text) <= most else text[: most - 1] + "…"
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{SYMBOL FOR NULL}")
 
 
 def _raise(uri: str, flaws: Iterator[Flaw]) -> None:
-    told: list[Flaw] = []
+    reported: list[Flaw] = []
     more = 0
     for flaw in flaws:
-        if len(told) < MAX_FLAWS:
-            told.append(flaw)
+        if len(reported) < MAX_FLAWS:
+            reported.append(flaw)
         else:
             more += 1
-    if not told:
+    if not reported:
         return
-    total = len(told) + more
+    total = len(reported) + more
     if more:
-        told.append(Flaw(f"and {more:,} more"))
-    what = f"a flaw: {told[0].message}" if total == 1 else f"{total:,} flaws"
-    raise InvalidDocument(f"The document {_shown(uri)} has {what}.", told)
+        reported.append(Flaw(f"and {more:,} more"))
+    what = f"an error: {reported[0].message}" if total == 1 else f"{total:,} errors"
+    raise InvalidDocument(f"The document {_shown(uri)} has {what}.", reported)

@@ -1,7 +1,7 @@
-"""Lexical forms to typed values: XSD's own forms, in ASCII, with exact results.
+"""Parse lexical forms of XSD datatypes into exact typed values. Only ASCII forms are accepted.
 
-Law: for a numeric datatype, `number_of` gives a number exactly where `flaw_of` finds no flaw and the value is finite;
-for a date or time, `instant_of` gives an instant exactly where `flaw_of` finds no flaw.
+Law: for a numeric datatype, `parse_number` returns a number if and only if `find_flaw` finds no flaw and the value is
+finite. For a date or time, `parse_instant` returns an instant if and only if `find_flaw` finds no flaw.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TypeAlias
 
 from mdv.model import RDF, RDFS, XSD
 
-DIGIT_LIMIT = 1000
-"""More digits than this are refused: exact arithmetic on them would be a way to keep the server busy."""
+MAX_DIGITS = 1000
+"""Digits of a number. Exact arithmetic on longer numbers would use too much CPU time."""
 
 Check: TypeAlias = Callable[[str], str | None]
 
 
-class Kind(Enum):
-    """How values of a range compare."""
+class ValueKind(Enum):
+    """How the values of a range are compared."""
 
     NUMBER = "number"
     INSTANT = "instant"
@@ -30,7 +30,7 @@ class Kind(Enum):
     TEXT = "text"
 
 
-# The integers of XSD with their least and greatest values.
+# The integer types of XSD with their least and greatest values.
 _INTEGERS: dict[str, tuple[int | None, int | None]] = {
     "integer": (None, None),
     "nonPositiveInteger": (None, 0),
@@ -47,7 +47,7 @@ _INTEGERS: dict[str, tuple[int | None, int | None]] = {
     "unsignedByte": (0, 2**8 - 1),
 }
 
-# The binary floating types: the least size that rounds to infinity, and the greatest that rounds to zero.
+# The binary floating-point types: the least magnitude that rounds to infinity, and the greatest that rounds to zero.
 _FLOATS: dict[str, tuple[Decimal, Decimal]] = {
     "float": (Decimal(2**128 - 2**103), Decimal(f"{5**150}E-150")),
     "double": (Decimal(2**1024 - 2**970), Decimal(f"{5**1075}E-1075")),
@@ -59,7 +59,7 @@ _DECIMAL = re.compile(rf"[+-]?{_UNSIGNED}")
 _FLOAT = re.compile(rf"([+-]?{_UNSIGNED})(?:[eE]([+-]?)0*([0-9]+))?")
 _SPECIAL = frozenset(("NaN", "INF", "+INF", "-INF"))
 
-# Every pattern of a date or time has the same nine groups; `()` stands for a part that the type does not have.
+# Every date and time pattern has the same nine groups. `()` stands for a part that the type does not have.
 _ZONE = r"(Z|[+-](?:(?:0[0-9]|1[0-3]):[0-5][0-9]|14:00))"
 _YEAR = r"(-?(?:[1-9][0-9]{3,}|0[0-9]{3}))"
 _MONTH = r"-(0[1-9]|1[0-2])"
@@ -75,7 +75,7 @@ _INSTANTS: dict[str, tuple[re.Pattern[str], str]] = {
     "time": (re.compile(f"()()(){_CLOCK}{_ZONE}?"), "12:30:00"),
 }
 
-# The rest of XSD that has a form of its own. They compare as text.
+# Other XSD types with a lexical form. Their values are compared as text.
 _DAY_PART = r"(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]+)?S)?)?"
 _OTHERS: dict[str, tuple[re.Pattern[str], str]] = {
     "gMonth": (re.compile(f"-{_MONTH}{_ZONE}?"), "--02"),
@@ -96,10 +96,10 @@ _OTHERS: dict[str, tuple[re.Pattern[str], str]] = {
 
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
-_KINDS: dict[str, Kind] = {
-    **dict.fromkeys((XSD + name for name in ("decimal", *_INTEGERS, *_FLOATS)), Kind.NUMBER),
-    **dict.fromkeys((XSD + name for name in _INSTANTS), Kind.INSTANT),
-    XSD + "boolean": Kind.TRUTH,
+_KINDS: dict[str, ValueKind] = {
+    **dict.fromkeys((XSD + name for name in ("decimal", *_INTEGERS, *_FLOATS)), ValueKind.NUMBER),
+    **dict.fromkeys((XSD + name for name in _INSTANTS), ValueKind.INSTANT),
+    XSD + "boolean": ValueKind.TRUTH,
 }
 
 _RDF_DATATYPES = frozenset(
@@ -110,17 +110,17 @@ _ZERO = Decimal(0)
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
-def kind_of(range_iri: str | None) -> Kind:
-    """How values compare where this is the range.
+def value_kind(range_iri: str | None) -> ValueKind:
+    """Return how the values of a range are compared.
 
-    >>> kind_of(XSD + "unsignedByte"), kind_of(XSD + "gYear"), kind_of(XSD + "boolean"), kind_of(None)
-    (<Kind.NUMBER: 'number'>, <Kind.INSTANT: 'instant'>, <Kind.TRUTH: 'truth'>, <Kind.TEXT: 'text'>)
+    >>> value_kind(XSD + "unsignedByte"), value_kind(XSD + "gYear"), value_kind(XSD + "boolean"), value_kind(None)
+    (<ValueKind.NUMBER: 'number'>, <ValueKind.INSTANT: 'instant'>, <ValueKind.TRUTH: 'truth'>, <ValueKind.TEXT: 'text'>)
     """
-    return _KINDS.get(range_iri or "", Kind.TEXT)
+    return _KINDS.get(range_iri or "", ValueKind.TEXT)
 
 
 def is_datatype(iri: str) -> bool:
-    """Whether `iri` names a datatype without being declared as one.
+    """True if `iri` is a datatype of XSD or RDF, which needs no declaration.
 
     >>> is_datatype(XSD + "string"), is_datatype(RDFS + "Literal"), is_datatype(RDFS + "Resource")
     (True, True, False)
@@ -128,64 +128,66 @@ def is_datatype(iri: str) -> bool:
     return iri.startswith(XSD) or iri in _RDF_DATATYPES
 
 
-def flaw_of(lexical: str, datatype: str) -> str | None:
-    """Why `lexical` is not a form of `datatype`; None where it is, or where the datatype is not known.
+def find_flaw(lexical: str, datatype: str) -> str | None:
+    """Return why `lexical` is not a form of `datatype`; None if it is one, or if the datatype is unknown.
 
-    >>> flaw_of("1_000", XSD + "integer")
+    >>> find_flaw("1_000", XSD + "integer")
     "'1_000' is not an xsd:integer, such as -42"
-    >>> flaw_of("2023-02-29", XSD + "date")
-    "'2023-02-29' is not an xsd:date: the calendar has no such day"
-    >>> flaw_of("128", XSD + "byte")
-    "'128' is not an xsd:byte, which goes from -128 to 127"
-    >>> flaw_of("NaN", XSD + "double") is None, flaw_of("anything", "http://example.org/own") is None
+    >>> find_flaw("2023-02-29", XSD + "date")
+    "'2023-02-29' is not an xsd:date: this day does not exist"
+    >>> find_flaw("128", XSD + "byte")
+    "'128' is not an xsd:byte, which ranges from -128 to 127"
+    >>> find_flaw("NaN", XSD + "double") is None, find_flaw("anything", "http://example.org/own") is None
     (True, True)
     """
-    check = check_of(datatype)
+    check = checker_for(datatype)
     return check(lexical) if check else None
 
 
-def check_of(datatype: str) -> Check | None:
-    """`flaw_of` for one datatype, to be kept and called often; None where every text will do.
+def checker_for(datatype: str) -> Check | None:
+    """Return `find_flaw` for one datatype, for repeated calls; None if every text is valid.
 
-    >>> check_of(XSD + "boolean")("yes")
+    >>> checker_for(XSD + "boolean")("yes")
     "'yes' is not an xsd:boolean, such as true"
-    >>> check_of(XSD + "string") is None
+    >>> checker_for(XSD + "string") is None
     True
     """
     return _CHECKS.get(datatype)
 
 
-def number_of(lexical: str, datatype: str | None = None) -> Decimal | None:
-    """The exact number; None for what is none, and for NaN and the infinities.
+def parse_number(lexical: str, datatype: str | None = None) -> Decimal | None:
+    """Return the exact number; None if it is not a number, NaN or infinite.
 
-    A double or float too large for its type is an infinity, one too small is zero, and in between the decimal that
-    was written counts, not the nearest binary one. Without a datatype, any numeric form of XSD is read.
+    A double or float that is too large for its type is infinite, one that is too small is zero. Otherwise the value is
+    the decimal as written, not the nearest binary number. Without a datatype, every numeric form of XSD is accepted.
 
-    >>> number_of("92.0") == number_of("92") == 92, number_of("1e3", XSD + "double") == 1000
+    >>> parse_number("92.0") == parse_number("92") == 92, parse_number("1e3", XSD + "double") == 1000
     (True, True)
-    >>> number_of("0.1", XSD + "float"), number_of("1e39", XSD + "float"), number_of("1e-400", XSD + "double")
+    >>> parse_number("0.1", XSD + "float"), parse_number("1e39", XSD + "float"), parse_number("1e-400", XSD + "double")
     (Decimal('0.1'), None, Decimal('0'))
-    >>> [number_of(text) for text in ("NaN", "-INF", "0x1F", "1_000", "٣", " 3", "")]
+    >>> [parse_number(text) for text in ("NaN", "-INF", "0x1F", "1_000", "٣", " 3", "")]
     [None, None, None, None, None, None, None]
     """
     read = _NUMBERS.get(datatype)
     return read(lexical) if read else None
 
 
-def instant_of(lexical: str, datatype: str | None = None) -> Decimal | None:
-    """Seconds since 1970-01-01T00:00:00Z, exact; None for what is no instant. Without a zone it is UTC.
+def parse_instant(lexical: str, datatype: str | None = None) -> Decimal | None:
+    """Return the exact seconds since 1970-01-01T00:00:00Z; None if it is not an instant. The default zone is UTC.
 
-    The calendar is the Gregorian one in both directions, and year 0000 is 1 BCE. A date, month or year stands for its
-    first moment; a time for that time on 1970-01-01 in its zone, so one east of Greenwich can be negative.
+    The calendar is the proleptic Gregorian one, and year 0000 is 1 BCE. A date, month or year stands for its first
+    moment. A time stands for that time on 1970-01-01 in its zone, so it can be negative east of Greenwich.
 
-    >>> instant_of("1970-01-02"), instant_of("1969-12-31T23:59:59.75Z"), instant_of("2000-01-01T24:00:00+14:00")
-    (Decimal('86400'), Decimal('-0.25'), Decimal('946720800'))
-    >>> instant_of("0000", XSD + "gYear"), instant_of("10:00:00+02:00", XSD + "time")
+    >>> parse_instant("1970-01-02"), parse_instant("1969-12-31T23:59:59.75Z")
+    (Decimal('86400'), Decimal('-0.25'))
+    >>> parse_instant("2000-01-01T24:00:00+14:00")
+    Decimal('946720800')
+    >>> parse_instant("0000", XSD + "gYear"), parse_instant("10:00:00+02:00", XSD + "time")
     (Decimal('-62167219200'), Decimal('28800'))
-    >>> instant_of("2023-02-29"), instant_of("2023-02-28", XSD + "dateTime")
+    >>> parse_instant("2023-02-29"), parse_instant("2023-02-28", XSD + "dateTime")
     (None, None)
     """
-    if len(lexical) > DIGIT_LIMIT and _too_many_digits(lexical):
+    if len(lexical) > MAX_DIGITS and _too_many_digits(lexical):
         return None
     if datatype is not None:
         pattern = _INSTANT_PATTERNS.get(datatype)
@@ -195,30 +197,30 @@ def instant_of(lexical: str, datatype: str | None = None) -> Decimal | None:
     return _seconds(found) if found else None
 
 
-def truth_of(lexical: str) -> bool | None:
-    """The truth value of a boolean's lexical form.
+def parse_boolean(lexical: str) -> bool | None:
+    """Return the value of a boolean's lexical form; None if it is not one.
 
-    >>> [truth_of(text) for text in ("true", "1", "false", "0", "TRUE", "")]
+    >>> [parse_boolean(text) for text in ("true", "1", "false", "0", "TRUE", "")]
     [True, True, False, False, None, None]
     """
     return _TRUTHS.get(lexical)
 
 
 def _too_many_digits(lexical: str) -> bool:
-    # No form has more than 32 characters besides its digits; longer texts need not be counted.
-    return len(lexical) > DIGIT_LIMIT + 32 or sum("0" <= character <= "9" for character in lexical) > DIGIT_LIMIT
+    # No form has more than 32 characters besides its digits, so longer texts need not be counted.
+    return len(lexical) > MAX_DIGITS + 32 or sum("0" <= character <= "9" for character in lexical) > MAX_DIGITS
 
 
 def _decimal(lexical: str) -> Decimal | None:
-    if len(lexical) > DIGIT_LIMIT and _too_many_digits(lexical):
+    if len(lexical) > MAX_DIGITS and _too_many_digits(lexical):
         return None
-    # Decimal(text) is exact whatever the context; `or` turns -0 and 0.00 into 0.
+    # Decimal(text) is exact in every context. `or` turns -0 and 0.00 into 0.
     return (Decimal(lexical) or _ZERO) if _DECIMAL.fullmatch(lexical) else None
 
 
 def _integer(least: int | None, greatest: int | None) -> Callable[[str], Decimal | None]:
     def read(lexical: str) -> Decimal | None:
-        if (len(lexical) > DIGIT_LIMIT and _too_many_digits(lexical)) or not _INTEGER.fullmatch(lexical):
+        if (len(lexical) > MAX_DIGITS and _too_many_digits(lexical)) or not _INTEGER.fullmatch(lexical):
             return None
         value = Decimal(lexical) or _ZERO
         within = (least is None or value >= least) and (greatest is None or value <= greatest)
@@ -227,22 +229,22 @@ def _integer(least: int | None, greatest: int | None) -> Callable[[str], Decimal
     return read
 
 
-def _float(infinite: Decimal, nothing: Decimal) -> Callable[[str], Decimal | None]:
+def _float(least_infinite: Decimal, greatest_zero: Decimal) -> Callable[[str], Decimal | None]:
     def read(lexical: str) -> Decimal | None:
-        if len(lexical) > DIGIT_LIMIT and _too_many_digits(lexical):
+        if len(lexical) > MAX_DIGITS and _too_many_digits(lexical):
             return None
         found = _FLOAT.fullmatch(lexical)
         if not found:
             return None
         mantissa, sign, exponent = found.groups()
         if exponent is not None and len(exponent) > 4:
-            # With at most 1,000 digits before it, an exponent of five digits decides by its sign alone.
+            # The mantissa has at most 1,000 digits, so the sign of a five-digit exponent decides.
             return _ZERO if sign == "-" or not Decimal(mantissa) else None
         value = Decimal(lexical)
         size = value.copy_abs()
-        if size >= infinite:
+        if size >= least_infinite:
             return None
-        return value if size > nothing else _ZERO
+        return value if size > greatest_zero else _ZERO
 
     return read
 
@@ -266,7 +268,7 @@ def _seconds(found: re.Match[str]) -> Decimal | None:
     year, month, day, hour, minute, second, fraction, midnight, zone = found.groups()
     days = 0
     if year:
-        # The calendar repeats every 400 years, so any year is computed in years that Python's calendar has.
+        # The calendar repeats every 400 years, so every year is mapped to one that Python supports.
         cycles, year_of_cycle = divmod(int(year), 400)
         try:
             days = date(year_of_cycle + 400, int(month or 1), int(day or 1)).toordinal() - _EPOCH
@@ -293,7 +295,7 @@ def _not_a(lexical: str, name: str, rest: str) -> str:
 
 
 def _too_long(name: str) -> str:
-    return f"the value is too long for an xsd:{name}: at most {DIGIT_LIMIT:,} digits are accepted"
+    return f"the value is too long for an xsd:{name}: the limit is {MAX_DIGITS:,} digits"
 
 
 def _check_form(name: str, pattern: re.Pattern[str], example: str) -> Check:
@@ -309,7 +311,7 @@ def _check_digits(name: str, pattern: re.Pattern[str], example: str) -> Check:
     fits = pattern.fullmatch
 
     def check(lexical: str) -> str | None:
-        if len(lexical) > DIGIT_LIMIT and _too_many_digits(lexical):
+        if len(lexical) > MAX_DIGITS and _too_many_digits(lexical):
             return _too_long(name)
         return None if fits(lexical) else _not_a(lexical, name, f", such as {example}")
 
@@ -325,7 +327,7 @@ def _check_integer(name: str, least: int | None, greatest: int | None) -> Check:
     elif greatest is None:
         bounds = f"which is at least {least}"
     else:
-        bounds = f"which goes from {least} to {greatest}"
+        bounds = f"which ranges from {least} to {greatest}"
 
     def check(lexical: str) -> str | None:
         flaw = form(lexical)
@@ -349,21 +351,21 @@ def _check_float(name: str) -> Check:
 
 def _check_instant(name: str, pattern: re.Pattern[str], example: str) -> Check:
     def check(lexical: str) -> str | None:
-        if len(lexical) > DIGIT_LIMIT and _too_many_digits(lexical):
+        if len(lexical) > MAX_DIGITS and _too_many_digits(lexical):
             return _too_long(name)
         found = pattern.fullmatch(lexical)
         if not found:
             return _not_a(lexical, name, f", such as {example}")
-        # Every month has 28 days.
+        # Every month has at least 28 days.
         if (found[3] or "") <= "28" or _seconds(found) is not None:
             return None
-        return _not_a(lexical, name, ": the calendar has no such day")
+        return _not_a(lexical, name, ": this day does not exist")
 
     return check
 
 
 def _check_base64(lexical: str) -> str | None:
-    # XSD lets single spaces stand between the characters.
+    # XSD allows single spaces between the characters.
     pattern, example = _OTHERS["base64Binary"]
     return (
         None if pattern.fullmatch(lexical.replace(" ", "")) else _not_a(lexical, "base64Binary", f", such as {example}")

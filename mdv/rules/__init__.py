@@ -1,1 +1,1 @@
-"""The rule's way: text → parsed → normalised → atomic rules → groups. No I/O here."""
+"""The stages of a rule: text → parsed → normalised → atomic rules → groups. No I/O."""

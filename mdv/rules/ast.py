@@ -1,4 +1,4 @@
-"""The parsed stage: a rule or query as it was written, every part with its place in the text."""
+"""The parsed stage: the syntax tree of a rule or query. Every part has its position in the text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 
 class Operator(Enum):
-    """How two operands are compared. `NOT_CONTAINS` cannot be written: it is what `not … contains` becomes."""
+    """A comparison operator. `NOT_CONTAINS` has no syntax of its own: `not … contains` is normalised to it."""
 
     EQ = "="
     NE = "!="
@@ -22,7 +22,7 @@ class Operator(Enum):
 
     @property
     def negated(self) -> Operator:
-        """What `not` makes of it.
+        """The operator after `not` is applied.
 
         >>> Operator.LT.negated, Operator.CONTAINS.negated
         (<Operator.GE: '>='>, <Operator.NOT_CONTAINS: 'not contains'>)
@@ -31,7 +31,7 @@ class Operator(Enum):
 
     @property
     def flipped(self) -> Operator:
-        """The same comparison with its operands exchanged.
+        """The operator of the same comparison with exchanged operands.
 
         >>> Operator.LT.flipped, Operator.EQ.flipped
         (<Operator.GT: '>'>, <Operator.EQ: '='>)
@@ -40,7 +40,7 @@ class Operator(Enum):
 
     @property
     def orders(self) -> bool:
-        """Whether it needs operands that have an order."""
+        """True if the operands must be ordered values."""
         return self in _FLIPPED
 
 
@@ -61,7 +61,7 @@ _NEGATED = dict(_PAIRS) | {b: a for a, b in _PAIRS}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of the text, by offsets in code points."""
+    """A range of the text, as offsets in code points."""
 
     start: int
     end: int
@@ -69,15 +69,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name as written: `prefix:local`, `<full-uri>` or bare; or a variable."""
+    """A name as written: `prefix:local`, `<full-uri>`, without prefix, or a variable."""
 
     text: str
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One property of a path; `any` where it is followed by `?`."""
+class PathStep:
+    """One property of a path. `any` is true if `?` follows it."""
 
     name: Name
     any: bool
@@ -85,15 +85,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """`variable.property.property…`; without steps, the variable itself."""
+    """`variable.property.property…`. Without steps it is the variable itself."""
 
     variable: Name
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     span: Span
 
 
-class Written(Enum):
-    """How a constant was written."""
+class LiteralKind(Enum):
+    """The syntax of a constant."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -103,10 +103,10 @@ class Written(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. `slot` counts the constants of the text from 0: rules that differ in their constants alone have the
-    same slots."""
+    """A constant. `slot` is its number among the constants of the text, from 0. Rules that differ only in their
+    constants have the same slots."""
 
-    written: Written
+    written: LiteralKind
     value: str | Decimal | bool
     span: Span
     slot: int
@@ -143,7 +143,7 @@ Expression: TypeAlias = Predicate | And | Or | Not
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What a variable ranges over: a class, or the results of another rule."""
+    """The values of a variable: the instances of a class, or the results of another rule."""
 
     name: Name
     variable: Name

@@ -1,6 +1,6 @@
-"""The normalised stage (paper, section 3.3): every class named, no paths, no `or`, no `not`.
+"""The normalised stage (paper, section 3.3): all classes are explicit, and there are no paths, no `or` and no `not`.
 
-A rule is a list of conjunctions; it registers what any of them registers.
+A rule is a list of conjunctions. It registers every resource that at least one of them registers.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from mdv.rules.ast import Operator
 
 
 class Sort(Enum):
-    """What is compared: numbers, instants, truths, the text of any value, or the URI of a reference.
+    """The sort of values that a predicate compares: numbers, instants, booleans, texts or references.
 
-    TEXT looks at every value, a reference's text being its URI. REFERENCE looks at references alone.
+    TEXT applies to all values, and the text of a reference is its URI. REFERENCE applies to references only.
     """
 
     NUMBER = "number"
@@ -28,7 +28,7 @@ class Sort(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A name, and the class that its resources are instances of."""
+    """A variable with its class."""
 
     name: str
     class_iri: str
@@ -36,7 +36,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`variable.property`, or (property None) the variable itself, which stands for its URI reference."""
+    """`variable.property`. If the property is None, the variable itself, which stands for its URI reference."""
 
     variable: str
     property: str | None = None
@@ -44,10 +44,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant as what it is compared as: an exact number (an instant in seconds since 1970, too), a truth, a text.
+    """A constant with its typed value: an exact number, an instant in seconds since 1970, a boolean or a text.
 
-    `shown` is how the rule writes it; `slot` its place among the constants of the rule's text, None where it came from
-    another rule that this one searches.
+    `shown` is the constant as written in the rule. `slot` is its number among the constants of the rule's text. It is
+    None if the constant belongs to another rule that this rule searches.
     """
 
     value: Decimal | str | bool
@@ -67,9 +67,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A predicate between two variables. With `right.property` None it is the reference `left.property = right`.
+    """A predicate between two variables. If `right.property` is None, it is the reference `left.property = right`.
 
-    Never is `left.property` None while `right.property` is not.
+    If `left.property` is None, so is `right.property`.
     """
 
     left: Access
@@ -83,7 +83,7 @@ NormalPredicate: TypeAlias = Comparison | Link
 
 @dataclass(frozen=True, slots=True)
 class Conjunction:
-    """`search` variables `register` one of them `where` all predicates hold."""
+    """`search` the variables `register` one of them `where` all predicates are true."""
 
     variables: tuple[Variable, ...]
     register: str
@@ -92,7 +92,7 @@ class Conjunction:
 
 @dataclass(frozen=True, slots=True)
 class NormalRule:
-    """What the rule means, and the names of the other rules that were put in."""
+    """A rule in normal form, and the names of the rules that it searches. Their conjunctions are inlined."""
 
     conjunctions: tuple[Conjunction, ...]
     searches: frozenset[str] = frozenset()

@@ -1,9 +1,9 @@
-"""Parsed rule to its normal form (paper, section 3.3), by the schema: names resolved, operands typed, `not` and `or`
-gone, paths split into references, the rules that it searches put in.
+"""Normalise a parsed rule (paper, section 3.3) with the schema: resolve names, type operands, remove `not` and `or`,
+split paths into references, and inline the rules that it searches.
 
-Laws: each predicate looks at the values of its property for itself; two paths of one conjunction mean the same resource
-where they share a prefix without `?`; a rule that is searched makes its own choices, since a variable over it ranges
-over its results.
+Laws: each predicate considers the values of its property independently. Two paths of one conjunction refer to the same
+resource as far as they share a prefix without `?`. An inlined rule has its own variables, because a variable over a
+rule ranges over the results of that rule.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from mdv.errors import InvalidRule
 from mdv.model import RDFS_RESOURCE, XSD
 from mdv.rdf.parse import is_absolute_iri
 from mdv.rdf.schema import Schema, SchemaProperty, UnknownName
-from mdv.rdf.values import Kind, flaw_of, instant_of, number_of
+from mdv.rdf.values import ValueKind, find_flaw, parse_instant, parse_number
 from mdv.rules.ast import (
     And,
     Expression,
     Extension,
     Literal,
+    LiteralKind,
     Name,
     Not,
     Operator,
@@ -34,7 +35,6 @@ from mdv.rules.ast import (
     Path,
     Predicate,
     Span,
-    Written,
 )
 from mdv.rules.normal import (
     Access,
@@ -47,34 +47,41 @@ from mdv.rules.normal import (
     Sort,
     Variable,
 )
-from mdv.rules.parse import flawed
+from mdv.rules.parse import rule_error
+from mdv.rules.pattern import pattern
 
 MAX_CONJUNCTIONS = 64
 MAX_VARIABLES = 2048
-"""Over all conjunctions, with those of the rules that are put in: a rule of so many is some seconds of work."""
-MAX_CHAIN = 32
-"""Rules that search rules that search rules …"""
+"""Variables in all conjunctions, including inlined rules. A rule of this size takes some seconds to process."""
+MAX_RULE_CHAIN = 32
+"""Length of a chain of rules that search one another."""
+MAX_JOIN_DEPTH = 40
+"""The longest chain of joins from the registered variable. Each join nests the SQL of the filter one level deeper, and
+the SQL compiler is recursive: at about 60 levels it exceeds Python's recursion limit, and no document could be
+registered."""
 
 Value: TypeAlias = Decimal | str | bool
-Rules: TypeAlias = Callable[[str], ParsedRule | None]
+RuleLookup: TypeAlias = Callable[[str], ParsedRule | None]
 
 
 def no_rules(name: str) -> ParsedRule | None:
-    """Where no other rule can be searched."""
+    """A rule lookup that finds no rules."""
     return None
 
 
-def normalise(rule: ParsedRule, schema: Schema, rules: Rules = no_rules) -> NormalRule:
-    """What the rule means under this schema; `rules` finds another rule by its name.
+def normalise(rule: ParsedRule, schema: Schema, rules: RuleLookup = no_rules) -> NormalRule:
+    """Return the normal form of a rule under a schema. `rules` looks up other rules by name.
 
-    >>> from mdv.rdf.schema import EMPTY
+    >>> from mdv.rdf.schema import EMPTY_SCHEMA
     >>> from mdv.rules.parse import parse
-    >>> rule = normalise(parse("search rdfs:Resource r register r where r.rdfs:seeAlso.label = 'a'"), EMPTY)
+    >>> rule = normalise(parse("search rdfs:Resource r register r where r.rdfs:seeAlso.label = 'a'"), EMPTY_SCHEMA)
     >>> [variable.name for variable in rule.conjunctions[0].variables], len(rule.conjunctions[0].predicates)
     (['r', 'r2'], 2)
     """
-    _check_circles(rule, schema, rules)
-    return _normalise(rule, schema, _Library(rules))
+    _check_cycles(rule, schema, rules)
+    normal = _normalise(rule, schema, _Library(rules))
+    _check_depth(rule, normal)
+    return normal
 
 
 def _normalise(rule: ParsedRule, schema: Schema, library: _Library) -> NormalRule:
@@ -85,44 +92,47 @@ def _normalise(rule: ParsedRule, schema: Schema, library: _Library) -> NormalRul
     parts = _split_or(rule.where, typed)
     conjunctions = [_split_paths(part, rule.register.text, scope) for part in parts]
     _check_size(conjunctions, scope)
-    return NormalRule(tuple(_put_in(conjunctions, scope.inner)), frozenset(scope.searches))
+    return NormalRule(tuple(_inline_rules(conjunctions, scope.inner)), frozenset(scope.searches))
 
 
-# --- what the variables range over ---
+# --- classes and rules of the variables ---
 
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """The other rules, and what is known of them already."""
+    """The other rules, with a cache of their normal forms."""
 
-    rules: Rules
+    rules: RuleLookup
     known: dict[str, NormalRule] = field(default_factory=dict)
 
 
-def _check_circles(rule: ParsedRule, schema: Schema, rules: Rules) -> None:
-    """No rule searches itself, nor is the way from rule to rule very long. Equal texts search equal rules."""
-    harmless: set[str] = set()
+def _check_cycles(rule: ParsedRule, schema: Schema, rules: RuleLookup) -> None:
+    """Refuse a rule that searches itself, directly or not, or that starts a long chain of rules.
 
-    def objection(found: ParsedRule, name: str, way: dict[str, str]) -> str | None:
-        if found.text in harmless:
+    Rules with equal texts search the same rules, so each text is checked once.
+    """
+    checked: set[str] = set()
+
+    def problem_of(found: ParsedRule, name: str, chain: dict[str, str]) -> str | None:
+        if found.text in checked:
             return None
-        if found.text in way:
-            through = [f"'{other}'" for other in list(way.values())[list(way).index(found.text) + 1 :]]
+        if found.text in chain:
+            through = [f"'{other}'" for other in list(chain.values())[list(chain).index(found.text) + 1 :]]
             return f"rule '{name}' searches itself" + (f" through {' and '.join(through)}" if through else "")
-        if len(way) > MAX_CHAIN:
-            return f"more than {MAX_CHAIN} rules search one another in a row"
+        if len(chain) > MAX_RULE_CHAIN:
+            return f"more than {MAX_RULE_CHAIN} rules search one another in a chain"
         for _, other, below in _searched(found, schema, rules):
-            if message := objection(below, other, {**way, found.text: name}):
+            if message := problem_of(below, other, {**chain, found.text: name}):
                 return message
-        harmless.add(found.text)
+        checked.add(found.text)
         return None
 
     for extension, name, found in _searched(rule, schema, rules):
-        if message := objection(found, name, {rule.text: name}):
-            raise flawed(rule.text, extension.name.span, message)
+        if message := problem_of(found, name, {rule.text: name}):
+            raise rule_error(rule.text, extension.name.span, message)
 
 
-def _searched(rule: ParsedRule, schema: Schema, rules: Rules) -> Iterable[tuple[Extension, str, ParsedRule]]:
+def _searched(rule: ParsedRule, schema: Schema, rules: RuleLookup) -> Iterable[tuple[Extension, str, ParsedRule]]:
     for extension in rule.search:
         name = extension.name.text
         try:
@@ -135,7 +145,7 @@ def _searched(rule: ParsedRule, schema: Schema, rules: Rules) -> Iterable[tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The variables of one text with their classes, and the rules that some of them range over."""
+    """The variables of one text with their classes, and the rules that some of them search."""
 
     text: str
     schema: Schema
@@ -145,7 +155,7 @@ class _Scope:
     searches: list[str] = field(default_factory=list)
 
     def refuse(self, span: Span, message: str, hint: str | None = None) -> NoReturn:
-        raise flawed(self.text, span, message, hint)
+        raise rule_error(self.text, span, message, hint)
 
 
 def _resolve_search(rule: ParsedRule, schema: Schema, library: _Library) -> _Scope:
@@ -164,15 +174,15 @@ def _resolve_search(rule: ParsedRule, schema: Schema, library: _Library) -> _Sco
 
 
 def _resolve_extension(extension: Extension, scope: _Scope, library: _Library) -> tuple[str, NormalRule | None]:
-    """The class, which wins; else the rule of that name and the class of what it registers."""
+    """Return the class with this name, or else the class that the rule with this name registers, and that rule."""
     name = extension.name
     try:
         return scope.schema.resolve_class(name.text), None
     except UnknownName as unknown:
         found = None if unknown.ambiguous else library.rules(name.text)
         if found is None:
-            either = "" if unknown.ambiguous else ", and no rule here has that name"
-            _refuse_unknown(scope, name, unknown, either)
+            no_rule = "" if unknown.ambiguous else ", and there is no rule with that name"
+            _refuse_unknown(scope, name, unknown, no_rule)
     inner = _definition(name, found, scope, library)
     part = inner.conjunctions[0]
     return next(variable.class_iri for variable in part.variables if variable.name == part.register), inner
@@ -185,15 +195,15 @@ def _definition(name: Name, found: ParsedRule, scope: _Scope, library: _Library)
         inner = _normalise(found, scope.schema, library)
     except InvalidRule as error:
         flaw = error.flaws[0]
-        message = f"rule '{name.text}', which is searched here, has a flaw itself: {flaw.message}"
-        raise flawed(scope.text, name.span, message, flaw.hint) from None
+        message = f"rule '{name.text}', which is searched here, has an error: {flaw.message}"
+        raise rule_error(scope.text, name.span, message, flaw.hint) from None
     return library.known.setdefault(name.text, inner)
 
 
 def _refuse_unknown(scope: _Scope, name: Name, unknown: UnknownName, rest: str = "") -> NoReturn:
     shown = name.text if len(name.text) <= 80 else name.text[:79] + "…"
     if unknown.ambiguous:
-        scope.refuse(name.span, f"ambiguous {unknown.kind} '{shown}'", f"say {' or '.join(unknown.ambiguous)}")
+        scope.refuse(name.span, f"ambiguous {unknown.kind} '{shown}'", f"write {' or '.join(unknown.ambiguous)}")
     hint = f"did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else None
     scope.refuse(name.span, f"unknown {unknown.kind} '{shown}'{rest}", hint)
 
@@ -209,17 +219,17 @@ def _check_variable(name: Name, scope: _Scope) -> None:
         hint = f"the variable is {known[0]}"
     else:
         hint = f"the variables are {', '.join(known[:5])}" + (" …" if len(known) > 5 else "")
-    if not near and "-" in name.text:  # no variable looks so, and many texts do
-        hint += f"; a text is written '{name.text[:40]}…'"
+    if not near and "-" in name.text:  # probably a text without quotes
+        hint += f"; a text is written in quotes: '{name.text[:40]}…'"
     scope.refuse(name.span, f"unknown variable '{name.text[:80]}'", hint)
 
 
-# --- what a predicate compares ---
+# --- types of predicates ---
 
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
-    """A step that is followed by another: the property, whether `?` follows it, the class of what it reaches."""
+    """A step that is not the last: the property, whether `?` follows it, and the class of its target."""
 
     property: str
     any: bool
@@ -228,25 +238,25 @@ class _Hop:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """A path by its properties. `last` is None where it is a variable alone."""
+    """A path with resolved properties. `last` is None if the path is only a variable."""
 
     path: Path
     hops: tuple[_Hop, ...]
     last: SchemaProperty | None
     sort: Sort
     literals: bool
-    """Its values are literals alone, since its range is a datatype."""
+    """True if all values are literals, because the range is a datatype."""
     shown: str
 
     @property
     def free(self) -> bool:
-        """Its values may be literals and references."""
+        """True if the values can be literals and references."""
         return self.sort is Sort.TEXT and not self.literals
 
 
 @dataclass(frozen=True, slots=True)
 class _Typed:
-    """A predicate with its path on the left."""
+    """A typed predicate with a path on the left."""
 
     left: _Route
     operator: Operator
@@ -270,22 +280,22 @@ def _predicates(expression: Expression | None) -> Iterable[Predicate]:
 
 def _typed(predicate: Predicate, scope: _Scope) -> _Typed:
     left, operator, right = predicate.left, predicate.operator, predicate.right
-    sign = _sign(predicate, scope.text)
+    operator_span = _operator_span(predicate, scope.text)
     if isinstance(left, Path):
         route = _route(left, scope)
         if isinstance(right, Path):
-            return _typed_paths(route, operator, _route(right, scope), sign, scope)
-        return _typed_constant(route, operator, right, sign, scope)
+            return _typed_paths(route, operator, _route(right, scope), operator_span, scope)
+        return _typed_constant(route, operator, right, operator_span, scope)
     if isinstance(right, Literal):
         scope.refuse(predicate.span, "both sides are constants", "one side must be a path, such as c.serverHost")
     if operator is Operator.CONTAINS:
-        hint = "the path stands on the left: c.serverHost contains 'text'"
-        scope.refuse(left.span, "'contains' takes its constant on the right", hint)
-    return _typed_constant(_route(right, scope), operator.flipped, left, sign, scope)
+        hint = "write the path on the left: c.serverHost contains 'text'"
+        scope.refuse(left.span, "'contains' needs its constant on the right", hint)
+    return _typed_constant(_route(right, scope), operator.flipped, left, operator_span, scope)
 
 
-def _sign(predicate: Predicate, text: str) -> Span:
-    """Where the operator is written."""
+def _operator_span(predicate: Predicate, text: str) -> Span:
+    """Return the position of the operator."""
     start, end = predicate.left.span.end, predicate.right.span.start
     written = text[start:end]
     return Span(start + len(written) - len(written.lstrip()), start + len(written.rstrip()))
@@ -294,7 +304,7 @@ def _sign(predicate: Predicate, text: str) -> Span:
 def _route(path: Path, scope: _Scope) -> _Route:
     _check_variable(path.variable, scope)
     at, hops = scope.classes[path.variable.text], []
-    shown = _clipped(scope.text[path.span.start : path.span.end])
+    shown = _truncated(scope.text[path.span.start : path.span.end])
     last: SchemaProperty | None = None
     for position, step in enumerate(path.steps):
         if last is not None:
@@ -311,10 +321,10 @@ def _route(path: Path, scope: _Scope) -> _Route:
     return _Route(path, tuple(hops), last, sort, literals, shown)
 
 
-_SORTS = {Kind.NUMBER: Sort.NUMBER, Kind.INSTANT: Sort.INSTANT, Kind.TRUTH: Sort.TRUTH}
+_SORTS = {ValueKind.NUMBER: Sort.NUMBER, ValueKind.INSTANT: Sort.INSTANT, ValueKind.TRUTH: Sort.TRUTH}
 
 
-def _clipped(shown: str) -> str:
+def _truncated(shown: str) -> str:
     shown = " ".join(shown[:100].split())
     return shown if len(shown) <= 60 else shown[:59] + "…"
 
@@ -333,43 +343,45 @@ def _check_any(name: Name, any_: bool, found: SchemaProperty, scope: _Scope) -> 
         scope.refuse(name.span, f"'{name.text}' is set-valued and needs the any operator", f"write {name.text}?")
     if any_ and not found.set_valued:
         hint = f"write {name.text}, or declare it mdv:setValued true"
-        scope.refuse(name.span, f"'{name.text}' is not set-valued and takes no '?'", hint)
+        scope.refuse(name.span, f"'{name.text}' is not set-valued, so '?' is not allowed", hint)
 
 
-def _target(crossed: SchemaProperty, name: Name, scope: _Scope) -> str:
-    """The class that a step reaches: the range where it is a class, else any resource."""
-    if crossed.range is None:
+def _target(property_: SchemaProperty, name: Name, scope: _Scope) -> str:
+    """Return the class of the target of a step: the range, or rdfs:Resource if there is none."""
+    if property_.range is None:
         return RDFS_RESOURCE
-    if crossed.range not in scope.schema.classes:
-        range_ = scope.schema.shorten(crossed.range)
-        scope.refuse(name.span, f"'{name.text}' leads to no resource: its range is {range_}", "end the path here")
-    return crossed.range
+    if property_.range not in scope.schema.classes:
+        range_ = scope.schema.shorten(property_.range)
+        scope.refuse(name.span, f"'{name.text}' has no resources as values: its range is {range_}", "end the path here")
+    return property_.range
 
 
-def _typed_constant(route: _Route, operator: Operator, literal: Literal, sign: Span, scope: _Scope) -> _Typed:
-    _check_operator(route, operator, sign, scope)
+def _typed_constant(route: _Route, operator: Operator, literal: Literal, operator_span: Span, scope: _Scope) -> _Typed:
+    _check_operator(route, operator, operator_span, scope)
     if operator is Operator.CONTAINS:
-        if literal.written is not Written.TEXT:
-            written = _clipped(scope.text[literal.span.start : literal.span.end])
-            scope.refuse(literal.span, "'contains' takes a text", f"write '{written.strip('<>')}'")
+        if literal.written is not LiteralKind.TEXT:
+            written = _truncated(scope.text[literal.span.start : literal.span.end])
+            scope.refuse(literal.span, "'contains' needs a text", f"write '{written.strip('<>')}'")
         if not literal.value:
-            scope.refuse(literal.span, "every text contains the empty one", "say what it must contain")
+            scope.refuse(literal.span, "every text contains the empty text", "write the text to search for")
     written = scope.text[literal.span.start : literal.span.end]
     sort, value = _value(route, literal, written, scope)
     return _Typed(route, operator, Constant(value, written, literal.slot), sort)
 
 
-def _check_operator(route: _Route, operator: Operator, sign: Span, scope: _Scope) -> None:
+def _check_operator(route: _Route, operator: Operator, operator_span: Span, scope: _Scope) -> None:
     if operator.orders and route.sort not in (Sort.NUMBER, Sort.INSTANT):
-        what = f"'{scope.text[sign.start : sign.end]}' needs an ordered range: numbers, dates and times"
+        what = (
+            f"'{scope.text[operator_span.start : operator_span.end]}' needs an ordered range: numbers, dates or times"
+        )
         hint = f"declare an rdfs:range for {route.path.steps[-1].name.text}" if route.free else None
-        scope.refuse(sign, f"{what}; {route.shown} is {_described(route, scope)}", hint)
+        scope.refuse(operator_span, f"{what}; {route.shown} is {_described(route, scope)}", hint)
     if operator is Operator.CONTAINS and route.sort not in (Sort.TEXT, Sort.REFERENCE):
-        scope.refuse(sign, f"'contains' is for texts and URIs; {route.shown} is {_described(route, scope)}")
+        scope.refuse(operator_span, f"'contains' is for texts and URIs; {route.shown} is {_described(route, scope)}")
 
 
 def _described(route: _Route, scope: _Scope) -> str:
-    """What the values of the path are, for people."""
+    """Return a description of the values of a path for error messages."""
     if route.last is None:
         return "a resource"
     if route.last.range is None:
@@ -378,45 +390,50 @@ def _described(route: _Route, scope: _Scope) -> str:
 
 
 def _value(route: _Route, literal: Literal, written: str, scope: _Scope) -> tuple[Sort, Value]:
-    """The constant as what the values of the path are compared with."""
+    """Return the constant as a value of the same type as the values of the path."""
     sort, kind, value = route.sort, literal.written, literal.value
-    if kind is Written.URI and not is_absolute_iri(str(value)):
-        scope.refuse(literal.span, f"{_clipped(written)} is not an absolute URI", "write it in full: <http://…>")
+    if kind is LiteralKind.URI and not is_absolute_iri(str(value)):
+        scope.refuse(literal.span, f"{_truncated(written)} is not an absolute URI", "write it in full: <http://…>")
     match sort, kind:
-        case (Sort.NUMBER, Written.NUMBER) | (Sort.TRUTH, Written.TRUTH):
+        case (Sort.NUMBER, LiteralKind.NUMBER) | (Sort.TRUTH, LiteralKind.TRUTH):
             return sort, value
-        case Sort.INSTANT, Written.TEXT | Written.NUMBER:
+        case Sort.INSTANT, LiteralKind.TEXT | LiteralKind.NUMBER:
             assert route.last is not None and route.last.range is not None
-            lexical = str(value) if kind is Written.TEXT else written
-            instant = instant_of(lexical, route.last.range)
+            lexical = str(value) if kind is LiteralKind.TEXT else written
+            instant = parse_instant(lexical, route.last.range)
             if instant is None:
-                flaw = flaw_of(lexical, route.last.range) or f"{written} is no instant"
+                flaw = find_flaw(lexical, route.last.range) or f"{written} is not a date or time"
                 scope.refuse(literal.span, f"{route.shown} is {_described(route, scope)}, and {flaw}")
             return sort, instant
-        case ((Sort.TEXT | Sort.REFERENCE), Written.TEXT):
+        case ((Sort.TEXT | Sort.REFERENCE), LiteralKind.TEXT):
             return sort, value
-        case Sort.REFERENCE, Written.URI:
+        case Sort.REFERENCE, LiteralKind.URI:
             return sort, value
-        case Sort.TEXT, Written.URI if route.free:
+        case Sort.TEXT, LiteralKind.URI if route.free:
             return Sort.REFERENCE, value
-        case Sort.TEXT, Written.URI if route.last is not None and route.last.range == XSD + "anyURI":
+        case Sort.TEXT, LiteralKind.URI if route.last is not None and route.last.range == XSD + "anyURI":
             return sort, value
-    what = f"{route.shown} is {_described(route, scope)}, and {_clipped(written)} is a {_WRITTEN[kind]}"
-    raise flawed(scope.text, literal.span, f"{what}: they do not compare", _hint(route, literal, written))
+    what = f"{route.shown} is {_described(route, scope)}, and {_truncated(written)} is a {_LITERAL_NAMES[kind]}"
+    raise rule_error(scope.text, literal.span, f"{what}: they cannot be compared", _hint(route, literal, written))
 
 
-_WRITTEN = {Written.TEXT: "text", Written.NUMBER: "number", Written.TRUTH: "truth value", Written.URI: "URI"}
+_LITERAL_NAMES = {
+    LiteralKind.TEXT: "text",
+    LiteralKind.NUMBER: "number",
+    LiteralKind.TRUTH: "boolean",
+    LiteralKind.URI: "URI",
+}
 
 
 def _hint(route: _Route, literal: Literal, written: str) -> str | None:
     kind, value = literal.written, str(literal.value)
     if len(written) > 60:
         return None
-    if route.sort is Sort.TEXT and kind is not Written.TEXT:
+    if route.sort is Sort.TEXT and kind is not LiteralKind.TEXT:
         declare = "" if route.literals else f", or declare an rdfs:range for {route.path.steps[-1].name.text}"
         return f"write '{written.strip('<>')}'{declare}"
-    if route.sort is Sort.NUMBER and kind is Written.TEXT:
-        return f"write {value}, without quotes" if number_of(value) is not None else "write a number, such as 64"
+    if route.sort is Sort.NUMBER and kind is LiteralKind.TEXT:
+        return f"write {value}, without quotes" if parse_number(value) is not None else "write a number, such as 64"
     if route.sort is Sort.TRUTH:
         return "write true or false, without quotes"
     if route.sort is Sort.INSTANT:
@@ -426,10 +443,10 @@ def _hint(route: _Route, literal: Literal, written: str) -> str | None:
     return None
 
 
-def _typed_paths(left: _Route, operator: Operator, right: _Route, sign: Span, scope: _Scope) -> _Typed:
+def _typed_paths(left: _Route, operator: Operator, right: _Route, operator_span: Span, scope: _Scope) -> _Typed:
     if operator is Operator.CONTAINS:
-        scope.refuse(right.path.span, "'contains' takes a constant on its right", "write c.serverHost contains 'text'")
-    _check_operator(left, operator, sign, scope)
+        scope.refuse(right.path.span, "'contains' needs a constant on the right", "write c.serverHost contains 'text'")
+    _check_operator(left, operator, operator_span, scope)
     sort = _common_sort(left, right)
     if sort is None:
         sides = f"{left.shown} is {_described(left, scope)} and {right.shown} is {_described(right, scope)}"
@@ -437,33 +454,35 @@ def _typed_paths(left: _Route, operator: Operator, right: _Route, sign: Span, sc
         if left.free or right.free:
             free = (left if left.free else right).path.steps[-1].name.text
             hint = f"declare an rdfs:range for {free}"
-        scope.refuse(Span(left.path.span.start, right.path.span.end), f"{sides}: they do not compare", hint)
+        scope.refuse(Span(left.path.span.start, right.path.span.end), f"{sides}: they cannot be compared", hint)
     if left.last is None and right.last is not None:
         left, operator, right = right, operator.flipped, left
     return _Typed(left, operator, right, sort)
 
 
 def _common_sort(left: _Route, right: _Route) -> Sort | None:
-    """As what two paths compare; None where they do not."""
+    """Return the sort by which two paths are compared; None if they cannot be compared."""
     if left.sort is right.sort:
         return left.sort
     if {left.sort, right.sort} != {Sort.TEXT, Sort.REFERENCE} or left.literals or right.literals:
         return None
-    # One may hold anything, the other references: texts, but a variable is a resource, which no literal is.
+    # One path can have any values, the other has references. They are compared as texts, or as references if one of
+    # them is a variable, which is never equal to a literal.
     return Sort.REFERENCE if left.last is None or right.last is None else Sort.TEXT
 
 
-# --- no `not`, no `or` ---
+# --- removal of `not` and `or` ---
 
 
 def _check_count(rule: ParsedRule, scope: _Scope) -> None:
-    """Counted before anything is multiplied out."""
+    """Refuse too many conjunctions before the expression is expanded."""
     if rule.where is None:
         return
     if (parts := _count(rule.where, False)) > MAX_CONJUNCTIONS:
         predicates = list(_predicates(rule.where))
         span = Span(predicates[0].span.start, predicates[-1].span.end)
-        scope.refuse(span, f"'or' splits the rule into {_number(parts)} conjunctions; it may have {MAX_CONJUNCTIONS}")
+        message = f"'or' splits the rule into {_number(parts)} conjunctions; the limit is {MAX_CONJUNCTIONS}"
+        scope.refuse(span, message)
 
 
 def _number(value: int) -> str:
@@ -484,7 +503,7 @@ def _split_or(where: Expression | None, typed: Mapping[Span, _Typed]) -> list[tu
 
 
 def _split(expression: Expression, negated: bool, typed: Mapping[Span, _Typed]) -> list[tuple[_Typed, ...]]:
-    """Disjunctive normal form, in the order of the text; `not` is pushed down to the operators on the way."""
+    """Return the disjunctive normal form in the order of the text. `not` is applied to the operators."""
     if isinstance(expression, Predicate):
         found = typed[expression.span]
         return [(found.negated if negated else found,)]
@@ -496,7 +515,7 @@ def _split(expression: Expression, negated: bool, typed: Mapping[Span, _Typed]) 
     return [tuple(one for part in chosen for one in part) for chosen in product(*parts)]
 
 
-# --- no paths ---
+# --- removal of paths ---
 
 
 def _split_paths(part: tuple[_Typed, ...], register: str, scope: _Scope) -> Conjunction:
@@ -507,7 +526,7 @@ def _split_paths(part: tuple[_Typed, ...], register: str, scope: _Scope) -> Conj
 
 
 class _Splitter:
-    """One conjunction on its way to its normal form."""
+    """Splits the paths of one conjunction into variables and references."""
 
     def __init__(self, variables: list[Variable]) -> None:
         self.variables = variables
@@ -529,7 +548,7 @@ class _Splitter:
         return Access(at, route.last.iri if route.last else None)
 
     def reached(self, at: str, hop: _Hop) -> str:
-        """The variable that the step leads to: the known one, unless `?` makes it a choice of its own."""
+        """Return the variable for the target of a step. It is shared with other paths unless the step has a `?`."""
         if not hop.any and (at, hop.property) in self.shared:
             return self.shared[at, hop.property]
         new = _unused(_initial(hop.class_iri), self.names)
@@ -541,7 +560,7 @@ class _Splitter:
 
 
 def _initial(class_iri: str) -> str:
-    """The first letter of the local name, if it is a letter.
+    """Return the first letter of the local name; `x` if it does not begin with a letter.
 
     >>> _initial("http://mdv.example/schema#ServerInformation"), _initial("http://a/1")
     ('s', 'x')
@@ -552,31 +571,41 @@ def _initial(class_iri: str) -> str:
 
 
 def _unused(name: str, names: set[str]) -> str:
-    """The name, with a number after it where it is taken; it is taken from now on."""
+    """Return the name, with a number appended if it is in use, and mark it as used."""
     new = name if name not in names else next(n for k in count(2) if (n := f"{name}{k}") not in names)
     names.add(new)
     return new
 
 
-# --- the rules that it searches ---
+# --- inlining of searched rules ---
 
 
 def _check_size(conjunctions: list[Conjunction], scope: _Scope) -> None:
-    """Counted before anything is put in."""
+    """Refuse too many conjunctions or variables before rules are inlined."""
     inner = scope.inner.values()
     parts = len(conjunctions) * prod(len(rule.conjunctions) for rule in inner)
     if parts > MAX_CONJUNCTIONS:
-        message = f"with the rules that it searches the rule has {_number(parts)} conjunctions"
-        scope.refuse(scope.span, f"{message}; it may have {MAX_CONJUNCTIONS}")
+        message = f"with the rules that it searches, the rule has {_number(parts)} conjunctions"
+        scope.refuse(scope.span, f"{message}; the limit is {MAX_CONJUNCTIONS}")
     variables = max(len(part.variables) for part in conjunctions)
     variables += sum(max(len(part.variables) for part in rule.conjunctions) - 1 for rule in inner)
     if variables * parts > MAX_VARIABLES:
         message = f"the rule has up to {variables:,} variables in each of {parts:,} conjunctions, paths included"
-        scope.refuse(scope.span, f"{message}; there may be {MAX_VARIABLES:,} in all")
+        scope.refuse(scope.span, f"{message}; the limit is {MAX_VARIABLES:,} in total")
 
 
-def _put_in(conjunctions: list[Conjunction], inner: Mapping[str, NormalRule]) -> list[Conjunction]:
-    """Each conjunction with each choice of conjunctions of the rules that its variables range over."""
+def _check_depth(rule: ParsedRule, normal: NormalRule) -> None:
+    for conjunction in normal.conjunctions:
+        # A chain has fewer joins than there are variables, so most rules need no further check.
+        if len(conjunction.variables) > MAX_JOIN_DEPTH and (depth := pattern(conjunction)[0].depth) > MAX_JOIN_DEPTH:
+            span = Span(rule.search[0].name.span.start, rule.search[-1].variable.span.end)
+            message = f"from '{conjunction.register}' there is a chain of {depth} joins, including steps of paths"
+            hint = "shorten the paths, or split the rule into several rules"
+            raise rule_error(rule.text, span, f"{message}; the limit is {MAX_JOIN_DEPTH}", hint)
+
+
+def _inline_rules(conjunctions: list[Conjunction], inner: Mapping[str, NormalRule]) -> list[Conjunction]:
+    """Combine each conjunction with every choice of conjunctions of the rules that its variables search."""
     return [
         _joined(conjunction, dict(zip(inner, chosen, strict=True)))
         for conjunction in conjunctions
@@ -603,5 +632,5 @@ def _renamed(predicate: NormalPredicate, names: Mapping[str, str]) -> NormalPred
 
     if isinstance(predicate, Link):
         return replace(predicate, left=access(predicate.left), right=access(predicate.right))
-    # A constant of another rule is no constant of this one's text.
+    # A constant of an inlined rule has no slot in the text of this rule.
     return replace(predicate, access=access(predicate.access), constant=replace(predicate.constant, slot=None))

@@ -1,6 +1,7 @@
-"""Rule text to its syntax tree, by the grammar beside this file; what is wrong is told with its place.
+"""Parse the text of a rule or query into its syntax tree, with the grammar in `grammar.lark`.
 
-Law: whatever the text, the outcome is a tree within the limits or `InvalidRule`, and that quickly.
+Law: for every text, the result is a tree within the limits or `InvalidRule` with the position of the error, in a short
+time.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedEOF, UnexpectedInput
 
 from mdv.errors import Flaw, InvalidRule
-from mdv.rdf.values import DIGIT_LIMIT
+from mdv.rdf.values import MAX_DIGITS
 from mdv.rules.ast import (
     And,
     Expression,
     Extension,
     Literal,
+    LiteralKind,
     Name,
     Not,
     Operand,
@@ -32,34 +34,35 @@ from mdv.rules.ast import (
     ParsedQuery,
     ParsedRule,
     Path,
+    PathStep,
     Predicate,
     Span,
-    Step,
-    Written,
 )
 
 MAX_BYTES = 8192
+MAX_SEARCH_VARIABLES = 64
+"""Variables in the `search` part."""
 MAX_PREDICATES = 32
-MAX_DEPTH = 8
+MAX_PATH_STEPS = 8
 MAX_NESTING = 100
 MAX_COUNT_DIGITS = 9
 
 KEYWORDS = frozenset(
     "search register where and or not contains true false return order by asc desc limit".split()  # noqa: SIM905
 )
-"""Words that are no variables and no bare classes, however they are capitalised."""
+"""Reserved words. They cannot be variables or classes without prefix, in any capitalisation."""
 
 
 def parse(text: str) -> ParsedRule:
-    """The rule as it was written.
+    """Return the syntax tree of a rule.
 
     >>> rule = parse("search CycleProvider c register c where c.serverInformation.memory > 64")
     >>> rule.register.text, rule.where.operator, rule.where.right.value
     ('c', <Operator.GT: '>'>, Decimal('64'))
     >>> parse("search CycleProvider register c")
     Traceback (most recent call last):
-    mdv.errors.InvalidRule: The rule has a flaw at line 1, column 22: expected a variable, found 'register' ('register'
-    is a word of the language, so it cannot be a name here).
+    mdv.errors.InvalidRule: The rule has an error at line 1, column 22: expected a variable, found 'register'
+    ('register' is a keyword, so it cannot be a name here).
     <BLANKLINE>
         search CycleProvider register c
                              ^^^^^^^^
@@ -69,7 +72,7 @@ def parse(text: str) -> ParsedRule:
 
 
 def parse_query(text: str) -> ParsedRule | ParsedQuery:
-    """The query as it was written: a rule, or one with `return` in place of `register`.
+    """Return the syntax tree of a query: a rule, or a query with `return` instead of `register`.
 
     >>> query = parse_query("search CycleProvider c return c, c.serverHost order by c.serverHost desc limit 10")
     >>> len(query.returns), query.order[0].descending, query.limit
@@ -81,10 +84,10 @@ def parse_query(text: str) -> ParsedRule | ParsedQuery:
     return builder.rule(tree) if tree.data == "rule" else builder.query(tree)
 
 
-def flawed(text: str, span: Span, message: str, hint: str | None = None, what: str = "rule") -> InvalidRule:
-    """The error that points at `span` of a rule's or query's text.
+def rule_error(text: str, span: Span, message: str, hint: str | None = None, what: str = "rule") -> InvalidRule:
+    """Return an error that marks `span` in the text of a rule or query.
 
-    >>> flawed("search Cycle c", Span(7, 12), "unknown class 'Cycle'", "did you mean Bicycle?").flaws[0].column
+    >>> rule_error("search Cycle c", Span(7, 12), "unknown class 'Cycle'", "did you mean Bicycle?").flaws[0].column
     8
     """
     before = text[: span.start]
@@ -94,17 +97,17 @@ def flawed(text: str, span: Span, message: str, hint: str | None = None, what: s
     length = max(1, min(span.end, start + len(source)) - span.start)
     flaw = Flaw(message, line=line, column=span.start - start + 1, hint=hint, length=length)
     shown = _underlined(source, span.start - start, span.end - start)
-    return InvalidRule(f"The {what} has a flaw at {flaw}.\n\n{shown}", (flaw,))
+    return InvalidRule(f"The {what} has an error at {flaw}.\n\n{shown}", (flaw,))
 
 
-_SHOWN = 100
-"""Characters of a source line that an error shows."""
+_SHOWN_CHARACTERS = 100
+"""Characters of a source line that are shown in an error."""
 
 
 def _underlined(source: str, start: int, end: int) -> str:
-    """The line, trimmed around the place, with carets below it."""
-    left = max(0, start - _SHOWN // 2) if len(source) > _SHOWN else 0
-    right = min(len(source), left + _SHOWN)
+    """Return the line, truncated around the position, with carets below it."""
+    left = max(0, start - _SHOWN_CHARACTERS // 2) if len(source) > _SHOWN_CHARACTERS else 0
+    right = min(len(source), left + _SHOWN_CHARACTERS)
     visible = "".join(character if character.isprintable() else " " for character in source[left:right])
     start, end = start - left, max(min(end, right) - left, start - left + 1)
     before, after = ("…" if left else ""), ("…" if right < len(source) else "")
@@ -119,14 +122,14 @@ def _width(text: str) -> int:
 
 
 def _check_text(text: str, what: str) -> None:
-    """What is refused before anything is read."""
+    """Refuse texts that are too long or contain invalid characters."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         fits = len(text[:MAX_BYTES].encode("utf-8", "replace")[:MAX_BYTES].decode("utf-8", "ignore"))
         message = f"the text is longer than {MAX_BYTES:,} bytes"
-        raise flawed(text[: fits + _SHOWN], Span(fits, fits + 1), message, what=what)
+        raise rule_error(text[: fits + _SHOWN_CHARACTERS], Span(fits, fits + 1), message, what=what)
     if found := _UNSTORABLE.search(text):
-        kind = "a NUL character" if found[0] == "\0" else "half a surrogate pair, which is no character"
-        raise flawed(text, Span(*found.span()), f"the text contains {kind}", what=what)
+        kind = "a NUL character" if found[0] == "\0" else "an unpaired surrogate, which is not a character"
+        raise rule_error(text, Span(*found.span()), f"the text contains {kind}", what=what)
 
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -149,12 +152,13 @@ def _tree(text: str, start: str) -> Tree[Token]:
         ended = isinstance(error, UnexpectedEOF) or getattr(getattr(error, "token", None), "type", "") == "$END"
         position = len(text.rstrip()) if ended else error.pos_in_stream
         assert position is not None
-        raise _misread(text, position, _allowed(text[:position], start) or parser.accepts(), what) from None
+        raise _syntax_error(text, position, _allowed(text[:position], start) or parser.accepts(), what) from None
     return tree
 
 
 def _allowed(read: str, start: str) -> set[str]:
-    """The terminals that may come after what was read. The parser that failed has closed what it could by then."""
+    """Return the terminals that are allowed after `read`. The failed parser cannot be asked: it has already reduced
+    its stack."""
     parser: Any = _grammar().parse_interactive(read, start=start)
     try:
         parser.exhaust_lexer()
@@ -163,7 +167,7 @@ def _allowed(read: str, start: str) -> set[str]:
     return {str(terminal) for terminal in parser.accepts()}
 
 
-# What the author of a rule calls the terminals, in the order of telling; a name for several needs all of them.
+# Names of terminals in errors, in the order of output. A name for several terminals is used if all are allowed.
 _EXPECTED: tuple[tuple[frozenset[str], str], ...] = tuple(
     (frozenset(terminals.split()), name)
     for terminals, name in (
@@ -195,7 +199,7 @@ _EXPECTED: tuple[tuple[frozenset[str], str], ...] = tuple(
 )
 
 
-def _names_of(terminals: Iterable[str]) -> str:
+def _describe(terminals: Iterable[str]) -> str:
     left, names = set(terminals), []
     for group, name in _EXPECTED:
         if group <= left:
@@ -208,24 +212,24 @@ _WORD = re.compile(r"[^\W\d][\w-]*|[-+]?\.?\d[\w.:+-]*|'[^'\n]{0,30}|<[^\s<>]*>|
 _NUMBERISH = re.compile(r"[-+]?\.?\d[\w.:+-]*")
 _DATEISH = re.compile(r"\d{4,}-\d\d|\d\d:\d\d")
 _PREFIXED = re.compile(r"([^\W\d][\w-]*)?:[\w-]*")
-_FOREIGN = {
-    "==": "equality is written =",
-    "<>": "inequality is written !=",
+_HINTS_BY_SIGN = {
+    "==": "write = for equality",
+    "<>": "write != for inequality",
     "&&": "write 'and'",
     "||": "write 'or'",
     "!": "write 'not'",
-    '"': "text is written in single quotes: 'text'",
-    "+": "numbers are written without +",
-    ";": "a rule ends without a mark",
+    '"': "write text in single quotes: 'text'",
+    "+": "write numbers without +",
+    ";": "a rule has no mark at its end",
 }
 
 
-def _misread(text: str, position: int, allowed: set[str], what: str) -> InvalidRule:
-    expected = _names_of(allowed)
+def _syntax_error(text: str, position: int, allowed: set[str], what: str) -> InvalidRule:
+    expected = _describe(allowed)
     word = _WORD.match(text, position)
     if word is None:
         end = Span(position, position + 1)
-        return flawed(text, end, f"expected {expected}, but the {what} ends here", what=what)
+        return rule_error(text, end, f"expected {expected}, but the {what} ends here", what=what)
     span, found = Span(*word.span()), word[0]
     message, hint = f"expected {expected}, found {_quoted(found)}", None
 
@@ -233,27 +237,29 @@ def _misread(text: str, position: int, allowed: set[str], what: str) -> InvalidR
     around = text[max(0, position - 1) : position + 2]
     if "TEXT" in allowed and found.startswith("'"):
         span = Span(position, position + 1)
-        message, hint = "this text has no closing quote", "a quote within a text is written twice: 'it''s'"
+        message, hint = "this text has no closing quote", "write a quote within a text twice: 'it''s'"
     elif "NUMBER" in allowed and (number := _NUMBERISH.match(text, position)):
         span, message = Span(*number.span()), f"{_quoted(number[0])} is not a number"
-        hint = "numbers are written 64, -1.5 or 6e3"
+        hint = "write numbers as 64, -1.5 or 6e3"
         if _DATEISH.search(number[0]):
-            hint = f"dates and times are written as text: '{number[0]}'" if len(number[0]) < 40 else None
+            hint = f"write dates and times as text: '{number[0]}'" if len(number[0]) < 40 else None
     elif "URI" in allowed and found.startswith("<"):
-        message, hint = "this is not a whole URI", "it is written <http://…>, without spaces in it"
+        message, hint = "this is not a complete URI", "write it as <http://…>, without spaces"
     elif before is not None and before.end() > position:
         span = Span(*before.span())
         message = f"{_quoted(before[0])} is neither a variable nor a constant"
-        hint = "a URI is written in full: <http://…>"
+        hint = "write a URI in full: <http://…>"
     elif found.lower() in KEYWORDS and allowed & {"VARIABLE", "CLASS"}:
-        hint = f"{_quoted(found)} is a word of the language, so it cannot be a name here"
+        hint = f"{_quoted(found)} is a keyword, so it cannot be a name here"
     elif found.lower() == "return":
-        hint = "a query has either 'register' or 'return'" if what == "query" else "'return' is for queries"
+        hint = "a query has either 'register' or 'return'" if what == "query" else "only queries have 'return'"
     elif found.lower() in ("register", "where") and what == "rule":
         hint = "the order is 'search', 'register', 'where'"
     else:
-        hint = next((hint for sign, hint in _FOREIGN.items() if found.startswith(sign) or sign == around[:2]), None)
-    return flawed(text, span, message, hint, what)
+        hint = next(
+            (hint for sign, hint in _HINTS_BY_SIGN.items() if found.startswith(sign) or sign == around[:2]), None
+        )
+    return rule_error(text, span, message, hint, what)
 
 
 def _quoted(found: str) -> str:
@@ -266,14 +272,14 @@ _OPERATORS = {operator.value: operator for operator in Operator}
 
 
 class _Builder:
-    """Makes the syntax tree of one text, and counts what is limited. Constants are met in the order of the text."""
+    """Builds the syntax tree of one text and enforces limits. Visits constants in the order of the text."""
 
     def __init__(self, text: str, what: str = "rule") -> None:
         self.text, self.what = text, what
         self.slots = self.predicates = 0
 
-    def flawed(self, span: Span, message: str, hint: str | None = None) -> InvalidRule:
-        return flawed(self.text, span, message, hint, self.what)
+    def error(self, span: Span, message: str, hint: str | None = None) -> InvalidRule:
+        return rule_error(self.text, span, message, hint, self.what)
 
     def rule(self, tree: Tree[Token]) -> ParsedRule:
         search, register, where = tree.children
@@ -291,7 +297,11 @@ class _Builder:
         )
 
     def search(self, tree: Tree[Token] | Token) -> tuple[Extension, ...]:
-        return tuple(Extension(*map(_name, _tokens(extension))) for extension in _trees(tree))
+        found = tuple(Extension(*map(_name, _tokens(extension))) for extension in _trees(tree))
+        if len(found) > MAX_SEARCH_VARIABLES:
+            span = Span(found[MAX_SEARCH_VARIABLES].name.span.start, found[MAX_SEARCH_VARIABLES].variable.span.end)
+            raise self.error(span, f"the {self.what} searches more than {MAX_SEARCH_VARIABLES} variables")
+        return found
 
     def where(self, tree: Tree[Token] | Token | None) -> Expression | None:
         return self.expression(_trees(tree)[0], 0) if tree is not None else None
@@ -303,7 +313,7 @@ class _Builder:
 
     def limit(self, token: Token) -> int:
         if len(token) > MAX_COUNT_DIGITS:
-            raise self.flawed(_span(token), f"a limit has at most {MAX_COUNT_DIGITS} digits")
+            raise self.error(_span(token), f"a limit has at most {MAX_COUNT_DIGITS} digits")
         return int(token)
 
     def expression(self, tree: Tree[Token], nesting: int) -> Expression:
@@ -312,7 +322,7 @@ class _Builder:
         if tree.data in ("group", "negation"):
             if nesting == MAX_NESTING:
                 message = f"parentheses and 'not' are nested more than {MAX_NESTING} deep"
-                raise self.flawed(_span(_tokens(tree)[0]), message)
+                raise self.error(_span(_tokens(tree)[0]), message)
             inner = self.expression(_trees(tree)[0], nesting + 1)
             return Not(inner) if tree.data == "negation" else inner
         make: Callable[[tuple[Expression, ...]], Expression] = And if tree.data == "both" else Or
@@ -324,7 +334,7 @@ class _Builder:
         span = Span(first.span.start, second.span.end)
         self.predicates += 1
         if self.predicates > MAX_PREDICATES:
-            raise self.flawed(span, f"the {self.what} has more than {MAX_PREDICATES} predicates")
+            raise self.error(span, f"the {self.what} has more than {MAX_PREDICATES} predicates")
         return Predicate(first, operator, second, span)
 
     def operand(self, tree: Tree[Token] | Token) -> Operand:
@@ -333,36 +343,36 @@ class _Builder:
     def path(self, tree: Tree[Token]) -> Path:
         variable, *steps = tree.children
         assert isinstance(variable, Token)
-        taken: list[Step] = []
+        parsed_steps: list[PathStep] = []
         end = _span(variable).end
         for step in steps:
             name, any_ = step.children  # type: ignore[union-attr]
             assert isinstance(name, Token)
-            if len(taken) == MAX_DEPTH:
-                raise self.flawed(_span(name), f"the path has more than {MAX_DEPTH} steps")
-            taken.append(Step(_name(name), any_ is not None))
+            if len(parsed_steps) == MAX_PATH_STEPS:
+                raise self.error(_span(name), f"the path has more than {MAX_PATH_STEPS} steps")
+            parsed_steps.append(PathStep(_name(name), any_ is not None))
             end = _span(any_ if isinstance(any_, Token) else name).end
-        return Path(_name(variable), tuple(taken), Span(_span(variable).start, end))
+        return Path(_name(variable), tuple(parsed_steps), Span(_span(variable).start, end))
 
     def literal(self, token: Token) -> Literal:
         slot, span = self.slots, _span(token)
         self.slots += 1
         match token.type:
             case "TEXT":
-                return Literal(Written.TEXT, text_value(token), span, slot)
+                return Literal(LiteralKind.TEXT, text_value(token), span, slot)
             case "NUMBER":
                 value = number_value(token)
                 if value is None:
-                    raise self.flawed(span, f"a number has at most {DIGIT_LIMIT:,} digits, its exponent included")
-                return Literal(Written.NUMBER, value, span, slot)
+                    raise self.error(span, f"a number has at most {MAX_DIGITS:,} digits, including its exponent")
+                return Literal(LiteralKind.NUMBER, value, span, slot)
             case "TRUTH":
-                return Literal(Written.TRUTH, token.lower() == "true", span, slot)
+                return Literal(LiteralKind.TRUTH, token.lower() == "true", span, slot)
             case _:
-                return Literal(Written.URI, token[1:-1], span, slot)
+                return Literal(LiteralKind.URI, token[1:-1], span, slot)
 
 
 def text_value(written: str) -> str:
-    """The text of a constant in quotes.
+    """Return the text of a quoted constant.
 
     >>> print(text_value("'it''s'"))
     it's
@@ -371,7 +381,7 @@ def text_value(written: str) -> str:
 
 
 def number_value(written: str) -> Decimal | None:
-    """The exact number; None where it has too many digits, or would have, written out.
+    """Return the exact number; None if it has too many digits, or would have without its exponent.
 
     >>> number_value("-1.50"), number_value("-0"), number_value("1e1000000")
     (Decimal('-1.50'), Decimal('0'), None)
@@ -379,13 +389,13 @@ def number_value(written: str) -> Decimal | None:
     if len(written) > 16:
         mantissa, _, exponent = written.lower().partition("e")
         exponent = exponent.lstrip("+-").lstrip("0")
-        if len(mantissa) > DIGIT_LIMIT + 2 or sum(map(str.isdigit, mantissa)) > DIGIT_LIMIT:
+        if len(mantissa) > MAX_DIGITS + 2 or sum(map(str.isdigit, mantissa)) > MAX_DIGITS:
             return None
-        if len(exponent) > 4 or int(exponent or 0) > DIGIT_LIMIT:
+        if len(exponent) > 4 or int(exponent or 0) > MAX_DIGITS:
             return None
     elif "e" in written or "E" in written:
         exponent = written.lower().partition("e")[2]
-        if abs(int(exponent)) > DIGIT_LIMIT:
+        if abs(int(exponent)) > MAX_DIGITS:
             return None
     return Decimal(written) or _ZERO
 

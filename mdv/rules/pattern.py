@@ -1,9 +1,9 @@
-"""The pattern of a conjunction: what is left of it when its constants are taken out and its names forgotten.
+"""The pattern of a conjunction: its structure without constants and variable names.
 
-Rules that differ in constants alone have the same pattern; they are one rule group and are evaluated together. A
-pattern is a tree of nodes that starts at what the rule registers (node 0). It is found depth first, so that a
-predicate between two nodes that is no branch of the tree (a cycle in the join graph, or a second predicate between the
-same two) always ties a node to one of its ancestors.
+Rules that differ only in their constants have the same pattern. They form one rule group and are evaluated together. A
+pattern is a tree of nodes. Its root, node 0, is the registered variable. The tree is built depth first, so a predicate
+between two nodes that is not a branch of the tree (from a cycle in the join graph, or a second predicate between the
+same nodes) always connects a node with one of its ancestors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mdv.rules.normal import Access, Comparison, Conjunction, Constant, Link, So
 
 
 class Leaf(NamedTuple):
-    """A predicate with a constant, the constant taken out. `class_iri` is what its variable was declared as."""
+    """A predicate with a constant, without the constant. `class_iri` is the declared class of its variable."""
 
     node: int
     class_iri: str
@@ -30,7 +30,7 @@ class Leaf(NamedTuple):
 
 
 class Tie(NamedTuple):
-    """A predicate between two nodes."""
+    """A join predicate between two nodes."""
 
     left: int
     left_property: str | None
@@ -41,12 +41,12 @@ class Tie(NamedTuple):
 
     @property
     def is_reference(self) -> bool:
-        """Whether it says that the left node refers to the right one."""
+        """True if the predicate means that the left node refers to the right one."""
         return self.operator is Operator.EQ and self.left_property is not None and self.right_property is None
 
     @property
     def is_bounded(self) -> bool:
-        """Whether one side leads to few others: a reference, or equal values."""
+        """True if each node joins with few others: by a reference or by equal values."""
         return self.operator is Operator.EQ and self.left_property is not None and self.sort is not Sort.TRUTH
 
     def accesses(self) -> tuple[tuple[int, str | None], tuple[int, str | None]]:
@@ -54,7 +54,7 @@ class Tie(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """How a node hangs on its parent: by a predicate, or (None) by nothing but standing in the same rule."""
+    """How a node is connected to its parent: by a predicate, or by None if it only occurs in the same rule."""
 
     parent: int
     tie: Tie | None
@@ -62,7 +62,8 @@ class Branch(NamedTuple):
 
 @dataclass(frozen=True)
 class Pattern:
-    """Nodes by their classes, each but the first with its branch; predicates with constants; further predicates."""
+    """The classes of the nodes, the branches of all nodes but the root, the predicates with constants, and the join
+    predicates that are not branches."""
 
     nodes: tuple[tuple[str, ...], ...]
     branches: tuple[Branch | None, ...]
@@ -78,27 +79,39 @@ class Pattern:
         return tuple(map(tuple, found))
 
     def path(self, node: int) -> tuple[int, ...]:
-        """The nodes from the root to `node`, both included."""
+        """Return the nodes from the root to `node`, including both."""
         nodes = [node]
         while (branch := self.branches[nodes[-1]]) is not None:
             nodes.append(branch.parent)
         return tuple(reversed(nodes))
 
+    @property
+    def depth(self) -> int:
+        """The number of branches on the longest path from the root."""
+        depths: list[int] = []
+        for branch in self.branches:  # parents come before their children
+            depths.append(0 if branch is None else depths[branch.parent] + 1)
+        return max(depths)
+
+    def has_leaf(self, node: int) -> bool:
+        """True if `node` or one of its descendants has a predicate with a constant."""
+        return any(node in self.path(leaf.node) for leaf in self.leaves)
+
     @cached_property
     def properties(self) -> frozenset[str]:
-        """Every property that it speaks of."""
+        """All properties in the pattern."""
         ties = (*self.ties, *(branch.tie for branch in self.branches if branch is not None and branch.tie is not None))
-        said = [name for tie in ties for _, name in tie.accesses()] + [leaf.property for leaf in self.leaves]
-        return frozenset(name for name in said if name is not None)
+        names = [name for tie in ties for _, name in tie.accesses()] + [leaf.property for leaf in self.leaves]
+        return frozenset(name for name in names if name is not None)
 
     @property
     def is_range(self) -> bool:
-        """Whether what it matches is a stretch of its constants: one constant alone, compared by order or by !=."""
+        """True if the matching constants form a range: there is one constant, compared by order or by !=."""
         return len(self.leaves) == 1 and (self.leaves[0].operator.orders or self.leaves[0].operator is Operator.NE)
 
     @property
     def unbounded(self) -> tuple[int, ...]:
-        """The nodes whose change may concern every instance of their parent's class."""
+        """The nodes whose change can affect every instance of their parent's class."""
         return tuple(
             node
             for node, branch in enumerate(self.branches)
@@ -106,7 +119,7 @@ class Pattern:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The pattern as JSON, from which `from_json` makes it again."""
+        """Return the pattern as JSON, for `from_json`."""
         return {
             "nodes": self.nodes,
             "branches": [b and [b.parent, b.tie and _tie_json(b.tie)] for b in self.branches],
@@ -125,7 +138,7 @@ class Pattern:
         )
 
     def as_conjunction(self, constants: Iterable[Constant]) -> Conjunction:
-        """The conjunction again, variables named by number."""
+        """Return a conjunction with this pattern and these constants. Variables are named by number."""
         names = [f"n{number}" for number in range(len(self.nodes))]
         variables = tuple(Variable(name, classes[0]) for name, classes in zip(names, self.nodes, strict=True))
         ties = [b.tie for b in self.branches if b and b.tie] + list(self.ties)
@@ -150,12 +163,12 @@ def _tie(body: list[Any]) -> Tie:
 
 
 def pattern(conjunction: Conjunction) -> tuple[Pattern, tuple[Constant, ...]]:
-    """The pattern of `conjunction`, and its constants in the order of the pattern's leaves."""
+    """Return the pattern of `conjunction`, and its constants in the order of the pattern's leaves."""
     return _Builder(conjunction).build()
 
 
 def pattern_with_nodes(conjunction: Conjunction) -> tuple[Pattern, tuple[Constant, ...], dict[str, int]]:
-    """The pattern, its constants, and the node that each variable became."""
+    """Return the pattern, its constants, and the node of each variable."""
     builder = _Builder(conjunction)
     return *builder.build(), builder.nodes()
 
@@ -165,28 +178,28 @@ class _Builder:
         self._conjunction = conjunction
         self._links = [p for p in conjunction.predicates if isinstance(p, Link)]
         self._comparisons = [p for p in conjunction.predicates if isinstance(p, Comparison)]
-        self._one = self._unite()
+        self._representative = self._unite()
         self._classes: dict[str, list[str]] = defaultdict(list)
         self._class_of = {variable.name: variable.class_iri for variable in conjunction.variables}
         for variable in conjunction.variables:
-            self._classes[self._one[variable.name]].append(variable.class_iri)
+            self._classes[self._representative[variable.name]].append(variable.class_iri)
         self._number: dict[str, int] = {}
         self._branches: list[Branch | None] = []
         self._used: set[int] = set()
 
     def build(self) -> tuple[Pattern, tuple[Constant, ...]]:
-        self._visit(self._one[self._conjunction.register], None)
+        self._visit(self._representative[self._conjunction.register], None)
         for variable in self._conjunction.variables:
-            # What hangs on nothing stands in the rule all the same: it must exist.
-            if self._one[variable.name] not in self._number:
-                self._visit(self._one[variable.name], Branch(0, None))
+            # A variable without join predicates is still part of the rule: an instance must exist.
+            if self._representative[variable.name] not in self._number:
+                self._visit(self._representative[variable.name], Branch(0, None))
         leaves = sorted(((self._leaf(c), c.constant) for c in self._comparisons), key=_leaf_order)
         kept = (link for index, link in enumerate(self._links) if index not in self._used)
         ties = sorted({self._tie(link) for link in kept if not self._is_identity(link)}, key=_tie_json_text)
         nodes = sorted(self._number, key=self._number.__getitem__)
         return (
             Pattern(
-                tuple(_least(self._classes[name]) for name in nodes),
+                tuple(_specific_classes(self._classes[name]) for name in nodes),
                 tuple(self._branches),
                 tuple(leaf for leaf, _ in leaves),
                 tuple(ties),
@@ -195,10 +208,10 @@ class _Builder:
         )
 
     def nodes(self) -> dict[str, int]:
-        return {name: self._number[one] for name, one in self._one.items()}
+        return {name: self._number[one] for name, one in self._representative.items()}
 
     def _unite(self) -> dict[str, str]:
-        """Variables that must be the same resource (`a = b`) become one node."""
+        """Merge variables that must be the same resource (`a = b`) into one node."""
         one = {variable.name: variable.name for variable in self._conjunction.variables}
 
         def find(name: str) -> str:
@@ -216,7 +229,7 @@ class _Builder:
         return link.operator is Operator.EQ and link.left.property is None and link.right.property is None
 
     def _visit(self, start: str, branch: Branch | None) -> None:
-        """Depth first, the most selective predicates first."""
+        """Visit nodes depth first, following the most selective predicates first."""
         stack = [(start, branch)]
         while stack:
             name, branch = stack.pop()
@@ -224,14 +237,14 @@ class _Builder:
                 continue
             number = self._number[name] = len(self._number)
             if branch is not None and branch.tie is not None:
-                # The predicate was written with the names in hand when the node had no number yet.
+                # `promised` below holds the index of the link, because the node had no number at that time.
                 index = int(branch.tie.left)
                 self._used.add(index)
                 branch = Branch(branch.parent, self._tie(self._links[index]))
             self._branches.append(branch)
             onward = []
             for index, link in enumerate(self._links):
-                ends = {self._one[link.left.variable], self._one[link.right.variable]}
+                ends = {self._representative[link.left.variable], self._representative[link.right.variable]}
                 if name in ends and len(ends) == 2:
                     (other,) = ends - {name}
                     if other not in self._number:
@@ -243,24 +256,25 @@ class _Builder:
     def _rank(self, link: Link, near: str, far: str) -> tuple[Any, ...]:
         reference = link.operator is Operator.EQ and link.right.property is None
         value = link.operator is Operator.EQ and link.sort is not Sort.TRUTH
-        outward = self._one[link.left.variable] == near
+        outward = self._representative[link.left.variable] == near
         what = sorted((c.access.property or "", c.operator.value) for c in self._comparisons
-                      if self._one[c.access.variable] == far)  # fmt: skip
+                      if self._representative[c.access.variable] == far)  # fmt: skip
+        classes = _specific_classes(self._classes[far])
         return (0 if reference else 1 if value else 2, not outward, link.left.property or "",
-                link.right.property or "", link.operator.value, _least(self._classes[far]), what)  # fmt: skip
+                link.right.property or "", link.operator.value, classes, what)  # fmt: skip
 
     def _leaf(self, c: Comparison) -> Leaf:
         variable = c.access.variable
-        node = self._number[self._one[variable]]
+        node = self._number[self._representative[variable]]
         return Leaf(node, self._class_of[variable], c.access.property, c.operator, c.sort)
 
     def _tie(self, link: Link) -> Tie:
-        left, right = (self._number[self._one[side.variable]] for side in (link.left, link.right))
+        left, right = (self._number[self._representative[side.variable]] for side in (link.left, link.right))
         return Tie(left, link.left.property, link.operator, right, link.right.property, link.sort)
 
 
-def _least(classes: list[str]) -> tuple[str, ...]:
-    """The classes of a node, without the class of everything where there is another."""
+def _specific_classes(classes: list[str]) -> tuple[str, ...]:
+    """Return the classes of a node, without rdfs:Resource if there is another."""
     return tuple(sorted(set(classes) - {RDFS_RESOURCE})) or (RDFS_RESOURCE,)
 
 

@@ -1,6 +1,6 @@
-"""The normal form as text, as the paper writes it (section 3.3).
+"""Format the normal form of a rule as text, as in the paper (section 3.3).
 
-Law: the shown text of one conjunction, parsed and normalised, is that conjunction again.
+Law: if the text of one conjunction is parsed and normalised, the result is the same conjunction.
 """
 
 from __future__ import annotations
@@ -11,18 +11,28 @@ from functools import partial
 
 from mdv.rdf.schema import Schema, UnknownName
 from mdv.rules.ast import Operator
-from mdv.rules.normal import Access, Conjunction, Link, NormalPredicate, NormalRule
+from mdv.rules.normal import (
+    Access,
+    Comparison,
+    Conjunction,
+    Constant,
+    Link,
+    NormalPredicate,
+    NormalRule,
+    Sort,
+    Variable,
+)
 from mdv.rules.parse import KEYWORDS
 
 
-def show(normal: Conjunction | NormalRule, schema: Schema) -> str:
-    """The text of a normal form: each clause on a line of its own, `or` between conjunctions.
+def format_rule(normal: Conjunction | NormalRule, schema: Schema) -> str:
+    """Return the text of a normal form, with one clause per line and `or` between conjunctions.
 
-    >>> from mdv.rdf.schema import EMPTY
+    >>> from mdv.rdf.schema import EMPTY_SCHEMA
     >>> from mdv.rules.normalise import normalise
     >>> from mdv.rules.parse import parse
     >>> rule = parse("search Resource r register r where r.type? = s or not r.label contains 'x'".replace("= s", "= r"))
-    >>> print(show(normalise(rule, EMPTY), EMPTY))
+    >>> print(format_rule(normalise(rule, EMPTY_SCHEMA), EMPTY_SCHEMA))
     search    rdfs:Resource r
     register  r
     where     r.rdf:type? = r
@@ -33,6 +43,19 @@ def show(normal: Conjunction | NormalRule, schema: Schema) -> str:
     """
     parts = normal.conjunctions if isinstance(normal, NormalRule) else (normal,)
     return "\nor\n".join(_conjunction(part, schema) for part in parts)
+
+
+def path_text(access: Access, class_iri: str, schema: Schema) -> str:
+    """Return `variable.property` as it is written in a rule, for a variable of this class.
+
+    >>> from mdv.model import RDF_TYPE, RDFS_RESOURCE
+    >>> from mdv.rdf.schema import EMPTY_SCHEMA
+    >>> path_text(Access("r", RDF_TYPE), RDFS_RESOURCE, EMPTY_SCHEMA)
+    'r.rdf:type?'
+    """
+    alone = Comparison(access, Operator.EQ, Sort.TEXT, Constant("", "''"))
+    shown = format_rule(Conjunction((Variable(access.variable, class_iri),), access.variable, (alone,)), schema)
+    return shown.rpartition("\nwhere     ")[2].removesuffix(" = ''")
 
 
 def _conjunction(part: Conjunction, schema: Schema) -> str:
@@ -72,7 +95,7 @@ _WRITABLE = re.compile(r"(?:[^\W\d][\w-]*|(?:[^\W\d][\w-]*)?:\w[\w-]*)")
 
 
 def _name(iri: str, resolve: Callable[[str], str], schema: Schema, reserved: frozenset[str] = frozenset()) -> str:
-    """The shortest name that is read as `iri` again: a bare one may be another's here, or a keyword."""
+    """Return the shortest name that resolves to `iri`. A name without prefix can be ambiguous or a keyword."""
     short = schema.shorten(iri)
     for name in (short, f":{short}"):
         if _WRITABLE.fullmatch(name) and name.lower() not in reserved:

@@ -1,6 +1,6 @@
-"""Rules that differ in their constants alone are read once: what the bulk registration of rules lives on.
+"""Templates: rules that differ only in their constants are parsed once. This makes bulk registration of rules fast.
 
-Law: `match` and the slow way, parsing and normalising each text, give the same rule and refuse the same texts.
+Law: `match` gives the same rules and refuses the same texts as parsing and normalising each text.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import TypeAlias
 from mdv.model import XSD
 from mdv.rdf.parse import is_absolute_iri
 from mdv.rdf.schema import Schema
-from mdv.rdf.values import instant_of
-from mdv.rules.ast import Literal, Not, Operator, ParsedRule, Predicate, Written
+from mdv.rdf.values import parse_instant
+from mdv.rules.ast import Literal, LiteralKind, Not, Operator, ParsedRule, Predicate
 from mdv.rules.normal import Comparison, Constant, NormalRule, Sort
-from mdv.rules.normalise import Rules, no_rules, normalise
+from mdv.rules.normalise import RuleLookup, no_rules, normalise
 from mdv.rules.parse import MAX_BYTES, number_value, parse, text_value
 
 Convert: TypeAlias = Callable[[str], Constant | None]
 
 MAX_TEMPLATES = 10_000
-"""More skeletons than this are forgotten, and met anew."""
+"""Cached templates. When the cache is full, it is cleared."""
 
-# Each constant is known by its first character, so that the search for it is fast; what stood before that is looked at
-# only then. A URI counts only right after a comparison: elsewhere `<…>` may be a name, or two comparisons. What this
-# misses or takes wrongly is seen when the first text of a skeleton is parsed: then that skeleton is no template.
+# Each alternative starts with the first character of a constant, which makes the search fast; look-behinds check the
+# text before it. A URI counts only directly after a comparison: elsewhere `<…>` can be a name, or two comparisons.
+# Wrong matches are detected when the first text of a skeleton is parsed. Then that skeleton is not used as a template.
 _CONSTANT = re.compile(
     r"""(['<0-9tTfF-](?:
           (?<=')[^']*(?:''[^']*)*'
@@ -36,25 +36,25 @@ _CONSTANT = re.compile(
         ))""",
     re.VERBOSE,
 )
-_WRITTEN = {
-    "'": Written.TEXT,
-    "<": Written.URI,
-    **dict.fromkeys("-0123456789", Written.NUMBER),
-    **dict.fromkeys("tTfF", Written.TRUTH),
+_KIND_BY_FIRST_CHARACTER = {
+    "'": LiteralKind.TEXT,
+    "<": LiteralKind.URI,
+    **dict.fromkeys("-0123456789", LiteralKind.NUMBER),
+    **dict.fromkeys("tTfF", LiteralKind.TRUTH),
 }
-# No text with NUL in it is a rule, so no marker is taken for a text.
-_MARKERS = {first: f"\0{written.value}\0" for first, written in _WRITTEN.items()}
+# Rules cannot contain NUL, so a marker cannot be part of a text.
+_MARKERS = {first: f"\0{written.value}\0" for first, written in _KIND_BY_FIRST_CHARACTER.items()}
 
 
 def skeleton(text: str) -> tuple[str, tuple[str, ...]] | None:
-    """The text with markers for its constants, and the constants as written; None where in doubt.
+    """Return the text with markers for its constants, and the constants as written; None if the text may be invalid.
 
     >>> skeleton("search C c register c where c.a = 'it''s' and c.b > -5")[1]
     ("'it''s'", '-5')
     >>> skeleton("c.b > 5")[0] == skeleton("c.b > 6")[0] != skeleton("c.b > '6'")[0]
     True
     """
-    # A code point has at most four bytes, so this much is within the limit, whatever it is.
+    # A code point has at most four bytes, so a text of this length is within the limit.
     if len(text) * 4 > MAX_BYTES or "\0" in text:
         return None
     if not text.isascii():
@@ -70,26 +70,26 @@ def skeleton(text: str) -> tuple[str, tuple[str, ...]] | None:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Template:
-    """The normal form of the first rule of its kind, and how constants come into its slots. It equals itself alone."""
+    """The normal form of the first rule of its kind, and converters for the constants. Compared by identity."""
 
     rule: NormalRule
     converters: tuple[Convert, ...]
     last: list[Constant]
-    """The constants of the rule before: many of the next one's are the same."""
+    """The constants of the previous rule. Consecutive rules often share constants."""
 
 
 class Templates:
-    """What has been read under one schema. A rule that searches others is read anew each time, since they change."""
+    """The templates of one schema. Rules that search other rules are not cached, because the other rules can change."""
 
-    def __init__(self, schema: Schema, rules: Rules = no_rules) -> None:
+    def __init__(self, schema: Schema, rules: RuleLookup = no_rules) -> None:
         self._schema, self._rules = schema, rules
         self._known: dict[str, Template] = {}
 
     def match(self, text: str) -> tuple[Template, tuple[Constant, ...]]:
-        """A template and the constants that make it this rule: every `Constant` of slot i is to be the i-th of them.
+        """Return a template and the constants of this rule. Constant i replaces every `Constant` with slot i.
 
-        >>> from mdv.rdf.schema import EMPTY
-        >>> templates = Templates(EMPTY)
+        >>> from mdv.rdf.schema import EMPTY_SCHEMA
+        >>> templates = Templates(EMPTY_SCHEMA)
         >>> first, _ = templates.match("search Resource r register r where r.label = 'a'")
         >>> second, constants = templates.match("search Resource r register r where r.label = 'b'")
         >>> first is second, constants
@@ -137,8 +137,8 @@ class Templates:
         constants = [slots[slot].constant for slot in range(len(kinds))]
         return Template(rule, converters, constants), tuple(constants)
 
-    def _converter(self, slot: int, comparison: Comparison, written: Written) -> Convert:
-        """Makes a constant that is written this way into what the slot is compared as; None where it is refused."""
+    def _converter(self, slot: int, comparison: Comparison, written: LiteralKind) -> Convert:
+        """Return a function that converts a written constant for a slot. It returns None if the constant is invalid."""
         match comparison.sort, written:
             case Sort.NUMBER, _:
                 return lambda one: None if (v := number_value(one)) is None else Constant(v, one, slot)
@@ -147,9 +147,9 @@ class Templates:
             case Sort.INSTANT, _:
                 declared = self._schema.property_of(comparison.access.property or "")
                 range_ = (declared.range if declared else None) or XSD + "dateTime"
-                read = text_value if written is Written.TEXT else str
-                return lambda one: None if (v := instant_of(read(one), range_)) is None else Constant(v, one, slot)
-            case _, Written.URI:
+                read = text_value if written is LiteralKind.TEXT else str
+                return lambda one: None if (v := parse_instant(read(one), range_)) is None else Constant(v, one, slot)
+            case _, LiteralKind.URI:
                 return lambda one: Constant(one[1:-1], one, slot) if is_absolute_iri(one[1:-1]) else None
         if comparison.operator in (Operator.CONTAINS, Operator.NOT_CONTAINS):
             return lambda one: Constant(text_value(one), one, slot) if len(one) > 2 else None
@@ -157,7 +157,7 @@ class Templates:
 
 
 def _literals(parsed: ParsedRule) -> list[Literal]:
-    """The constants of the text, by slot."""
+    """Return the constants of the text by slot."""
     found: list[Literal] = []
     todo = [parsed.where] if parsed.where is not None else []
     while todo:

@@ -1,2 +1,2 @@
-"""What spark-submit is given to run. It puts this folder before all others where Python looks for modules, so nothing
-else may be in it."""
+"""The script for spark-submit. spark-submit puts this folder first on Python's module path, so it must contain nothing
+else."""

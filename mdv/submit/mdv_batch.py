@@ -1,4 +1,4 @@
-"""`mdv batch`, as an application of spark-submit: spark-submit --master … mdv_batch.py PATH …"""
+"""`mdv batch` as an application for spark-submit: spark-submit --master … mdv_batch.py PATH …"""
 
 from __future__ import annotations
 

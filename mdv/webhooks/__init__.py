@@ -1,1 +1,1 @@
-"""Webhooks: addresses that may be sent to, signatures, and one exchange over HTTP."""
+"""Webhooks: allowed addresses, signatures, and the HTTP request."""

@@ -1,7 +1,7 @@
-"""Addresses that may be sent to: http or https, on the public internet.
+"""Allowed webhook URLs: http or https, to hosts on the public internet.
 
-Whoever registers an address lets MDV connect to it. So that nobody reaches into MDV's own network by that, the name is
-resolved here, every address behind it is looked at, and the connection goes to one of these very addresses.
+A registered URL makes MDV connect to its host. To prevent requests into MDV's own network (SSRF), the name is resolved
+here, every address is checked, and the connection is made to one of the checked addresses.
 """
 
 from __future__ import annotations
@@ -12,33 +12,37 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from threading import Thread
 
-import httpx
+import httpx2
+import idna
+import structlog
 
 from mdv.errors import BadRequest
 
-MOST_CHARACTERS = 2000
-RESOLVE_SECONDS = 5.0
+log = structlog.get_logger()
+
+MAX_URL_CHARACTERS = 2000
+RESOLVE_TIMEOUT_SECONDS = 5.0
 
 Resolve = Callable[[str, int], list[str]]
-"""The addresses of a host name, as text."""
+"""Returns the IP addresses of a host name and port, as text."""
 
-NEVER = tuple(map(ip_network, (
-    # Where clouds tell a machine its secrets, beyond those at link-local addresses.
+BLOCKED_NETWORKS = tuple(map(ip_network, (
+    # Metadata services of clouds that are not at link-local addresses.
     "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254",
-    # Ways to IPv4 addresses that cannot be looked at.
+    # Tunnels to IPv4 addresses that cannot be checked.
     "2001::/32", "64:ff9b:1::/48", "::ffff:0:0:0/96",
 )))  # fmt: skip
-NOT_PUBLIC = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
-"""What ipaddress takes for global, and is not."""
+NON_PUBLIC_NETWORKS = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
+"""Networks that the module ipaddress treats as global but that are not public."""
 _PUBLIC = ip_network("2000::/3")
-"""Of IPv6, nothing else has been given out."""
+"""The only IPv6 network with public addresses."""
 
 _NAT64, _COMPATIBLE = ip_network("64:ff9b::/96"), ip_network("::/96")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address, taken apart."""
+    """A parsed URL."""
 
     text: str
     scheme: str
@@ -48,66 +52,71 @@ class Target:
     path: bytes
 
 
-def read_url(text: str) -> Target:
-    """Take an address apart, if it is one that can be sent to.
+def parse_url(text: str) -> Target:
+    """Parse a webhook URL. `BadRequest` if it cannot be used.
 
-    >>> read_url("https://hooks.example/mdv?x=1").port
+    >>> parse_url("https://hooks.example/mdv?x=1").port
     443
     """
-    if len(text) > MOST_CHARACTERS:
-        raise BadRequest(f"The address is longer than {MOST_CHARACTERS:,} characters.")
+    if len(text) > MAX_URL_CHARACTERS:
+        raise BadRequest(f"The URL is longer than {MAX_URL_CHARACTERS:,} characters.")
     try:
-        url = httpx.URL(text)
-        host = url.host  # where a name such as xn--a is found to be none
+        url = httpx2.URL(text)
+        host = url.raw_host.decode()
+        for label in host.split("."):
+            if label.startswith("xn--"):
+                idna.decode(label)  # raises a ValueError for invalid names such as xn--a
         text.encode()
-    except (httpx.InvalidURL, ValueError) as error:
-        raise BadRequest(f"The address cannot be read: {error}.") from None
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise BadRequest(f"The URL is invalid: {error}.") from None
     if url.scheme not in ("http", "https"):
-        raise BadRequest("The address has to begin with https:// or http://.")
+        raise BadRequest("The URL must begin with https:// or http://.")
     if url.userinfo:
-        raise BadRequest("The address holds a user or password: take them out; messages are signed instead.")
+        raise BadRequest("The URL contains a user or password: remove it; messages are signed instead.")
     if not host:
-        raise BadRequest("The address names no host.")
+        raise BadRequest("The URL has no host.")
     if url.fragment:
-        raise BadRequest("The address has a part after #, which is sent to nobody: take it out.")
+        raise BadRequest("The URL has a fragment (the part after #), which is not sent: remove it.")
     port = url.port if url.port is not None else {"http": 80, "https": 443}[url.scheme]
     if not 0 < port < 65536:
-        raise BadRequest(f"The address names the port {port}; ports are 1 to 65535.")
-    return Target(str(url), url.scheme, url.raw_host.decode(), port, url.netloc, url.raw_path)
+        raise BadRequest(f"The URL has the port {port}; ports are 1 to 65535.")
+    return Target(str(url), url.scheme, host, port, url.netloc, url.raw_path)
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host name; given up after some seconds, since the system's resolver may take its time."""
+    """Return the IP addresses of a host name. Times out after some seconds, because the system resolver may be slow."""
     found: list[str] = []
     reasons: list[str] = []
 
-    def look() -> None:
+    def resolve_in_thread() -> None:
         try:
             found.extend(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except (OSError, UnicodeError) as error:
             reasons.append(getattr(error, "strerror", None) or str(error))
 
-    thread = Thread(target=look, name="resolve", daemon=True)
+    thread = Thread(target=resolve_in_thread, name="resolve", daemon=True)
     thread.start()
-    thread.join(RESOLVE_SECONDS)
+    thread.join(RESOLVE_TIMEOUT_SECONDS)
     if not found:
-        why = reasons[0] if reasons else f"no answer within {RESOLVE_SECONDS:g} s"
-        raise BadRequest(f"The host {host} cannot be found: {why}.")
+        why = reasons[0] if reasons else f"no answer within {RESOLVE_TIMEOUT_SECONDS:g} s"
+        raise BadRequest(f"The host {host} cannot be resolved: {why}.")
     return list(dict.fromkeys(found))
 
 
 def allowed_addresses(target: Target, private: bool = False, resolve: Resolve = resolve) -> list[str]:
-    """The addresses that a target stands for now; refused if any of them may not be sent to."""
+    """Return the current IP addresses of a target. `BadRequest` if any of them is not allowed."""
     found = resolve(target.host, target.port)
     for address in found:
         if not is_allowed(address, private):
-            what = "which is never sent to" if private else "which is not on the public internet"
-            raise BadRequest(f"The host {target.host} is at {address}, {what}.")
+            # Only the operator may see the address: callers must not be able to resolve names of an internal network.
+            log.warning("webhook address refused", host=target.host, address=address)
+            what = "that webhooks must not use" if private else "that is not on the public internet"
+            raise BadRequest(f"The host {target.host} has an address {what}.")
     return found
 
 
 def is_allowed(address: str, private: bool = False) -> bool:
-    """Whether an IP address may be sent to. `private`: those of private networks may, too.
+    """True if webhooks may use this IP address. With `private`, addresses of private networks are allowed, too.
 
     >>> [is_allowed(address) for address in ("93.184.215.14", "10.0.0.1", "::ffff:10.0.0.1", "169.254.169.254")]
     [True, False, False, False]
@@ -115,7 +124,7 @@ def is_allowed(address: str, private: bool = False) -> bool:
     [True, True, False, False]
     """
     ip = _embedded(ip_address(address.partition("%")[0]))
-    if ip.is_multicast or ip.is_unspecified or ip.is_link_local or any(ip in network for network in NEVER):
+    if ip.is_multicast or ip.is_unspecified or ip.is_link_local or any(ip in network for network in BLOCKED_NETWORKS):
         return False
     return private or _is_public(ip)
 
@@ -123,11 +132,11 @@ def is_allowed(address: str, private: bool = False) -> bool:
 def _is_public(ip: IPv4Address | IPv6Address) -> bool:
     if isinstance(ip, IPv6Address) and ip not in _PUBLIC:
         return False
-    return ip.is_global and not any(ip in network for network in NOT_PUBLIC)
+    return ip.is_global and not any(ip in network for network in NON_PUBLIC_NETWORKS)
 
 
 def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 address leads to, if it does."""
+    """Return the IPv4 address that is embedded in an IPv6 address, if any; otherwise the address itself."""
     if isinstance(ip, IPv4Address):
         return ip
     if ip in _NAT64 or (ip in _COMPATIBLE and int(ip) > 1):

@@ -1,4 +1,4 @@
-"""Send: one POST to a receiver, within a time, and what came of it in a sentence."""
+"""Send one POST request to a webhook receiver, with a total timeout."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 
-import httpcore
-import httpx
+import httpcore2
+import httpx2
 
 import mdv
 from mdv.errors import BadRequest
-from mdv.webhooks.address import Resolve, Target, allowed_addresses, read_url, resolve
+from mdv.webhooks.address import Resolve, Target, allowed_addresses, parse_url, resolve
 
-CONNECT_SECONDS = 5.0
-SECONDS = 15.0
-"""For the whole exchange, however many bytes come in between."""
-MOST_BYTES = 64 * 1024
-MOST_CHARACTERS = 200
-MOST_ADDRESSES = 8
+CONNECT_TIMEOUT_SECONDS = 5.0
+REQUEST_TIMEOUT_SECONDS = 15.0
+"""Total timeout of connection, request and response."""
+MAX_RESPONSE_BYTES = 64 * 1024
+MAX_REASON_CHARACTERS = 200
+MAX_ADDRESSES_TRIED = 8
 
-_FAILURES = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
+_FAILURES = (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of a message: the receiver's status, if it answered; a sentence, if it was not taken; and for how many
-    seconds the receiver wants to be left alone."""
+class WebhookResponse:
+    """The result of a message: the HTTP status, if the receiver answered; the reason, if it was not accepted; and the
+    seconds in `Retry-After`."""
 
     status: int | None
     reason: str | None = None
@@ -49,36 +49,36 @@ def send(
     private: bool = False,
     *,
     resolve: Resolve = resolve,
-    seconds: float = SECONDS,
+    seconds: float = REQUEST_TIMEOUT_SECONDS,
     context: ssl.SSLContext | None = None,
-) -> Answer:
-    """Post a JSON body. Redirects are not followed; no proxy, cookie or password is taken from anywhere."""
-    ends = time.monotonic() + seconds
+) -> WebhookResponse:
+    """Send a JSON body. Redirects are not followed; proxies, cookies and passwords of the environment are not used."""
+    deadline = time.monotonic() + seconds
     try:
-        target = read_url(url)
-        backend = _Checked(allowed_addresses(target, private, resolve), ends)
+        target = parse_url(url)
+        backend = _CheckedBackend(allowed_addresses(target, private, resolve), deadline)
     except BadRequest as error:
-        return Answer(None, error.detail)
+        return WebhookResponse(None, error.detail)
     try:
         with (
-            httpcore.ConnectionPool(ssl_context=context or _context(), network_backend=backend) as pool,
+            httpcore2.ConnectionPool(ssl_context=context or _context(), network_backend=backend) as pool,
             pool.stream(
                 "POST",
-                httpcore.URL(
+                httpcore2.URL(
                     scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path
                 ),
                 headers=_headers(target, headers),
                 content=body,
-                extensions={"timeout": {"connect": CONNECT_SECONDS}},
+                extensions={"timeout": {"connect": CONNECT_TIMEOUT_SECONDS}},
             ) as response,
         ):
             return _answer(response)
-    except httpcore.ConnectTimeout:
-        return Answer(None, f"No connection was made within {min(CONNECT_SECONDS, seconds):g} s.")
-    except httpcore.TimeoutException:
-        return Answer(None, f"No whole answer came within {seconds:g} s.")
-    except (*_FAILURES, ValueError) as error:  # ValueError: a name that TLS cannot take
-        return Answer(None, f"The exchange failed: {_printable(str(error)) or type(error).__name__}.")
+    except httpcore2.ConnectTimeout:
+        return WebhookResponse(None, f"The connection timed out after {min(CONNECT_TIMEOUT_SECONDS, seconds):g} s.")
+    except httpcore2.TimeoutException:
+        return WebhookResponse(None, f"The response was not complete after {seconds:g} s.")
+    except (*_FAILURES, ValueError) as error:  # ValueError: a host name that TLS does not accept
+        return WebhookResponse(None, f"The request failed: {_printable(str(error)) or type(error).__name__}.")
 
 
 def _headers(target: Target, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
@@ -89,44 +89,44 @@ def _headers(target: Target, more: Mapping[str, str]) -> list[tuple[bytes, bytes
     ]
 
 
-def _answer(response: httpcore.Response) -> Answer:
+def _answer(response: httpcore2.Response) -> WebhookResponse:
     status = response.status
     if 200 <= status < 300:
-        return Answer(status)
+        return WebhookResponse(status)
     headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
     if 300 <= status < 400:
         where = _printable(headers.get(b"location", ""))
         leads = f" to {where}" if where else ""
-        return Answer(status, f"It answered {status}, a redirect{leads}, and redirects are not followed.")
+        return WebhookResponse(status, f"It answered {status}, a redirect{leads}, and redirects are not followed.")
     text = _read(response)
     after = retry_after(headers.get(b"retry-after")) if status in (429, 503) else None
-    return Answer(status, f"It answered {status}" + (f": {text}" if text else "."), after)
+    return WebhookResponse(status, f"It answered {status}" + (f": {text}" if text else "."), after)
 
 
-def _read(response: httpcore.Response) -> str:
-    """The beginning of an answer, as far as it came."""
+def _read(response: httpcore2.Response) -> str:
+    """Return the beginning of the response body, as far as it arrived."""
     found = bytearray()
     try:
         for part in response.iter_stream():
             found += part
-            if len(found) >= MOST_BYTES:
+            if len(found) >= MAX_RESPONSE_BYTES:
                 break
     except _FAILURES:
         pass
-    return _printable(found[:MOST_BYTES].decode("utf-8", "replace"))
+    return _printable(found[:MAX_RESPONSE_BYTES].decode("utf-8", "replace"))
 
 
 def _printable(text: str) -> str:
-    """The beginning of `text`, on one line.
+    """Return the beginning of `text` on one line, without control characters.
 
     >>> _printable("down \\x1b[31m\\n for  today")
     'down [31m for today'
     """
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:MOST_CHARACTERS]
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:MAX_REASON_CHARACTERS]
 
 
 def retry_after(header: str | None, now: datetime | None = None) -> float | None:
-    """The seconds that a `Retry-After` asks for, as a number or a date.
+    """Return the seconds in a `Retry-After` header, given as a number or a date; None if it is invalid.
 
     >>> retry_after("90"), retry_after("soon"), retry_after(None)
     (90.0, None, None)
@@ -145,16 +145,16 @@ def retry_after(header: str | None, now: datetime | None = None) -> float | None
 
 @cache
 def _context() -> ssl.SSLContext:
-    return httpx.create_ssl_context()
+    return httpx2.create_ssl_context()
 
 
-class _Checked(httpcore.NetworkBackend):
-    """Connects to addresses that were looked at, wherever the name may lead by now; all of it ends at one moment."""
+class _CheckedBackend(httpcore2.NetworkBackend):
+    """Connects only to the checked addresses, also if the name resolves to others by now. All I/O has one deadline."""
 
-    def __init__(self, addresses: list[str], ends: float) -> None:
-        self._addresses = addresses[:MOST_ADDRESSES]
-        self._ends = ends
-        self._plain = httpcore.SyncBackend()
+    def __init__(self, addresses: list[str], deadline: float) -> None:
+        self._addresses = addresses[:MAX_ADDRESSES_TRIED]
+        self._deadline = deadline
+        self._plain = httpcore2.SyncBackend()
 
     def connect_tcp(
         self,
@@ -162,51 +162,51 @@ class _Checked(httpcore.NetworkBackend):
         port: int,
         timeout: float | None = None,
         local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:
-        ends = min(self._ends, time.monotonic() + (timeout or CONNECT_SECONDS))
-        error: Exception = httpcore.ConnectTimeout()
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.NetworkStream:
+        deadline = min(self._deadline, time.monotonic() + (timeout or CONNECT_TIMEOUT_SECONDS))
+        error: Exception = httpcore2.ConnectTimeout()
         for number, address in enumerate(self._addresses):
-            # What is left of the time, shared among the addresses that are left.
-            share = (ends - time.monotonic()) / (len(self._addresses) - number)
+            # The remaining time is shared among the remaining addresses.
+            share = (deadline - time.monotonic()) / (len(self._addresses) - number)
             if share <= 0:
                 break
             try:
                 stream = self._plain.connect_tcp(address, port, share, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as reason:
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as reason:
                 error = reason
             else:
-                return _Ending(stream, self._ends)
+                return _DeadlineStream(stream, self._deadline)
         raise error
 
 
-class _Ending(httpcore.NetworkStream):
-    """A stream that ends at a moment. A time limit for each read would begin anew with every byte."""
+class _DeadlineStream(httpcore2.NetworkStream):
+    """A stream with a deadline. A timeout for each read would restart with every byte."""
 
-    def __init__(self, stream: httpcore.NetworkStream, ends: float) -> None:
+    def __init__(self, stream: httpcore2.NetworkStream, deadline: float) -> None:
         self._stream = stream
-        self._ends = ends
+        self._deadline = deadline
 
-    def _left(self, timeout: float | None, late: type[Exception]) -> float:
-        left = self._ends - time.monotonic()
-        if left <= 0:
-            raise late("the time is up")
-        return left if timeout is None else min(timeout, left)
+    def _remaining(self, timeout: float | None, timeout_error: type[Exception]) -> float:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise timeout_error("the deadline has passed")
+        return remaining if timeout is None else min(timeout, remaining)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, self._left(timeout, httpcore.ReadTimeout))
+        return self._stream.read(max_bytes, self._remaining(timeout, httpcore2.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._left(timeout, httpcore.WriteTimeout))
+        self._stream.write(buffer, self._remaining(timeout, httpcore2.WriteTimeout))
 
     def close(self) -> None:
         self._stream.close()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        left = self._left(timeout, httpcore.ConnectTimeout)
-        return _Ending(self._stream.start_tls(ssl_context, server_hostname, left), self._ends)
+    ) -> httpcore2.NetworkStream:
+        remaining = self._remaining(timeout, httpcore2.ConnectTimeout)
+        return _DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, remaining), self._deadline)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

@@ -1,4 +1,4 @@
-"""Signatures of messages, as Standard Webhooks has them (https://www.standardwebhooks.com)."""
+"""Signatures of messages, as in Standard Webhooks (https://www.standardwebhooks.com)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECRET_BYTES = 32
 
 
 def make_secret(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> str:
-    """A new secret, which the receiver needs as well.
+    """Return a new secret, which the receiver needs to verify signatures.
 
     >>> make_secret(bytes)
     'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='
@@ -21,21 +21,21 @@ def make_secret(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> s
     return PREFIX + base64.b64encode(random_bytes(SECRET_BYTES)).decode()
 
 
-def signed(message_id: str, moment: int, body: bytes, keys: Sequence[str]) -> dict[str, str]:
-    """The headers that let a receiver check a message: one signature for each secret, as any of them may be its own.
+def signature_headers(message_id: str, moment: int, body: bytes, keys: Sequence[str]) -> dict[str, str]:
+    """Return the headers with the signatures of a message, one for each secret: the receiver may know any of them.
 
-    >>> signed("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}',
+    >>> signature_headers("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}',
     ...        ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"])["webhook-signature"]
     'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE='
     """
-    said = f"{message_id}.{moment}.".encode() + body
+    content = f"{message_id}.{moment}.".encode() + body
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(moment),
-        "webhook-signature": " ".join(f"v1,{_digest(key, said)}" for key in keys),
+        "webhook-signature": " ".join(f"v1,{_digest(key, content)}" for key in keys),
     }
 
 
-def _digest(key: str, said: bytes) -> str:
+def _digest(key: str, content: bytes) -> str:
     secret = base64.b64decode(key.removeprefix(PREFIX))
-    return base64.b64encode(hmac.new(secret, said, hashlib.sha256).digest()).decode()
+    return base64.b64encode(hmac.new(secret, content, hashlib.sha256).digest()).decode()

@@ -1,5 +1,5 @@
--- The paper's Figure 4: uri_reference, class, property, value. A resource without a type is an rdfs:Resource, one with
--- several types has its atoms once for each.
+-- Figure 4 of the paper: uri_reference, class, property, value. A resource without a type is an rdfs:Resource. The atoms
+-- of a resource with several types occur once for each type.
 create view filter_data_view as
 select r.uri as uri_reference,
        coalesce(c.class, 'http://www.w3.org/2000/01/rdf-schema#Resource') collate "C" as class,

@@ -1,5 +1,5 @@
--- The parts of a text by which constants of `contains` are found: every 6 and every 4 characters of it, and nothing at
--- all. Short texts are cut; long ones are taken apart once, since cutting a text of Unicode begins at its beginning.
+-- The index keys (grams) of a text for `contains`: all substrings of 6 and of 4 characters, and the empty string. Long
+-- texts are split into characters once, since substr() on UTF-8 text scans from the start.
 create function mdv_grams(value text) returns text[] language sql immutable strict parallel safe as $$
 select case when length(value) <= 400 then
     array(select substr(value, n, 6) from generate_series(1, length(value) - 5) n
@@ -20,7 +20,7 @@ else
 end
 $$;
 
--- The paper's Figure 8, for every operator.
+-- Figure 8 of the paper, for every operator.
 create view filter_rules_view as
 select r.operator, r.rule_id, p.class, p.property, r.value
 from (

@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told when a feed goes on, and the messages to them."""
+"""Webhooks and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: runs, staging, and the texts from which documents were registered."""
+"""Batch runs, staging, and digests of the texts of registered documents."""
 
 from __future__ import annotations
 

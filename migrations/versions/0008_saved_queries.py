@@ -1,4 +1,4 @@
-"""Queries that people keep under a name."""
+"""Saved queries."""
 
 from __future__ import annotations
 

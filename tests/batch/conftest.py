@@ -1,24 +1,20 @@
-"""One Spark for all tests of a process: a session costs seconds, a job a fraction of one."""
+"""One Spark session per test process: starting a session takes seconds, a job a fraction of a second."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mdv.batch.session import session
+from mdv.batch.session import spark_session
 from mdv.embedded import Postgres
-
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("cli", "model")]
-
-from catalogues import SCHEMA
-from systems_of_two import System, systems
+from tests.support.catalogues import SCHEMA
+from tests.support.mdp import Mdp
+from tests.support.tiers import check_may_start
+from tests.support.two_processes import System, systems
 
 if TYPE_CHECKING:
-    from conftest import Mdp
     from pyspark.sql import SparkSession
 
 
@@ -28,7 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with session("local[2]") as running:
+    check_may_start("Spark")
+    with spark_session("local[2]") as running:
         yield running
 
 

@@ -1,13 +1,11 @@
-"""What archives hold is read, however they were made."""
+"""Reading documents from archives of every kind."""
 
 from __future__ import annotations
 
 import gzip
-import io
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,52 +13,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mdv.batch import archives
-from mdv.batch.archives import Member, Share, read_archive
+from mdv.batch.archives import ArchiveMember, ArchiveShare, read_archive
 from mdv.errors import MdvError, NotWellFormed, Refused, TooLarge
+from tests.support.archives import add, make_archive
 
 KINDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 MAX_BYTES = 100_000
 BOOKS = {f"{year}/pg{n}.rdf": f"<book {year} {n}/>".encode() * n for year in (2014, 2018) for n in range(1, 20)}
 
 
-def make_archive(file: Path, members: Mapping[str, bytes]) -> Path:
-    if file.suffix == ".zip":
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-        return file
-    kind = file.suffix.removeprefix(".").replace("tgz", "gz").replace("tar", "")
-    with tarfile.open(file, f"w:{kind}") as archive:
-        for name, content in members.items():
-            add(archive, name, content)
-    return file
+def read(file: Path, share: ArchiveShare | None = None, contents: bool = True) -> list[ArchiveMember]:
+    return list(read_archive(file, share or ArchiveShare(), MAX_BYTES, contents))
 
 
-def add(
-    archive: tarfile.TarFile, name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = ""
-) -> None:
-    header = tarfile.TarInfo(name)
-    header.size, header.type, header.linkname = len(content), kind, link
-    archive.addfile(header, io.BytesIO(content))
-
-
-def read(file: Path, share: Share | None = None, contents: bool = True) -> list[Member]:
-    return list(read_archive(file, share or Share(), MAX_BYTES, contents))
-
-
-def errors(members: list[Member]) -> dict[str | None, MdvError]:
+def errors(members: list[ArchiveMember]) -> dict[str | None, MdvError]:
     return {member.name: member.error for member in members if member.error is not None}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_archive_gives_its_documents(kind: str, tmp_path: Path) -> None:
+def test_documents_are_read_from_every_kind_of_archive(kind: str, tmp_path: Path) -> None:
     members = read(make_archive(tmp_path / f"books{kind}", BOOKS))
     assert {member.name: member.content for member in members} == BOOKS
     assert not errors(members)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_alone_are_the_same_as_with_contents(kind: str, tmp_path: Path) -> None:
+def test_listing_names_gives_the_same_members_as_reading_contents(kind: str, tmp_path: Path) -> None:
     file = make_archive(tmp_path / f"books{kind}", {**BOOKS, "large.rdf": b"x" * (MAX_BYTES + 1), "in.zip": b"x"})
     named, whole = read(file, contents=False), read(file)
     assert [member[:2] for member in named] == [member[:2] for member in whole]
@@ -70,33 +48,36 @@ def test_names_alone_are_the_same_as_with_contents(kind: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parts", [1, 2, 7, 100])
-def test_shares_together_are_the_archive(kind: str, parts: int, tmp_path: Path) -> None:
+def test_shares_of_an_archive_together_contain_all_its_members(kind: str, parts: int, tmp_path: Path) -> None:
     file = make_archive(tmp_path / f"books{kind}", BOOKS)
-    together = [member for part in range(parts) for member in read(file, Share(part, parts))]
+    together = [member for part in range(parts) for member in read(file, ArchiveShare(part, parts))]
     assert sorted(together) == read(file)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_hidden_or_no_rdf_is_left_out(kind: str, tmp_path: Path) -> None:
+def test_hidden_files_and_files_that_are_not_rdf_are_skipped(kind: str, tmp_path: Path) -> None:
     names = ["README.txt", ".x.rdf", ".git/x.rdf", "__MACOSX/._x.rdf", "rdf", "x.rdf.bak", "./a//b.TTL", "/etc/c.ttl"]
     members = read(make_archive(tmp_path / f"x{kind}", dict.fromkeys(names, b"x")))
     assert [member.name for member in members] == ["a/b.TTL", "etc/c.ttl"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_cannot_be_read_is_told_and_stops_nothing_else(kind: str, tmp_path: Path) -> None:
+def test_unreadable_members_are_reported_and_the_others_are_read(kind: str, tmp_path: Path) -> None:
     odd = {"../up.rdf": b"x", "a.tar.gz": b"x", "a.nq": b"x", "large.rdf": b"x" * (MAX_BYTES + 1)}
     members = read(make_archive(tmp_path / f"x{kind}", {**odd, **BOOKS}))
     refused = errors(members)
     assert {name: type(error) for name, error in refused.items()} == {
         "../up.rdf": Refused, "a.tar.gz": Refused, "a.nq": Refused, "large.rdf": TooLarge,
     }  # fmt: skip
-    assert refused["large.rdf"].detail == "The document has 100,001 bytes; the limit is 100,000. Split it into several."
+    assert (
+        refused["large.rdf"].detail
+        == "The document has 100,001 bytes; the limit is 100,000. Split it into several documents."
+    )
     assert {member.name: member.content for member in members if member.error is None} == BOOKS
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_packed_members_are_unpacked_up_to_the_limit(kind: str, tmp_path: Path) -> None:
+def test_compressed_members_are_decompressed_up_to_the_limit(kind: str, tmp_path: Path) -> None:
     packed = {"a.rdf.gz": gzip.compress(b"<a/>"), "b.rdf.gz": gzip.compress(bytes(10_000_000)), "c.rdf.gz": b"none"}
     members = read(make_archive(tmp_path / f"x{kind}", packed))
     assert members[0].content == b"<a/>"
@@ -107,7 +88,7 @@ def test_packed_members_are_unpacked_up_to_the_limit(kind: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_two_members_of_one_name_the_later_has_the_greater_number(kind: str, tmp_path: Path) -> None:
+def test_the_later_of_two_members_with_one_name_has_the_greater_number(kind: str, tmp_path: Path) -> None:
     file = tmp_path / f"x{kind}"
     if kind == ".zip":
         with zipfile.ZipFile(file, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
@@ -158,7 +139,7 @@ def test_an_encrypted_member_is_refused(tmp_path: Path) -> None:
     assert members[1].content == b"x"
 
 
-def test_a_zip_member_of_an_odd_method_or_a_wrong_checksum_is_refused_alone(tmp_path: Path) -> None:
+def test_a_zip_member_with_an_unsupported_method_or_a_wrong_checksum_is_refused_alone(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("bz2.rdf", b"x" * 1000, zipfile.ZIP_BZIP2)
         archive.writestr("changed.rdf", b"one text", zipfile.ZIP_STORED)
@@ -173,7 +154,7 @@ def test_a_zip_member_of_an_odd_method_or_a_wrong_checksum_is_refused_alone(tmp_
     assert members[2].content == b"x"
 
 
-def test_a_zip_member_that_is_larger_than_it_says_is_refused(tmp_path: Path) -> None:
+def test_a_zip_member_that_is_larger_than_its_header_states_is_refused(tmp_path: Path) -> None:
     file = make_archive(tmp_path / "x.zip", {"bomb.rdf": bytes(50_000_000)})
     data = bytearray(file.read_bytes())
     for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
@@ -183,8 +164,10 @@ def test_a_zip_member_that_is_larger_than_it_says_is_refused(tmp_path: Path) -> 
     assert errors(read(file)).keys() == {"bomb.rdf"}
 
 
-def test_an_archive_that_unpacks_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "LEAST_BYTES", 5_000_000)
+def test_reading_stops_when_an_archive_unpacks_beyond_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "MIN_SIZE_LIMIT_BYTES", 5_000_000)
     file = make_archive(tmp_path / "x.tar.xz", {"a.rdf": b"x", "zeros.bin": bytes(50_000_000), "b.rdf": b"x"})
     members = read(file)
     assert [member.name for member in members] == ["a.rdf", None]
@@ -210,22 +193,22 @@ def _header(name: str, kind: bytes, size: int) -> bytes:
     ],
     ids=["long name", "attributes", "attributes for all", "sparse", "headers of headers", "none", "endless member"],
 )
-def test_a_header_made_to_hurt_ends_the_archive(header: bytes, tmp_path: Path) -> None:
+def test_a_malicious_header_ends_the_archive(header: bytes, tmp_path: Path) -> None:
     file = make_archive(tmp_path / "x.tar", {"a.rdf": b"x"})
     file.write_bytes(file.read_bytes()[:1024] + header)
     members = read(file)
     assert members[0].content == b"x"
     assert members[-1].name is None
     assert isinstance(members[-1].error, NotWellFormed)
-    other = [member[:2] for member in read(file, Share(1, 2))]
+    other = [member[:2] for member in read(file, ArchiveShare(1, 2))]
     assert other == [member[:2] for member in members if member.number % 2 and member.name]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cut_archive_gives_what_comes_before_the_cut_and_is_told(kind: str, tmp_path: Path) -> None:
+def test_a_truncated_archive_gives_its_readable_members_and_an_error(kind: str, tmp_path: Path) -> None:
     file = make_archive(tmp_path / f"whole{kind}", BOOKS)
     whole, data = read(file), file.read_bytes()
-    end = len(data) if kind != ".tar" else len(data.rstrip(b"\0")) + 512  # a tar ends in zeros
+    end = len(data) if kind != ".tar" else len(data.rstrip(b"\0")) + 512  # a tar file ends in zeros
     for cut in sorted({*range(0, end - 1, end // 50), end // 1024 * 512, end - 1 if kind != ".tar" else end // 2}):
         damaged = tmp_path / f"cut{kind}"
         damaged.write_bytes(data[:cut])
@@ -235,13 +218,13 @@ def test_a_cut_archive_gives_what_comes_before_the_cut_and_is_told(kind: str, tm
         assert members[-1].name is None
         assert isinstance(members[-1].error, NotWellFormed)
         assert [member[:2] for member in members] == [member[:2] for member in read(damaged, contents=False)]
-        shares = [member[:3] for part in range(3) for member in read(damaged, Share(part, 3))]
+        shares = [member[:3] for part in range(3) for member in read(damaged, ArchiveShare(part, 3))]
         assert sorted(shares, key=lambda member: member[0]) == [member[:3] for member in members]
 
 
 @settings(max_examples=60, deadline=None)
 @given(kind=st.sampled_from(KINDS), changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=5))
-def test_no_change_of_bytes_makes_reading_fail(kind: str, changes: list[tuple[float, int]]) -> None:
+def test_corrupted_bytes_never_raise_an_exception(kind: str, changes: list[tuple[float, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = make_archive(Path(folder) / f"x{kind}", BOOKS)
         data = bytearray(file.read_bytes())
@@ -253,6 +236,6 @@ def test_no_change_of_bytes_makes_reading_fail(kind: str, changes: list[tuple[fl
         assert all((member.content is None) == (member.error is not None) for member in members)
 
 
-def test_a_disk_that_fails_is_not_the_archives_fault(tmp_path: Path) -> None:
+def test_an_io_error_is_raised_and_not_reported_as_a_bad_archive(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "gone.tar.gz")

@@ -1,4 +1,4 @@
-"""`mdv batch` on a real cluster: a master and two workers, whose Python has nothing installed."""
+"""`mdv batch` on a real cluster: a master and two workers whose Python has no packages installed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from alike import assert_alike
-from catalogues import BASE, FLAWED, SCHEMA, catalogue, write
-from standalone import Cluster, standalone
-from systems import MDV, eventually
-from test_batch_run import register_one_by_one
 
-from mdv.batch.packages import pack
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from mdv.batch.executor_packages import build_archive
+from tests.support.catalogues import BASE, FLAWED, SCHEMA, catalogue, write
+from tests.support.eventually import eventually
+from tests.support.listed_documents import register_one_by_one
+from tests.support.mdp import Mdp
+from tests.support.mdp_content import assert_alike
+from tests.support.spark_cluster import Cluster, standalone
+from tests.support.whole_system import MDV
 
 SPARK_SUBMIT = Path(sys.executable).with_name("spark-submit")
 
@@ -33,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def test_a_run_on_bare_executors_outlives_one_that_is_killed(
+def test_a_run_on_bare_executors_survives_a_killed_executor(
     cluster: Cluster, mdp: Mdp, other: Mdp, database_url: str, tmp_path: Path
 ) -> None:
     bare = subprocess.run([cluster.python, "-c", "import pyarrow"], capture_output=True, text=True)
@@ -42,12 +40,12 @@ def test_a_run_on_bare_executors_outlives_one_that_is_killed(
     files = catalogue(400)
     folder = write(files | {name: text.encode() for name, text in FLAWED.items()}, tmp_path / "documents")
     argv = [str(MDV), "batch", str(folder), "--uri-base", BASE, "--json", "--master", cluster.url]
-    argv += ["--rejects", str(tmp_path / "rejects")]
+    argv += [*cluster.conf, "--rejects", str(tmp_path / "rejects")]
     killed: list[int] = []
 
     def strike() -> None:
         prepared = "select coalesce(sum(prepared), 0) from batch_partitions"
-        assert eventually(lambda: mdp.one(prepared) > 0, 120)
+        eventually(lambda: mdp.one(prepared) > 0, 120)
         for pid in cluster.executors()[:1]:
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
@@ -65,15 +63,26 @@ def test_a_run_on_bare_executors_outlives_one_that_is_killed(
     assert_alike(mdp.engine, other.engine)
 
 
-def test_spark_submit_runs_it_with_an_archive_made_ahead(
+def test_spark_submit_runs_with_a_prebuilt_archive(
     cluster: Cluster, mdp: Mdp, database_url: str, tmp_path: Path
 ) -> None:
     mdp.put_schema(SCHEMA)
     folder = write(catalogue(20), tmp_path / "documents")
-    pack(tmp_path / "ready.tar.gz")
+    build_archive(tmp_path / "ready.tar.gz")
     script = subprocess.run([str(MDV), "batch", "--script"], capture_output=True, text=True, check=True).stdout.strip()
     argv = [str(SPARK_SUBMIT), "--master", cluster.url, "--archives", f"{tmp_path / 'ready.tar.gz'}#mdv-packages"]
-    argv += ["--conf", "spark.sql.files.openCostInBytes=7", script, str(folder), "--uri-base", BASE, "--json"]
+    argv += [
+        *cluster.conf,
+        "--conf",
+        "spark.cores.max=1",
+        "--conf",
+        "spark.sql.files.openCostInBytes=7",
+        script,
+        str(folder),
+        "--uri-base",
+        BASE,
+        "--json",
+    ]
     environment = cluster.environment | {"MDV_DATABASE_URL": database_url, "PYSPARK_DRIVER_PYTHON": sys.executable}
     ended = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0, ended.stderr

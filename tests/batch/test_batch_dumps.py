@@ -1,4 +1,4 @@
-"""Dumps of N-Triples and N-Quads: which statements become which documents, and what is refused with which words."""
+"""Dumps of N-Triples and N-Quads: how statements are assigned to documents, and which lines are refused."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, Quad, RdfFormat, Triple
 
+from mdv.batch.dump_lines import parse_line
 from mdv.batch.dumps import count_documents, dump_documents
-from mdv.batch.lines import read_line
 from mdv.errors import BadCommand
 from mdv.model import Statement
 from mdv.rdf.blank import name_blank_nodes
@@ -52,7 +52,7 @@ def reasons(rows: Iterable[Row]) -> dict[str | None, str]:
 
 
 def named(uri: str, content: bytes) -> set[Statement]:
-    """What is registered of a text: its statements, blank nodes by their lasting names."""
+    """Return the statements registered for a text, blank nodes by their stored names."""
     return set(name_blank_nodes(parse(gate(content, N_TRIPLES), uri)).statements)
 
 
@@ -67,12 +67,12 @@ class TestLines:
 
     @given(st.lists(st.tuples(tokens, gaps), min_size=3, max_size=6).map(lambda parts: "".join(map("".join, parts))))
     @settings(max_examples=2000, deadline=None)
-    def test_a_line_is_a_statement_exactly_if_the_parser_says_so(self, line: str) -> None:
+    def test_a_line_is_a_statement_exactly_if_the_parser_accepts_it(self, line: str) -> None:
         try:
             wanted = [*pyoxigraph.parse(line.encode("utf-8", "surrogateescape"), format=RdfFormat.N_QUADS)]
         except (SyntaxError, ValueError):
             wanted = None
-        said = read_line(line, "f_", None)
+        said = parse_line(line, "f_", None)
         if wanted == []:
             assert said is None
             return
@@ -92,8 +92,8 @@ class TestLines:
         assert [one for one in (node, other) if one] == blanks
         assert document == document_of(quad)
 
-    def test_a_comment_and_an_empty_line_say_nothing(self) -> None:
-        assert [read_line(line, "", None) for line in ("", "  \t", "# so", " # <http://a> .")] == [None] * 4
+    def test_comments_and_empty_lines_are_skipped(self) -> None:
+        assert [parse_line(line, "", None) for line in ("", "  \t", "# so", " # <http://a> .")] == [None] * 4
 
     @pytest.mark.parametrize(
         ("line", "document"),
@@ -106,10 +106,10 @@ class TestLines:
             ("PK\x03\x04", None),
         ],
     )
-    def test_a_broken_line_refuses_the_document_of_which_it_seems_to_speak(
+    def test_a_broken_line_refuses_the_document_that_it_seems_to_belong_to(
         self, line: str, document: str | None
     ) -> None:
-        said = read_line(line, "", None)
+        said = parse_line(line, "", None)
         assert said is not None
         assert said[0] == document
         assert said[4] is not None and "not-well-formed" in said[4]
@@ -134,7 +134,7 @@ def document_of(quad: Quad) -> str | None:
 
 @pytest.fixture
 def lines_far_apart(spark: SparkSession) -> Iterator[None]:
-    """Lines come three at a time, as if those that belong together stood far from each other in a large dump."""
+    """Read three lines at a time, as if related lines were far apart in a large dump."""
     setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(setting)
     spark.conf.set(setting, "3")
@@ -143,7 +143,7 @@ def lines_far_apart(spark: SparkSession) -> Iterator[None]:
 
 
 class TestDocuments:
-    def test_the_graph_decides_and_otherwise_the_subject(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_the_document_is_the_graph_or_else_the_subject(self, spark: SparkSession, tmp_path: Path) -> None:
         dump = write(
             tmp_path / "a dump.nq",
             "\ufeff# a comment",
@@ -160,7 +160,7 @@ class TestDocuments:
         }
         assert {(row.source, row.media_type, row.rank) for row in rows} == {(str(dump), "application/n-triples", "")}
 
-    def test_compressed_dumps_are_read_and_labels_are_their_files_own(
+    def test_compressed_dumps_are_read_and_blank_node_labels_are_local_to_a_file(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
         (tmp_path / "a.nt.gz").write_bytes(gzip.compress(f'<http://a/d> {P} _:b .\n_:b {P} "1" .'.encode()))
@@ -172,7 +172,7 @@ class TestDocuments:
         both = f'<http://a/d> {P} _:x .\n<http://a/d> {P} _:y .\n_:x {P} "1" .\n_:y {P} "2" .'
         assert named("http://a/d", row.content) == named("http://a/d", both.encode())
 
-    def test_a_pattern_finds_the_document_in_the_subject(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_pattern_extracts_the_document_from_the_subject(self, spark: SparkSession, tmp_path: Path) -> None:
         dump = write(
             tmp_path / "a.nt",
             f'<http://a/books/7/title> {P} "1" .',
@@ -183,14 +183,14 @@ class TestDocuments:
         first, second = f'<http://a/books/7/title> {P} "1" .', f'<http://a/books/7> {P} "2" .'
         assert texts(rows) == {"http://a/books/7": [first, second]}
         assert reasons(rows) == {
-            None: "The dump has an error: the subject http://a/people/7 does not begin as --by http://a/books/\\d+ "
-            f'says, in `<http://a/people/7> {P} "3" .`.'
+            None: "The dump has an error: the subject http://a/people/7 does not match --by http://a/books/\\d+"
+            f', in `<http://a/people/7> {P} "3" .`.'
         }
         assert set(texts(read(spark, dump, by="(http://a/)[a-z]+"))) == {"http://a/"}
         with pytest.raises(BadCommand, match=r"--by .* is not a regular expression"):
             read(spark, dump, by="(")
 
-    def test_what_cannot_be_a_document_is_refused_in_words_and_stops_nothing_else(
+    def test_invalid_documents_are_refused_with_a_reason_and_the_others_are_read(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
         dump = write(
@@ -217,40 +217,43 @@ class TestDocuments:
         assert by_uri.pop("http://a/torn") == "The document has 2 errors."
         assert "more than 2,000 bytes, the limit" in by_uri.pop("http://a/large")
         assert by_uri == {
-            "http://a/long": "The document has 2,680 bytes; the limit is 2,000. Split it into several.",
-            "http://a/g#f": "'http://a/g#f' has a fragment (#…); a document's name has none, its resources' names do.",
+            "http://a/long": "The document has 2,680 bytes; the limit is 2,000. Split it into several documents.",
+            "http://a/g#f": "'http://a/g#f' has a fragment (#…). "
+            "The URI of a document has none; those of its resources do.",
             "http://a/one": "The document has an error: "
-            "the blank node _:s is also in the document http://a/two, and cannot be told in two.",
+            "the blank node _:s is also in the document http://a/two, but must be in one document only.",
             "http://a/two": "The document has an error: "
-            "the blank node _:t is also in the document http://a/one, and cannot be told in two.",
+            "the blank node _:t is also in the document http://a/one, but must be in one document only.",
         }
         assert all(row.content is None and row.source == str(dump) for row in rows if row.problem is not None)
         assert sorted(json.loads(row.problem)["errors"][0]["message"] for row in rows if row.uri is None) == [
             "a line is not N-Triples or N-Quads: byte 0xff is not UTF-8, in `??␀\x01`",
-            f'no statement of a document is linked with the blank node _:alone, in `_:alone {P} "1" .`',
-            f"no statement of a document is linked with the blank node _:u, in `_:u {P} _:v .`",
-            f"no statement of a document is linked with the blank node _:v, in `_:v {P} _:u .`",
-            "the graph _:g has no URI, and so no document, in `" + f'<http://a/x> {P} "1" .`',
+            f'the blank node _:alone is not linked to any document, in `_:alone {P} "1" .`',
+            f"the blank node _:u is not linked to any document, in `_:u {P} _:v .`",
+            f"the blank node _:v is not linked to any document, in `_:v {P} _:u .`",
+            "the graph _:g is a blank node, so it cannot name a document, in `" + f'<http://a/x> {P} "1" .`',
         ]
 
     @pytest.mark.usefixtures("lines_far_apart")
-    def test_a_long_list_belongs_to_whoever_refers_to_its_head(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_long_list_belongs_to_the_document_that_refers_to_its_head(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
         links = [f"_:n{number} <http://v/next> _:n{number + 1} ." for number in range(100)]
         random.Random(1).shuffle(links)
         (row,) = read(spark, write(tmp_path / "a.nt", f"<http://a/d> {P} _:n0 .", *links))
         assert row.uri == "http://a/d"
         assert len(row.content.splitlines()) == 101
 
-    def test_documents_are_counted_about(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_the_number_of_documents_is_estimated(self, spark: SparkSession, tmp_path: Path) -> None:
         dump = write(tmp_path / "a.nt", *(f'<http://a/{number // 2}#x> {P} "{number}" .' for number in range(1000)))
         assert 450 < count_documents(spark, [str(dump)], None, MAX_BYTES) < 550
 
 
 class TestDatasets:
-    """Random small worlds, each in a file of its own, read in one go and compared with a naive oracle."""
+    """Random small datasets, each in its own file, read in one run and compared with a naive oracle."""
 
     @pytest.mark.usefixtures("lines_far_apart")
-    def test_documents_hold_what_the_dataset_says(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_documents_contain_the_statements_of_the_dataset(self, spark: SparkSession, tmp_path: Path) -> None:
         chance = random.Random(1)
         worlds = [world(chance, number) for number in range(100)]
         for number, quads in enumerate(worlds):
@@ -262,7 +265,7 @@ class TestDatasets:
             if row.uri is None:
                 alone[number].add(row.problem)
             else:
-                assert row.uri not in found[number], "a document is there once"
+                assert row.uri not in found[number], "each document occurs once"
                 found[number][row.uri] = row.content
         refused = 0
         for number, quads in enumerate(worlds):
@@ -310,7 +313,7 @@ def serialised(triples: set[Triple]) -> bytes:
 
 
 def oracle(quads: set[Quad]) -> tuple[dict[str, set[Triple] | None], int]:
-    """The documents (None: refused), and how many lines are refused by themselves."""
+    """Return the documents (None: refused) and the number of lines refused on their own."""
     nameless = {quad for quad in quads if isinstance(quad.graph_name, BlankNode)}
     waiting = quads - nameless
     documents: dict[str, set[Triple] | None] = {}

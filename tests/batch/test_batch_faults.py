@@ -1,4 +1,4 @@
-"""Faults of a run: the driver, the executors and Postgres are killed, and nothing is lost or there twice."""
+"""Faults during a run: driver, executors and Postgres are killed. Nothing is lost or registered twice."""
 
 from __future__ import annotations
 
@@ -13,39 +13,56 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy
-from alike import assert_alike
-from catalogues import BASE, RULES, SCHEMA, catalogue, write
-from listed import Listed
 from sqlalchemy import Engine
-from systems import MDV, descendants, environment, eventually
-from test_batch_run import register_one_by_one
 
-from mdv.batch.run import Order, Summary, run_batch
+from mdv.batch.run import BatchOptions, BatchSummary, run_batch
 from mdv.db.engine import make_engine
 from mdv.db.migrate import migrate
 from mdv.embedded import Postgres, start_postgres
+from tests.support.catalogues import BASE, RULES, SCHEMA, catalogue, write
+from tests.support.eventually import eventually
+from tests.support.listed_documents import Listed, register_one_by_one
+from tests.support.mdp import Mdp
+from tests.support.mdp_content import assert_alike
+from tests.support.two_processes import systems
+from tests.support.whole_system import MDV, descendants, environment
 
 if TYPE_CHECKING:
-    from conftest import Mdp
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.full
+
 FILES = catalogue(600)
-CUT_ALL_OTHERS = """
-    select count(pg_terminate_backend(pid)) from pg_stat_activity
-    where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()"""
+CUT_CONNECTIONS = """
+    create sequence writes;
+    create sequence cuts;
+    create function cut_connections() returns trigger language plpgsql as $$
+    begin
+        if nextval('writes') in (2, 6, 10, 14) then
+            perform nextval('cuts');
+            perform pg_terminate_backend(pid) from pg_stat_activity
+            where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid();
+            perform pg_terminate_backend(pg_backend_pid());
+        end if;
+        return new;
+    end $$;
+    create trigger cut_connections after insert or update on batch_partitions
+    for each row execute function cut_connections();
+    create trigger cut_connections after update of registered on batch_runs
+    for each row execute function cut_connections();"""
 
 
 class Durable:
-    """An MDP on a Postgres of its own, which can be killed and comes back at the same place."""
+    """An MDP with its own Postgres, which can be killed and restarted at the same address."""
 
-    def __init__(self, folder: Path, kind: type[Mdp]) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.postgres: Postgres = start_postgres(folder)
         self.url = self.postgres.url
         self.engine: Engine = make_engine(self.url)
-        self._watching = sqlalchemy.create_engine(self.engine.url, poolclass=sqlalchemy.NullPool)
+        self._watching = sqlalchemy.create_engine(self.engine.url, pool_size=1, pool_pre_ping=True)
         migrate(self.engine)
-        self.mdp = kind(self.engine)
+        self.mdp = Mdp(self.engine)
         self.mdp.put_schema(SCHEMA)
         self.mdp.subscribe(self.mdp.create_lmr("reader"), *RULES)
 
@@ -59,10 +76,11 @@ class Durable:
 
     def close(self) -> None:
         self.engine.dispose()
+        self._watching.dispose()
         self.postgres.stop()
 
     def progress(self) -> tuple[int, int]:
-        """How many documents are prepared and promoted."""
+        """Return the numbers of documents prepared and promoted."""
         query = (
             "select coalesce((select sum(prepared) from batch_partitions), 0)::int,"
             " coalesce((select sum(registered) from batch_runs), 0)::int"
@@ -73,51 +91,58 @@ class Durable:
     def runs(self) -> int:
         return self._number("select count(*) from batch_runs")
 
-    def cut_connections(self) -> int:
-        """Cut everybody's connection; how many there were."""
-        return self._number(CUT_ALL_OTHERS)
+    def cut_connections_of_a_run(self) -> None:
+        """Cut all connections at four writes of a run. Sequences count them: they keep their value on a rollback."""
+        with self.engine.begin() as connection:
+            connection.exec_driver_sql(CUT_CONNECTIONS)
+
+    def cuts(self) -> int:
+        return self._number("select last_value from cuts")
 
     def _number(self, query: str) -> int:
         with self._watching.connect() as connection:
             return int(connection.execute(sqlalchemy.text(query)).scalar_one())
 
-    def run(self, spark: SparkSession) -> Summary:
+    def run(self, spark: SparkSession) -> BatchSummary:
         documents = Listed(spark, FILES, BASE, partitions=4)
-        return run_batch(spark, self.engine, self.url, documents, Order("faults", 1 << 25), lambda progress: None)
+        return run_batch(
+            spark, self.engine, self.url, documents, BatchOptions("faults", 1 << 25), lambda progress: None
+        )
 
 
 @pytest.fixture
-def durable(tmp_path: Path, mdp: Mdp) -> Iterator[Durable]:
-    made = Durable(tmp_path / "postgres", type(mdp))
+def durable(tmp_path: Path) -> Iterator[Durable]:
+    made = Durable(tmp_path / "postgres")
     yield made
     made.close()
 
 
-@pytest.fixture
-def reference(mdp: Mdp) -> Mdp:
-    """The same documents, one by one."""
-    mdp.put_schema(SCHEMA)
-    mdp.subscribe(mdp.create_lmr("reader"), *RULES)
-    register_one_by_one(mdp, FILES)
-    return mdp
+@pytest.fixture(scope="module")
+def reference(postgres: Postgres, template: str) -> Iterator[Mdp]:
+    """Register the same documents one by one. The tests only compare with it."""
+    with systems(Mdp, postgres, template)() as (mdp, _):
+        mdp.put_schema(SCHEMA)
+        mdp.subscribe(mdp.create_lmr("reader"), *RULES)
+        register_one_by_one(mdp, FILES)
+        yield mdp
 
 
-def struck(run: Callable[[], Summary], strike: Callable[[], None]) -> Summary:
-    """What a run comes to while this thread strikes: a Postgres ends with the thread that has started it."""
+def struck(run: Callable[[], BatchSummary], strike: Callable[[], None]) -> BatchSummary:
+    """Return the result of a run while this thread injects faults: Postgres ends with the thread that started it."""
     with ThreadPoolExecutor(1) as beside:
         running = beside.submit(run)
         strike()
         return running.result()
 
 
-def test_executors_that_are_killed_are_replaced_and_nothing_is_there_twice(
+def test_killed_executors_are_replaced_and_nothing_is_registered_twice(
     spark: SparkSession, durable: Durable, reference: Mdp
 ) -> None:
     killed: list[int] = []
 
     def strike() -> None:
         for mark in (1, 200):
-            assert eventually(lambda mark=mark: durable.progress()[0] >= mark, 60)
+            eventually(lambda mark=mark: durable.progress()[0] >= mark)
             for pid in python_workers():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -125,12 +150,12 @@ def test_executors_that_are_killed_are_replaced_and_nothing_is_there_twice(
 
     found = struck(lambda: durable.run(spark), strike)
     assert killed
-    assert (found.documents, found.registered, found.refused) == (600, 600, 0), "each is counted once"
+    assert (found.documents, found.registered, found.refused) == (600, 600, 0), "each document is counted once"
     assert_alike(durable.engine, reference.engine)
 
 
 def python_workers() -> list[int]:
-    """The processes in which executors of this process run Python: children of Spark's own daemon."""
+    """Return the Python worker processes of local executors: children of Spark's daemon."""
     daemons = [pid for pid in descendants(os.getpid()) if b"mdv.batch.daemon" in _line(pid)]
     return [child for pid in daemons for child in descendants(pid)]
 
@@ -142,9 +167,9 @@ def _line(pid: int) -> bytes:
         return b""
 
 
-def test_a_postgres_that_is_killed_is_waited_for(spark: SparkSession, durable: Durable, reference: Mdp) -> None:
+def test_a_run_waits_for_a_killed_postgres(spark: SparkSession, durable: Durable, reference: Mdp) -> None:
     def strike() -> None:
-        assert eventually(lambda: durable.progress()[1] > 0, 60)
+        eventually(lambda: durable.progress()[1] > 0)
         durable.kill()
 
     found = struck(lambda: durable.run(spark), strike)
@@ -152,23 +177,17 @@ def test_a_postgres_that_is_killed_is_waited_for(spark: SparkSession, durable: D
     assert_alike(durable.engine, reference.engine)
 
 
-def test_connections_that_are_cut_again_and_again_cost_nothing(
+def test_repeatedly_cut_connections_lose_and_repeat_nothing(
     spark: SparkSession, durable: Durable, reference: Mdp
 ) -> None:
-    cut: list[int] = []
-
-    def strike() -> None:
-        for mark in (1, 150, 300, 450):
-            assert eventually(lambda mark=mark: durable.progress()[0] >= mark, 60)
-            cut.append(durable.cut_connections())
-
-    found = struck(lambda: durable.run(spark), strike)
-    assert sum(cut) >= 4
-    assert (found.documents, found.registered, found.refused) == (600, 600, 0), "each is counted once"
+    durable.cut_connections_of_a_run()
+    found = durable.run(spark)
+    assert durable.cuts() == 4
+    assert (found.documents, found.registered, found.refused) == (600, 600, 0), "each document is counted once"
     assert_alike(durable.engine, reference.engine)
 
 
-def test_a_driver_that_is_killed_leaves_what_the_same_command_goes_on_from(
+def test_a_killed_driver_resumes_when_the_same_command_is_run_again(
     tmp_path: Path, durable: Durable, reference: Mdp
 ) -> None:
     folder = write(FILES, tmp_path / "documents")
@@ -179,10 +198,10 @@ def test_a_driver_that_is_killed_leaves_what_the_same_command_goes_on_from(
     _, promoted = durable.progress()
     assert 0 < promoted < 600
     again = subprocess.Popen(argv, env=run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert eventually(lambda: durable.runs() == 2, 60)
+    eventually(lambda: durable.runs() == 2)
     again.send_signal(signal.SIGINT)
     said, complained = again.communicate(timeout=60)
-    assert (again.returncode, said, complained.strip()) == (130, "", ""), "Ctrl-C is no failure to be explained"
+    assert (again.returncode, said, complained.strip()) == (130, "", ""), "Ctrl-C prints no error"
     _, promoted = durable.progress()
     ended = subprocess.run(argv, env=run, capture_output=True, timeout=120, text=True)
     assert ended.returncode == 0, ended.stderr

@@ -1,4 +1,4 @@
-"""Matching in executors: whatever rules and documents there are, the filter finds the same, asked about less."""
+"""Matching in executors: the filter finds the same matches as without candidates, with fewer queries."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from alike import assert_alike
-from catalogues import BASE, catalogue
-from catalogues import RULES as BOOK_RULES
-from catalogues import SCHEMA as BOOK_SCHEMA
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from listed import MEDIA_TYPES, Listed
-from rule_worlds import DOCUMENTS, SCHEMA, RuleText, Said, contents, rule_texts, turtle, variants
 from sqlalchemy import Connection, text
-from systems_of_two import System, systems
 
-from mdv.batch.match import Constants, Containing, Matcher, Pair, read_constants
-from mdv.batch.pack import Packed, pack, unpack
-from mdv.batch.run import Order, run_batch
+from mdv.batch.arrow_codec import StagedDocument, decode_documents, encode_documents
+from mdv.batch.prefilter import CandidateMatcher, CandidatePair, ContainsAny, RuleConstants, read_rule_constants
+from mdv.batch.run import BatchOptions, run_batch
 from mdv.db.state import read_state
 from mdv.embedded import Postgres
-from mdv.mdp.filter import Candidates, read_changes
+from mdv.mdp.filter import Candidates, read_match_changes
 from mdv.mdp.register import Prepared, prepare, register
+from tests.support.catalogues import BASE, catalogue
+from tests.support.catalogues import RULES as BOOK_RULES
+from tests.support.catalogues import SCHEMA as BOOK_SCHEMA
+from tests.support.generated_rules import DOCUMENTS, SCHEMA, RuleText, Said, contents, rule_texts, turtle, variants
+from tests.support.listed_documents import MEDIA_TYPES, Listed
+from tests.support.mdp import Mdp
+from tests.support.mdp_content import assert_alike
+from tests.support.two_processes import System, systems
 
 if TYPE_CHECKING:
-    from conftest import Mdp
     from pyspark.sql import SparkSession
 
 
@@ -38,28 +38,30 @@ def system(postgres: Postgres, template: str, mdp: Mdp) -> System:
     return systems(type(mdp), postgres, template)
 
 
-def constants_of(mdp: Mdp, most: int = 1000) -> Constants | None:
+def constants_of(mdp: Mdp, most: int = 1000) -> RuleConstants | None:
     with mdp.engine.begin() as connection:
-        return read_constants(connection, read_state(connection), most)
+        return read_rule_constants(connection, read_state(connection), most)
 
 
 class Executor:
-    """Prepares, matches, packs, as an executor does, with the constants of one moment."""
+    """Prepare, match and pack as an executor does, with the constants of one point in time."""
 
     def __init__(self, mdp: Mdp) -> None:
         constants = constants_of(mdp)
         assert constants is not None
         with mdp.engine.connect() as connection:
             schema = mdp.schemas.now(connection).schema
-        self._mdp, self._constants, self._matcher = mdp, constants, Matcher(constants, schema)
+        self._mdp, self._constants, self._matcher = mdp, constants, CandidateMatcher(constants, schema)
 
     def match(self, documents: Mapping[str, str]) -> tuple[list[Prepared], Candidates]:
-        """The documents, each packed by itself, and the candidates."""
+        """Return the documents, each packed alone, and the candidates."""
         items: list[Prepared] = []
-        pairs: list[Pair] = []
+        pairs: list[CandidatePair] = []
         for uri, said in documents.items():
             item = self._mdp.prepare(uri, said)
-            packed, found = unpack(pack([Packed("", b"", item)], self._matcher.match([item])))
+            packed, found = decode_documents(
+                encode_documents([StagedDocument("", b"", item)], self._matcher.match([item]))
+            )
             items += [one.item for one in packed]
             pairs += found
         return items, self._constants.candidates(pairs)
@@ -67,28 +69,28 @@ class Executor:
 
 def register_matched(mdp: Mdp, items: Sequence[Prepared], candidates: Candidates) -> None:
     with mdp.engine.begin() as connection:
-        register(connection, items, mdp.schemas, mdp.vocabulary, mdp.rules, candidates=candidates)
+        register(connection, items, mdp.provider, candidates=candidates)
 
 
 @contextmanager
 def counting_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many resources the filter asks about, of each transaction."""
+    """Return the number of resources that the filter queries, per transaction."""
     import mdv.mdp.filter as filter_
 
     asked: list[int] = []
-    original = filter_.db.run
+    original = filter_.db.queue_filter_run
 
-    def run(exchange: Any, steps: Any) -> Any:
-        nodes = [mine for _, values in steps for name, mine in values.items() if name.startswith("node")]
+    def run(pipeline: Any, steps: Any, limit: float) -> Any:
+        nodes = [mine for step in steps for name, mine in step.values.items() if name.startswith("node")]
         asked.append(sum(len(re.findall(r"\d+", mine)) for mine in nodes))
-        return original(exchange, steps)
+        return original(pipeline, steps, limit)
 
     with monkeypatch.context() as patched:
-        patched.setattr(filter_.db, "run", run)
+        patched.setattr(filter_.db, "queue_filter_run", run)
         yield asked
 
 
-# -- any rules and any documents
+# -- random rules and documents
 
 TOLD = ("lmr_resources", "lmr_ranges", "publications", "feed")
 BATCHES = st.lists(
@@ -108,11 +110,11 @@ def rule_bases(draw: st.DrawFn) -> list[RuleText]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(rules=rule_bases(), later=rule_bases(), batches=BATCHES, stale=st.integers(0, 6))
-def test_the_filter_finds_the_same_with_candidates_as_without(
+def test_the_filter_finds_the_same_matches_with_and_without_candidates(
     system: System, rules: list[RuleText], later: list[RuleText], batches: list[dict[str, Said]], stale: int
 ) -> None:
-    """Some resources are known before and some are new; several documents of a batch describe the same; some batch was
-    matched before other rules came."""
+    """Some resources are known before, some are new; several documents of a batch describe the same resource; some
+    batches were matched before other rules were added."""
     with system() as (mdp, _):
         mdp.put_schema(SCHEMA)
         mdp.subscribe(mdp.create_lmr("reader"), *dict.fromkeys(rule.text for rule in rules))
@@ -130,10 +132,10 @@ def test_the_filter_finds_the_same_with_candidates_as_without(
 
 
 def registered(mdp: Mdp, connection: Connection, items: Sequence[Prepared], candidates: Candidates | None) -> Any:
-    """What comes of a registration: the answers, the filter's changes, what LMRs hold and are told."""
-    answers = register(connection, items, mdp.schemas, mdp.vocabulary, mdp.rules, candidates=candidates)
+    """The results of a registration: answers, filter changes, and the content and events of LMRs."""
+    answers = register(connection, items, mdp.provider, candidates=candidates)
     told = [sorted(map(repr, connection.execute(text(f"select * from {name}")))) for name in TOLD]
-    return answers, sorted(read_changes(connection)), told
+    return answers, sorted(read_match_changes(connection)), told
 
 
 # -- each kind of predicate
@@ -158,7 +160,7 @@ KINDS = [
 ]
 
 
-def test_a_new_resource_is_asked_about_only_where_its_values_satisfy_some_constant(
+def test_a_new_resource_is_queried_only_if_its_values_satisfy_a_constant(
     mdp: Mdp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mdp.put_schema(SCHEMA)
@@ -176,9 +178,7 @@ def test_a_new_resource_is_asked_about_only_where_its_values_satisfy_some_consta
         mdp.remove_rules([rule.id])
 
 
-def test_nothing_is_asked_of_the_book_where_only_its_author_has_a_name(
-    mdp: Mdp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_book_is_not_queried_if_only_its_author_has_the_property(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(["search Book b register b where b.author.name = 'x'"])
     executor = Executor(mdp)
@@ -191,7 +191,7 @@ def test_nothing_is_asked_of_the_book_where_only_its_author_has_a_name(
     assert asked == [2, 1]
 
 
-def test_a_rule_for_one_uri_is_asked_about_that_alone(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_on_one_uri_queries_only_that_resource(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(["search Book b register b where b = <http://r/a>"])
     executor = Executor(mdp)
@@ -201,7 +201,7 @@ def test_a_rule_for_one_uri_is_asked_about_that_alone(mdp: Mdp, monkeypatch: pyt
     assert asked == [1]
 
 
-def test_what_was_known_before_is_asked_about_in_any_case(mdp: Mdp) -> None:
+def test_resources_known_before_are_always_queried(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(["search Book b register b where b.name = 'ab' and b.pages > 3"])
     mdp.put({"http://d/1": '<http://r/a> a :Book ; :name "ab" .'})
@@ -218,12 +218,12 @@ def test_several_documents_of_a_transaction_describe_one_new_resource_together(m
 
 
 @pytest.mark.parametrize("later", ["rule of the same group", "schema"])
-def test_candidates_of_another_moment_are_not_believed(mdp: Mdp, later: str) -> None:
+def test_candidates_of_an_older_rule_base_or_schema_are_not_used(mdp: Mdp, later: str) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(["search Book b register b where b.tag? = 'one'"])
     executor = Executor(mdp)
     items, candidates = executor.match({"http://d/1": '<http://r/a> a :Book ; :tag "two" ; :title "one" .'})
-    if later == "schema":  # a title is a tag from now on
+    if later == "schema":  # a title is a tag from here on
         mdp.put_schema(SCHEMA + ":title rdfs:subPropertyOf :tag ; rdfs:range rdfs:Literal .")
     else:
         mdp.add_rules(["search Book b register b where b.tag? = 'two'"])
@@ -237,19 +237,19 @@ def test_too_many_constants_are_left_to_the_filter(mdp: Mdp) -> None:
     mdp.add_rules([f"search Book b register b where b.pages > {number}" for number in range(50)])
     assert constants_of(mdp, most=4) is None
     found = constants_of(mdp, most=5)
-    assert found is not None and len(found.asked) == 1  # ranges are found otherwise, and not counted
+    assert found is not None and len(found.predicates) == 1  # ranges are found by other means and not counted
 
 
-def test_a_crowd_of_constants_with_one_gram_is_not_tried_one_by_one() -> None:
+def test_many_constants_with_one_gram_are_not_tried_one_by_one() -> None:
     crowd = [f"abcdef{number}" for number in range(1000)]
-    assert Containing({"abcdef": crowd}, frozenset({6})).holds("xabcdefx")
-    assert not Containing({"abcdef": crowd[:3]}, frozenset({6})).holds("xabcdefx")
+    assert ContainsAny({"abcdef": crowd}, frozenset({6})).holds("xabcdefx")
+    assert not ContainsAny({"abcdef": crowd[:3]}, frozenset({6})).holds("xabcdefx")
 
 
 # -- through Spark
 
 
-def test_a_run_that_matches_in_spark_leaves_what_another_way_leaves(
+def test_a_run_with_matching_in_spark_leaves_the_same_state_as_one_without(
     spark: SparkSession, system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = catalogue(60)
@@ -261,7 +261,7 @@ def test_a_run_that_matches_in_spark_leaves_what_another_way_leaves(
             schema = plain.schemas.now(connection)
             plain.register_batch([prepare(BASE + n, t, MEDIA_TYPES[Path(n).suffix], schema) for n, t in files.items()])
         url = matched.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
-        order = Order("a test", 1 << 25, str(tmp_path / "rejects"), match_in_spark=True)
+        order = BatchOptions("a test", 1 << 25, str(tmp_path / "rejects"), match_in_spark=True)
         with counting_asked(monkeypatch) as asked_less:
             run_batch(spark, matched.engine, url, Listed(spark, files, BASE), order, lambda progress: None)
         assert_alike(plain.engine, matched.engine)

@@ -1,4 +1,4 @@
-"""How documents of a batch are named."""
+"""Naming the documents of a batch."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mdv.batch.names import Naming
-from mdv.cli.files import Source
+from mdv.batch.document_naming import Naming
+from mdv.cli.source_files import SourceFile
 from mdv.errors import BadCommand, BadRequest
 from mdv.rdf.parse import is_absolute_iri
 
@@ -21,28 +21,28 @@ GUTENBERG = "http://www.gutenberg.org/cache/epub/{1}/pg{1}.rdf"
 
 
 @given(PATHS, BASES)
-def test_below_a_base_a_file_has_the_name_that_mdv_register_gives_it(path: str, base: str) -> None:
+def test_with_a_base_a_file_gets_the_same_name_as_from_mdv_register(path: str, base: str) -> None:
     named = Naming(base=base).uri(f"file:/folder/{path}", path)
-    assert named == Source(Path("/folder") / path, path).uri(base)
+    assert named == SourceFile(Path("/folder") / path, path).uri(base)
 
 
 @given(PATHS)
-def test_without_options_a_file_has_the_name_that_mdv_register_gives_it(path: str) -> None:
+def test_without_options_a_file_gets_the_same_name_as_from_mdv_register(path: str) -> None:
     assert Naming().uri(f"file:/no such folder/{path}", path) == Path(f"/no such folder/{path}").as_uri()
 
 
 @given(PATHS)
-def test_whatever_a_path_holds_its_name_is_a_whole_iri(path: str) -> None:
+def test_every_path_gives_an_absolute_iri(path: str) -> None:
     for naming in (Naming(pattern="http://a/{path}"), Naming(pattern="urn:x:{stem}:{name}"), Naming(base="http://a/")):
         assert is_absolute_iri(naming.uri("file:/x", path))
 
 
 @given(st.integers(0, 10**9), st.sampled_from(["2014/pg{}.rdf", "pg{}.rdf", "a/7/pg{}.rdf.gz", "pg{}-8.rdf"]))
-def test_numbers_are_those_of_the_file_name_alone(number: int, path: str) -> None:
+def test_numbers_are_taken_from_the_file_name_only(number: int, path: str) -> None:
     assert Naming(pattern=GUTENBERG).uri("file:/x", path.format(number)) == GUTENBERG.replace("{1}", str(number))
 
 
-def test_a_pattern_takes_what_match_finds_by_number_and_by_name() -> None:
+def test_a_pattern_uses_groups_of_match_by_number_and_by_name() -> None:
     naming = Naming(pattern="http://a/{year}/{2}", match=r"(?P<year>\d{4})/pg(\d+)")
     assert naming.uri("file:/x", "books/2014/pg42.rdf") == "http://a/2014/42"
 
@@ -60,7 +60,7 @@ def test_a_name_that_is_not_utf_8_keeps_its_bytes() -> None:
     assert Naming(base="http://a/").uri("file:/x.tar", relative, in_archive=True) == "http://a/caf%E9.ttl"
 
 
-def test_a_member_of_an_archive_is_named_by_its_path_inside() -> None:
+def test_an_archive_member_is_named_by_its_path_in_the_archive() -> None:
     path, member = "hdfs://host:8020/b 1.tar", "2014/pg 42.rdf"
     assert Naming().uri(path, member, in_archive=True) == "hdfs://host:8020/b%201.tar!/2014/pg%2042.rdf"
     assert Naming(base="http://a").uri(path, member, in_archive=True) == "http://a/2014/pg%2042.rdf"
@@ -85,21 +85,21 @@ def test_a_path_that_does_not_fit_is_refused_with_path_and_pattern(naming: Namin
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"pattern": "http://a/{nr}"}, r"speaks of \{nr\}, which no path has; there are \{1\}, \{2\}, \{path\}"),
-        ({"pattern": "http://a/{2}", "match": r"(?P<y>\d)"}, r"speaks of \{2\}.*there are \{1\}, \{y\}, \{path\}"),
-        ({"pattern": "http://a/doc.rdf"}, "gives every document the same name"),
+        ({"pattern": "http://a/{nr}"}, r"contains \{nr\}, which is unknown. Known are \{1\}, \{2\}, \{path\}"),
+        ({"pattern": "http://a/{2}", "match": r"(?P<y>\d)"}, r"contains \{2\}.*Known are \{1\}, \{y\}, \{path\}"),
+        ({"pattern": "http://a/doc.rdf"}, "gives every document the same URI"),
         ({"pattern": "{path}"}, "not an absolute URI"),
         ({"pattern": "http://a/{1}#x"}, "has a fragment"),
         ({"pattern": "http://a/{1}/{"}, "not an absolute URI"),
-        ({"pattern": "urn:mdv:{1}"}, "MDV's own names"),
+        ({"pattern": "urn:mdv:{1}"}, "which is reserved for MDV"),
         ({"pattern": "http://a/{1}", "match": "("}, "not a regular expression"),
-        ({"match": "x"}, "say --uri, too"),
+        ({"match": "x"}, "Add --uri"),
         ({"base": "books"}, "not an absolute URI"),
         ({"base": "http://a/#"}, "has a fragment"),
-        ({"base": "http://a/", "manifest": "m.csv"}, "say one of them"),
+        ({"base": "http://a/", "manifest": "m.csv"}, "Use only one of them"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused_at_once(options: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(BadCommand) as refused:
         Naming(**options)
     assert re.search(words, refused.value.detail), refused.value.detail

@@ -1,4 +1,4 @@
-"""Files, folders, globs and archives become documents."""
+"""Reading documents from files, folders, globs and archives."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_batch_archives import make_archive
 
-from mdv.batch.names import Naming
-from mdv.batch.read import Inputs, find_inputs
+from mdv.batch.document_naming import Naming
+from mdv.batch.file_source import FileSource, find_files
 from mdv.errors import BadCommand
+from tests.support.archives import make_archive
+from tests.support.gutenberg import GUTENBERG
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-GUTENBERG = Path(__file__).parents[3] / "shared" / "data" / "gutenberg"
 LIMIT = 32 << 20
 BASE = Naming(base="http://a/")
 
@@ -32,12 +32,12 @@ def write(folder: Path, *names: str, content: bytes | None = None) -> Path:
 
 def find(
     spark: SparkSession, *paths: object, naming: Naming = BASE, syntax: str | None = None, limit: int = LIMIT
-) -> Inputs:
-    return find_inputs(spark, [str(path) for path in paths], naming, syntax, limit)
+) -> FileSource:
+    return find_files(spark, [str(path) for path in paths], naming, syntax, limit)
 
 
-def rows(inputs: Inputs) -> list[Row]:
-    """The documents in the order of their ranks, after a look at whether all that is told of them agrees."""
+def rows(inputs: FileSource) -> list[Row]:
+    """Return the documents in rank order, after checking that their attributes agree."""
     documents = sorted(inputs.documents().collect(), key=lambda row: row.rank.encode())
     listed = sorted(inputs.listing().collect(), key=lambda row: row.rank.encode())
     assert listed == [(row.source, row.uri, row.rank) for row in documents]
@@ -50,7 +50,7 @@ def details(found: list[Row]) -> dict[str, Any]:
     return {row.source: json.loads(row.problem)["detail"] for row in found if row.problem is not None}
 
 
-def test_a_folder_gives_the_documents_in_it_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_gives_its_documents_in_order(spark: SparkSession, tmp_path: Path) -> None:
     names = ["a b.ttl", "c/é.rdf", "c/[1] {x}*?.jsonld", "d/p%20q.XML"]
     write(tmp_path, *names, "README.txt", ".hidden.rdf", ".git/x.rdf", "_temporary/x.rdf", "c/x.rdf~")
     write(tmp_path, "packed.ttl.gz", content=gzip.compress(b"packed.ttl.gz"))
@@ -65,7 +65,7 @@ def test_a_folder_gives_the_documents_in_it_in_their_order(spark: SparkSession, 
     ]
 
 
-def test_arguments_count_in_their_order_and_name_what_lies_below_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_arguments_keep_their_order_and_name_the_files_below_them(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "z/sub/1.rdf", "a/2.rdf", "g/x1/3.ttl", "g/x2/deep/4.rdf", "g/y/5.rdf", "[odd]*.dat", "a/6.txt")
     found = rows(find(spark, tmp_path / "z", tmp_path / "a/*", tmp_path / "g/{x[12],nothing}", tmp_path / "[odd]*.dat"))
     names = ("sub/1.rdf", "2.rdf", "3.ttl", "deep/4.rdf", "%5Bodd%5D%2A.dat")
@@ -75,7 +75,7 @@ def test_arguments_count_in_their_order_and_name_what_lies_below_them(spark: Spa
     assert (odd.media_type, odd.problem) == ("text/turtle", None)
 
 
-def test_without_a_base_documents_have_the_names_of_their_files(
+def test_without_a_base_documents_have_the_uris_of_their_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "real/a b.rdf")
@@ -88,12 +88,12 @@ def test_without_a_base_documents_have_the_names_of_their_files(
 def test_files_below_a_folder_can_be_given_one_by_one(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "b/2.rdf", "a/1.rdf")
     files = [f"{tmp_path}/b/2.rdf", f"file:{tmp_path}/a/1.rdf"]
-    found = rows(find_inputs(spark, files, BASE, None, LIMIT, below=f"file:{tmp_path}"))
+    found = rows(find_files(spark, files, BASE, None, LIMIT, below=f"file:{tmp_path}"))
     assert [row.uri for row in found] == ["http://a/a/1.rdf", "http://a/b/2.rdf"]
 
 
-def test_what_is_too_large_or_no_rdf_is_not_opened(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark cannot read a file of 3 GiB at all, so that one that is opened ends the test."""
+def test_files_that_are_too_large_or_not_rdf_are_not_opened(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark cannot read a file of 3 GiB; opening it would fail the test."""
     write(tmp_path, "small.rdf", "large.rdf", "large.bin", "large.zip", "edge.rdf")
     for name, size in (("large.rdf", 3 << 30), ("large.bin", 3 << 30), ("large.zip", 3 << 30), ("edge.rdf", 1000)):
         os.truncate(tmp_path / name, size)
@@ -104,13 +104,13 @@ def test_what_is_too_large_or_no_rdf_is_not_opened(spark: SparkSession, tmp_path
     }
     told = details(found)
     assert told[f"{tmp_path}/large.rdf"] == (
-        "The document has 3,221,225,472 bytes; the limit is 1,000. Split it into several."
+        "The document has 3,221,225,472 bytes; the limit is 1,000. Split it into several documents."
     )
     assert "cannot be read to its end" in told[f"{tmp_path}/large.zip"]
     assert next(row.uri for row in found if row.source.endswith("large.rdf")) == "http://a/large.rdf"
 
 
-def test_archives_among_files_give_their_documents(spark: SparkSession, tmp_path: Path) -> None:
+def test_archives_among_files_are_read(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "b.rdf")
     make_archive(tmp_path / "a.tar.xz", {"2014/pg1.rdf": b"one", "README.md": b"", "x.zip": b""})
     make_archive(tmp_path / "c.zip", {"pg2.ttl": b"two", "../pg3.rdf": b"three"})
@@ -127,11 +127,11 @@ def test_an_archive_of_many_members_is_read_by_several_tasks(spark: SparkSession
     members = {f"pg{n}.rdf": os.urandom(2000) for n in range(300)}
     inputs = find(spark, make_archive(tmp_path / "books.tar.gz", members))
     found = rows(inputs)
-    assert len(inputs.portions) == 4
+    assert len(inputs.archive_tasks) == 4
     assert [(row.uri, row.content) for row in found] == [(f"http://a/{name}", text) for name, text in members.items()]
 
 
-@pytest.mark.skipif(not GUTENBERG.exists(), reason="the Gutenberg catalogue is not at hand")
+@pytest.mark.skipif(not GUTENBERG.exists(), reason="the Gutenberg catalogue is not available")
 def test_the_gutenberg_catalogue_is_named_by_a_pattern(spark: SparkSession) -> None:
     naming = Naming(pattern="http://www.gutenberg.org/cache/epub/{1}/pg{1}.rdf")
     documents = find(spark, GUTENBERG / "gutenberg-2014.tar.xz", naming=naming).documents()
@@ -141,13 +141,13 @@ def test_the_gutenberg_catalogue_is_named_by_a_pattern(spark: SparkSession) -> N
     assert b"Far from the Madding Crowd" in book.content
 
 
-def test_a_path_that_the_pattern_does_not_fit_is_refused_and_stops_no_other(
+def test_a_path_that_does_not_match_the_pattern_is_refused_and_the_others_are_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write(tmp_path, "pg1.rdf", "index.rdf")
     found = rows(find(spark, tmp_path, naming=Naming(pattern="http://a/{1}")))
     assert [row.uri for row in found] == [None, "http://a/1"]
-    assert "'index.rdf' has nothing for {1} of --uri 'http://a/{1}'" in details(found)[f"{tmp_path}/index.rdf"]
+    assert "'index.rdf' has no value for {1} of --uri 'http://a/{1}'" in details(found)[f"{tmp_path}/index.rdf"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -173,11 +173,11 @@ def test_a_manifest_names_documents_by_path(spark: SparkSession, tmp_path: Path,
         "a,1.rdf": ("http://m/a", xml), "c.rdf": ("http://m/c", xml), "d.rdf": (None, xml),
         "e.dat.xml": ("http://m/e", "text/turtle"), "sub/b.rdf": (None, xml), "x.zip!/in/f.rdf": ("http://m/f", xml),
     }  # fmt: skip
-    assert details(found)[f"{books}/d.rdf"] == f"{books}/d.rdf is not in the manifest."
+    assert details(found)[f"{books}/d.rdf"] == f"{books}/d.rdf is not in the manifest. Add a line for it."
     assert "has a fragment" in details(found)[f"{books}/sub/b.rdf"]
 
 
-def test_dumps_are_told_from_documents(spark: SparkSession, tmp_path: Path) -> None:
+def test_dumps_are_distinguished_from_documents(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "a[1].nt", "b.nq.gz", "c.NT.bz2", "README.md")
     inputs = find(spark, tmp_path)
     assert inputs.dumps == tuple(f"file:{tmp_path}/{name}" for name in (r"a\[1\].nt", "b.nq.gz", "c.NT.bz2"))
@@ -186,8 +186,8 @@ def test_dumps_are_told_from_documents(spark: SparkSession, tmp_path: Path) -> N
     assert (document.media_type, document.content) == ("application/n-triples", b"a[1].nt")
 
 
-def test_any_file_system_that_spark_reads_will_do(spark: SparkSession, tmp_path: Path) -> None:
-    """viewfs: is one of Hadoop's own. Here it shows a folder under another name, as a cluster would show many."""
+def test_any_file_system_that_spark_supports_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    """viewfs: is a Hadoop file system. Here it shows a folder under another name, as on a cluster."""
     spark.sparkContext._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.test.link./books", tmp_path.as_uri())
     write(tmp_path, "a b.rdf", "sub/c.ttl")
     make_archive(tmp_path / "sub/v 100%.tar.gz", {"2014/pg1.rdf": b"one"})
@@ -209,14 +209,14 @@ def test_any_file_system_that_spark_reads_will_do(spark: SparkSession, tmp_path:
         (["{}/gone"], "There is no file or folder {}/gone."),
         (["{}/*.owl"], "Nothing matches {}/*.owl."),
         (["{}/empty"], "No file in {}/empty has a suffix of RDF: "),
-        (["{}/_hidden.rdf"], "{}/_hidden.rdf is hidden from Spark"),
+        (["{}/_hidden.rdf"], "{}/_hidden.rdf is hidden: Spark ignores"),
         (["nosuch://host/x"], 'nosuch://host/x cannot be read: No FileSystem for scheme "nosuch".'),
-        (["{}/a.rdf", "{}/d.nt"], "There are dumps (file:{}/d.nt) and documents (file:{}/a.rdf)"),
-        (["{}/d.nt.xz"], "Spark does not read dumps packed as .xz, as file:{}/d.nt.xz is."),
-        ([], "Say what to register"),
+        (["{}/a.rdf", "{}/d.nt"], "The input mixes dumps (file:{}/d.nt) and documents (file:{}/a.rdf)"),
+        (["{}/d.nt.xz"], "Spark cannot read dumps compressed as .xz, such as file:{}/d.nt.xz."),
+        ([], "No input was given"),
     ],
 )
-def test_paths_that_cannot_be_meant_are_answered_in_a_sentence(
+def test_invalid_paths_are_reported_in_a_sentence(
     spark: SparkSession, tmp_path: Path, paths: list[str], words: str
 ) -> None:
     write(tmp_path, "a.rdf", "d.nt", "d.nt.xz", "_hidden.rdf", "empty/README.txt")
@@ -229,11 +229,11 @@ def test_paths_that_cannot_be_meant_are_answered_in_a_sentence(
     ("name", "text", "words"),
     [
         ("names.csv", "path,name\na,b\n", "has no column uri"),
-        ("names.txt", "", "is none of .csv, .tsv, .json"),
+        ("names.txt", "", "one of .csv, .tsv, .json"),
         (None, "", "There is no file or folder"),
     ],
 )
-def test_a_manifest_that_cannot_be_read_is_answered_in_a_sentence(
+def test_an_unreadable_manifest_is_reported_in_a_sentence(
     spark: SparkSession, tmp_path: Path, name: str | None, text: str, words: str
 ) -> None:
     write(tmp_path, "a.rdf")
@@ -244,22 +244,22 @@ def test_a_manifest_that_cannot_be_read_is_answered_in_a_sentence(
         find(spark, tmp_path / "a.rdf", naming=Naming(manifest=str(manifest)))
 
 
-def test_empty_files_are_documents_to_be_refused_and_not_passed_over(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_files_are_refused_and_not_skipped(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a b.ttl", "full.ttl", "readme.txt"):
         (tmp_path / name).write_text("<http://a/x> <http://a/p> 1 ." if name == "full.ttl" else "")
-    inputs = find_inputs(spark, [str(tmp_path)], Naming(base="http://a/"), None, 1000)
+    inputs = find_files(spark, [str(tmp_path)], Naming(base="http://a/"), None, 1000)
     found = {row["uri"]: row["content"] for row in inputs.documents().collect()}
     assert found == {"http://a/a%20b.ttl": b"", "http://a/full.ttl": b"<http://a/x> <http://a/p> 1 ."}
     assert inputs.count() == inputs.listing().count() == 2
 
 
-def test_names_with_a_colon_and_empty_archives_are_refused_and_stop_no_other(
+def test_names_with_a_colon_and_empty_archives_are_refused_and_the_others_are_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     for name in ("a:b.ttl", "good.ttl"):
         (tmp_path / name).write_text("<http://a/x> <http://a/p> 1 .")
     (tmp_path / "empty.zip").touch()
-    inputs = find_inputs(spark, [str(tmp_path)], Naming(base="http://a/"), None, 1000)
+    inputs = find_files(spark, [str(tmp_path)], Naming(base="http://a/"), None, 1000)
     found = {row["source"].rpartition("/")[2]: row["problem"] for row in inputs.documents().collect()}
     assert found.keys() == {"a:b.ttl", "good.ttl", "empty.zip"} and found["good.ttl"] is None
     assert "colon" in found["a:b.ttl"] and found["empty.zip"] is not None

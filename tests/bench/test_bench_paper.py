@@ -1,4 +1,4 @@
-"""`mdv bench paper`, tiny: the shape of its figures, and that it does not measure a filter that is wrong."""
+"""`mdv bench paper` at tiny sizes: the form of its results, and that a wrong filter is not measured."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-import mdv.mdp.register as registering
-from mdv.bench.goals import goals, growth
-from mdv.bench.paper import KINDS, Paper, run_paper
-from mdv.bench.report import Result
-from mdv.bench.rulebase import TYPES, comp
+import mdv.mdp.transaction as transaction_module
+from mdv.bench.goals import evaluate_goals, measure_growth
+from mdv.bench.paper import EXPERIMENTS, PaperPlan, run_paper
+from mdv.bench.report import BenchResult
+from mdv.bench.rule_types import RULE_TYPES, comp_rules
+from mdv.bench.sql.bench_store import BenchDatabases
 from mdv.cli import cli
-from mdv.cli.failures import exit_code_of
-from mdv.db.bench import Databases
+from mdv.cli.errors import run_for_exit_code
 from mdv.embedded import start_postgres
 
 UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -25,10 +25,10 @@ TINY = ("--rules", "100,200", "--batches", "1,10", "--rounds", "1", "--bulk", "1
 
 def bench_paper(*arguments: object) -> int:
     line = ["bench", "paper", *map(str, arguments)]
-    return exit_code_of(lambda: cli.main(line, prog_name="mdv", standalone_mode=False))
+    return run_for_exit_code(lambda: cli.main(line, prog_name="mdv", standalone_mode=False))
 
 
-def test_the_figures_have_the_shape_of_the_contract(
+def test_the_results_have_the_documented_form(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["mdv", "bench", "paper", *TINY])
@@ -59,7 +59,7 @@ def test_the_figures_have_the_shape_of_the_contract(
     assert unmeasured == ["growth from 10,000 to 100,000 rules: COMP 10 %"]
     shown = capsys.readouterr().out
     assert "OID: filter alone\t100\t1\t" in shown
-    assert "rules in bulk, a second: OID\t≥ 20,000\t≥ 50,000\t" in shown
+    assert "rules in bulk, per second: OID\t≥ 20,000\t≥ 50,000\t" in shown
 
 
 @pytest.mark.parametrize(
@@ -67,74 +67,72 @@ def test_the_figures_have_the_shape_of_the_contract(
     ["--types oid,nonsense", "--rules 0", "--rules many", "--batches 1,,2", "--matched 101", "--rules 100 --rounds 0",
      "--rules 10 --batches 11"],
 )  # fmt: skip
-def test_a_line_that_cannot_be_meant_is_refused_before_anything_starts(
-    line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_arguments_are_refused_before_anything_starts(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench_paper(*line.split()) == 2
     assert "Error:" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
-def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BenchDatabases]:
     with start_postgres(tmp_path_factory.mktemp("bench") / "pg", UNSAFE_AND_FAST) as server:
-        yield Databases(server.url)
+        yield BenchDatabases(server.url)
 
 
-def measure(databases: Databases, *kinds: str) -> list[Result]:
-    paper = Paper(rules=(20,), batches=(3,), kinds=kinds, rounds=1, bulk=30)
+def measure(databases: BenchDatabases, *kinds: str) -> list[BenchResult]:
+    paper = PaperPlan(rules=(20,), batches=(3,), kinds=kinds, rounds=1, bulk=30)
     return list(run_paper(databases, paper, lambda _: None))
 
 
 def idle(run: Callable[..., Any]) -> Callable[..., Any]:
     """A filter that finds nothing."""
-    return lambda connection, groups, change, _: run(connection, groups, change._replace(gains=(), losses=()))
+    return lambda pipeline, groups, change, *rest: run(pipeline, groups, change._replace(gains=(), losses=()), *rest)
 
 
 def forgetful(run: Callable[..., Any]) -> Callable[..., Any]:
     """A filter that misses the last document."""
 
-    def wrong(connection: Any, groups: Any, change: Any, _: Any) -> Any:
+    def wrong(pipeline: Any, groups: Any, change: Any, *rest: Any) -> Any:
         last = sorted({key.resource for key in change.gains})[-2:]
         gains = [key for key in change.gains if key.resource not in last]
         losses = [key for key in change.losses if key.resource not in last]
-        return run(connection, groups, change._replace(gains=gains, losses=losses))
+        return run(pipeline, groups, change._replace(gains=gains, losses=losses), *rest)
 
     return wrong
 
 
 @pytest.mark.parametrize("broken", [idle, forgetful])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "rules"])
+@pytest.mark.parametrize("kind", [kind for kind in EXPERIMENTS if kind != "rules"])
 def test_a_broken_filter_is_not_measured(
-    kind: str, broken: Callable[..., Any], databases: Databases, monkeypatch: pytest.MonkeyPatch
+    kind: str, broken: Callable[..., Any], databases: BenchDatabases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registering, "filter_changes", broken(registering.filter_changes))
+    monkeypatch.setattr(transaction_module, "filter_changes", broken(transaction_module.filter_changes))
     with pytest.raises(AssertionError, match="20 rules: "):
         measure(databases, kind)
 
 
-def test_first_results_that_are_missing_are_noticed(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mdv.mdp.rules.find_first_results", lambda *_: None)
+def test_missing_first_results_are_detected(databases: BenchDatabases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.mdp.rules.add.evaluate_ends", lambda *_: [])
     with pytest.raises(AssertionError, match="first results"):
         measure(databases, "rules")
 
 
-def test_the_clock_is_taken_off_the_filter(databases: Databases) -> None:
-    run = registering.filter_changes
+def test_the_timer_is_removed_from_the_filter_after_measuring(databases: BenchDatabases) -> None:
+    run = transaction_module.filter_changes
     measure(databases, "oid")
-    assert registering.filter_changes is run
+    assert transaction_module.filter_changes is run
 
 
-def test_documents_of_a_type_are_matched_as_it_says() -> None:
-    for rule_type in (*TYPES.values(), comp(10)):
+def test_documents_of_a_type_match_the_declared_rules() -> None:
+    for rule_type in (*RULE_TYPES.values(), comp_rules(10)):
         for turn in (0, 7, 19, 23):
             _, body = rule_type.document(turn, 20)
             numbers = [number for number in range(20) if evaluate(rule_type.name, number, body.decode())]
-            if not rule_type.recurs:
+            if not rule_type.selects_by_uri:
                 assert numbers == sorted(rule_type.matching(turn, 20))
 
 
 def evaluate(name: str, number: int, text: str) -> bool:
-    """What a rule says of a document, on its text."""
+    """Evaluate a rule on the text of a document."""
     synth = int(text.split("<synthValue>")[1].split("<")[0])
     if name.startswith("COMP"):
         return synth > number
@@ -143,18 +141,18 @@ def evaluate(name: str, number: int, text: str) -> bool:
     return f"host{number}.uni" in text if name == "contains" else f'memory="{number}"' in text
 
 
-def test_a_goal_says_where_it_was_measured_and_whether_it_was_met() -> None:
+def test_a_goal_states_where_it_was_measured_and_if_it_was_met() -> None:
     figures = [
-        Result("OID: store and filter", rules, batch, us, 10.0)
+        BenchResult("OID: store and filter", rules, batch, us, 10.0)
         for rules, us in ((10_000, 20.0), (100_000, 40.0))
         for batch in (1, 1000)
     ]
-    (grown,) = growth(figures)
+    (grown,) = measure_growth(figures)
     assert (grown.batch, grown.from_rules, grown.to_rules, grown.ratio) == (1000, 10_000, 100_000, 2.0)
-    found = {goal.what: goal for goal in goals(figures)}
+    found = {goal.what: goal for goal in evaluate_goals(figures)}
     stored = found["store and filter / floor: OID"]
     assert (stored.measured, stored.at, stored.met) == (4.0, "100,000 rules, batches of 1,000", False)
-    assert found["growth of that from 10,000 to 1,000,000 rules: OID"].as_row()[3:] == (
+    assert found["growth of store and filter from 10,000 to 1,000,000 rules: OID"].as_row()[3:] == (
         "2.00", "10,000 to 100,000 rules, batches of 1,000", "no",
     )  # fmt: skip
     assert found["filter alone / floor: OID"].met is None

@@ -1,4 +1,4 @@
-"""`mdv bench peers`, tiny: each peer really runs on each type of rules, and one that is wrong is not measured."""
+"""`mdv bench peers` at tiny sizes: each peer runs on each type of rules, and a wrong peer is not measured."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from pathlib import Path
 
 import pytest
 
-from mdv.bench.goals import peer_goals
-from mdv.bench.peers import KINDS, Kind, Taken, family
-from mdv.bench.peers.compare import RULE_TYPES, Compared, Comparison, check, compare
-from mdv.bench.peers.hosted import python_for
-from mdv.bench.report import Result
+from mdv.bench.goals import evaluate_peer_goals
+from mdv.bench.peers import PEER_KINDS, PeerKind, PeerResult, rule_family
+from mdv.bench.peers.compare import PEER_RULE_TYPES, ComparisonResult, PeerComparison, check_matches, compare_peers
+from mdv.bench.peers.peer_process import python_for
+from mdv.bench.report import BenchResult
+from mdv.bench.sql.bench_store import BenchDatabases
 from mdv.cli import cli
-from mdv.cli.failures import exit_code_of
-from mdv.db.bench import Databases
+from mdv.cli.errors import run_for_exit_code
 from mdv.embedded import start_postgres
 
 UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-TINY = Comparison(rules=(50,), batches=(10,), rounds=1)
+TINY = PeerComparison(rules=(50,), batches=(10,), rounds=1)
 
 
 def bench_peers(*arguments: object) -> int:
     line = ["bench", "peers", *map(str, arguments)]
-    return exit_code_of(lambda: cli.main(line, prog_name="mdv", standalone_mode=False))
+    return run_for_exit_code(lambda: cli.main(line, prog_name="mdv", standalone_mode=False))
 
 
 @pytest.fixture(scope="module")
-def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BenchDatabases]:
     with start_postgres(tmp_path_factory.mktemp("bench") / "pg", UNSAFE_AND_FAST) as server:
-        yield Databases(server.url)
+        yield BenchDatabases(server.url)
 
 
-def run(databases: Databases, comparison: Comparison) -> list[Compared]:
-    return list(compare(databases, comparison, lambda _: None))
+def run(databases: BenchDatabases, comparison: PeerComparison) -> list[ComparisonResult]:
+    return list(compare_peers(databases, comparison, lambda _: None))
 
 
 @pytest.fixture
-def strange(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kind]:
-    """A place for a peer of this folder's, to be registered as `strange`."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    yield replace(KINDS["oxigraph"], title="a strange peer")
+def strange(monkeypatch: pytest.MonkeyPatch) -> Iterator[PeerKind]:
+    """A slot for a peer of `tests.support.broken_peers`, to be registered as `strange`."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    yield replace(PEER_KINDS["oxigraph"], title="a strange peer")
 
 
-def register(monkeypatch: pytest.MonkeyPatch, kind: Kind, name: str) -> None:
-    monkeypatch.setitem(KINDS, "strange", replace(kind, home=f"strange_peers:{name}"))
+def register(monkeypatch: pytest.MonkeyPatch, kind: PeerKind, name: str) -> None:
+    monkeypatch.setitem(PEER_KINDS, "strange", replace(kind, home=f"tests.support.broken_peers:{name}"))
 
 
-@pytest.mark.parametrize("peer", KINDS)
-def test_each_peer_finds_what_ours_finds(peer: str, databases: Databases) -> None:
-    kind = KINDS[peer]
+@pytest.mark.parametrize("peer", PEER_KINDS)
+def test_each_peer_finds_the_same_matches_as_our_filter(peer: str, databases: BenchDatabases) -> None:
+    kind = PEER_KINDS[peer]
     assert python_for(kind) is not None, f"{kind.title} is not installed"
-    types = tuple(name for name, rule_type in RULE_TYPES.items() if family(rule_type) in kind.families)
-    # OID has 50 documents and takes 60: the peer starts anew with the store.
+    types = tuple(name for name, rule_type in PEER_RULE_TYPES.items() if rule_family(rule_type) in kind.families)
+    # OID has 50 documents and takes 60: the peer restarts with the store.
     found = run(databases, replace(TINY, types=types, peers=(peer,)))
     assert len(found) == len(types)
     for compared in found:
@@ -64,7 +64,7 @@ def test_each_peer_finds_what_ours_finds(peer: str, databases: Databases) -> Non
         assert peer == "sql-queries" or compared.memory_mib[kind.title] > 1
 
 
-def test_batches_of_several_sizes_go_to_the_same_peer(databases: Databases) -> None:
+def test_batches_of_several_sizes_use_the_same_peer(databases: BenchDatabases) -> None:
     found = run(databases, replace(TINY, rules=(50, 60), batches=(5, 1), types=("path",), peers=("clips",)))
     assert [(c.results[0].rules, c.results[0].batch) for c in found] == [(50, 1), (50, 5), (60, 1), (60, 5)]
     assert all(c.results[0].peers["CLIPS"] > 0 for c in found)
@@ -72,55 +72,55 @@ def test_batches_of_several_sizes_go_to_the_same_peer(databases: Databases) -> N
 
 @pytest.mark.parametrize("name", ["Forgetful", "Inventive", "Repeating"])
 @pytest.mark.parametrize("kind", ["oid", "comp"])
-def test_a_peer_that_finds_something_else_is_caught(
-    kind: str, name: str, databases: Databases, strange: Kind, monkeypatch: pytest.MonkeyPatch
+def test_a_peer_with_wrong_matches_is_detected(
+    kind: str, name: str, databases: BenchDatabases, strange: PeerKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(monkeypatch, strange, name)
     with pytest.raises(AssertionError, match="50 rules: a strange peer found"):
         run(databases, replace(TINY, types=(kind,), peers=("strange",)))
 
 
-def test_a_sample_that_is_not_asked_is_caught(
-    databases: Databases, strange: Kind, monkeypatch: pytest.MonkeyPatch
+def test_a_sample_that_is_not_queried_is_detected(
+    databases: BenchDatabases, strange: PeerKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(monkeypatch, replace(strange, sampled=True), "Unasking")
-    with pytest.raises(AssertionError, match="a strange peer found 0 matches, not 10 due"):
+    with pytest.raises(AssertionError, match="a strange peer found 0 matches, expected 10"):
         run(databases, replace(TINY, types=("join",), peers=("strange",)))
 
 
-def test_of_a_sample_only_its_rules_are_due() -> None:
-    rule_type, kind = RULE_TYPES["path"], KINDS["rdflib-queries"]
+def test_only_the_rules_of_a_sample_are_expected() -> None:
+    rule_type, kind = PEER_RULE_TYPES["path"], PEER_KINDS["rdflib-queries"]
     found = {rule_type.provider(3, 50): [3]}
-    check(kind, rule_type, 50, range(10), Taken(1.0, found, frozenset({3, 40})))
-    with pytest.raises(AssertionError, match="found 1 matches, not 2 due"):
-        check(kind, rule_type, 50, range(10), Taken(1.0, found, frozenset({3, 4})))
+    check_matches(kind, rule_type, 50, range(10), PeerResult(1.0, found, frozenset({3, 40})))
+    with pytest.raises(AssertionError, match="found 1 matches, expected 2"):
+        check_matches(kind, rule_type, 50, range(10), PeerResult(1.0, found, frozenset({3, 4})))
 
 
-def test_a_peer_that_is_too_slow_is_left_out_and_the_others_are_not(
-    databases: Databases, strange: Kind, monkeypatch: pytest.MonkeyPatch
+def test_a_peer_that_is_too_slow_is_left_out_and_the_others_are_measured(
+    databases: BenchDatabases, strange: PeerKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(monkeypatch, strange, "Slow")
-    limited = replace(TINY, batches=(5, 10), types=("oid",), peers=("strange", "oxigraph"), most_seconds=5)
+    limited = replace(TINY, batches=(5, 10), types=("oid",), peers=("strange", "oxigraph"), max_batch_seconds=5)
     for compared in run(databases, limited):
         assert compared.left_out == {"a strange peer": "over 5 s for a batch"}
         assert set(compared.results[0].peers) == {"Oxigraph"}
 
 
-def test_a_peer_that_has_grown_too_large_is_left_out_of_what_remains(databases: Databases) -> None:
-    small, large = run(databases, replace(TINY, batches=(5, 10), types=("oid",), peers=("clips",), most_mib=1))
+def test_a_peer_that_uses_too_much_memory_is_left_out_of_larger_sizes(databases: BenchDatabases) -> None:
+    small, large = run(databases, replace(TINY, batches=(5, 10), types=("oid",), peers=("clips",), max_mib=1))
     assert small.left_out == large.left_out == {"CLIPS": "over 1 MiB"}
     assert small.results[0].peers and not large.results[0].peers
 
 
-def test_a_peer_that_ends_by_itself_is_named(
-    databases: Databases, strange: Kind, monkeypatch: pytest.MonkeyPatch
+def test_a_peer_that_exits_unexpectedly_is_named(
+    databases: BenchDatabases, strange: PeerKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(monkeypatch, strange, "Dying")
-    with pytest.raises(RuntimeError, match="a strange peer ended by itself, with 7"):
+    with pytest.raises(RuntimeError, match="a strange peer ended unexpectedly with exit code 7"):
         run(databases, replace(TINY, types=("oid",), peers=("strange",)))
 
 
-def test_the_figures_have_the_shape_of_the_contract(
+def test_the_results_have_the_documented_form(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = ("--rules", "50", "--batches", "10", "--rounds", "1", "--types", "oid,comp")
@@ -148,44 +148,44 @@ def test_the_figures_have_the_shape_of_the_contract(
     assert beside["memory_mib"]["CLIPS"] > 1
     shown = capsys.readouterr().out
     assert "OID\t50\t10\tCLIPS\t" in shown and "\tmemory only\t" in shown and "\tdurable commit\t" in shown
-    assert "one query per rule\t\t\t\tdurable commit\t\tleft out: does not do this type of rules" in shown
+    assert "one query per rule\t\t\t\tdurable commit\t\tleft out: does not support this rule type" in shown
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("--peers clips,nonsense", "nonsense is none of clips, pathway, oxigraph"),
-     ("--types oid,nonsense", "nonsense is none of oid, path, join, contains, comp"),
+    [("--peers clips,nonsense", "nonsense is unknown. Use one of clips, pathway, oxigraph"),
+     ("--types oid,nonsense", "nonsense is unknown. Use one of oid, path, join, contains, comp"),
      ("--rules 10 --batches 11", "needs as many rules"), ("--rules none", "whole numbers"),
      ("--rounds 0", "--rounds"), ("--patience 0", "--patience")],
 )  # fmt: skip
-def test_a_line_that_cannot_be_meant_is_refused_before_anything_starts(
+def test_invalid_arguments_are_refused_before_anything_starts(
     line: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bench_peers(*line.split()) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_peer_that_is_not_installed_is_told_about(
+def test_a_peer_that_is_not_installed_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("clips", "pathway"):
-        monkeypatch.setitem(KINDS, name, replace(KINDS[name], package="nowhere"))
+        monkeypatch.setitem(PEER_KINDS, name, replace(PEER_KINDS[name], package="nowhere"))
     assert bench_peers("--peers", "clips") == 2
-    assert "CLIPS is not installed: `pip install 'mdv[bench]'` installs it." in capsys.readouterr().err
+    assert "CLIPS is not installed. Install it with `pip install 'mdv[bench]'`." in capsys.readouterr().err
     monkeypatch.setattr("mdv.embedded.start_postgres", lambda folder: start_postgres(folder, UNSAFE_AND_FAST))
     assert bench_peers("--rules", "20", "--batches", "2", "--rounds", "1", "--types", "oid") == 0
     told = capsys.readouterr()
-    assert "Pathway is not installed: `make peers` installs it, in an environment of its own." in told.err
+    assert "Pathway is not installed. Install it with `make peers`, in an environment of its own." in told.err
     assert "Oxigraph\t" in told.out and "Pathway\t" not in told.out
 
 
-def test_peers_are_held_against_the_filter_and_against_store_and_filter() -> None:
+def test_peers_are_compared_with_the_filter_and_with_store_and_filter() -> None:
     peers = {"CLIPS": 30.0, "one query per rule": 8000.0}
     figures = [
-        Result("OID: filter alone", 100_000, 1000, 10.0, 8.0, peers),
-        Result("OID: store and filter", 100_000, 1000, 20.0, 8.0, peers),
+        BenchResult("OID: filter alone", 100_000, 1000, 10.0, 8.0, peers),
+        BenchResult("OID: store and filter", 100_000, 1000, 20.0, 8.0, peers),
     ]
-    found = {goal.what: goal for goal in peer_goals(figures)}
+    found = {goal.what: goal for goal in evaluate_peer_goals(figures)}
     assert found["CLIPS / our filter alone: OID"].measured == 3.0
     assert found["CLIPS / our store and filter: OID"].as_row()[3:] == (
         "1.50", "100,000 rules, batches of 1,000", "yes",
@@ -194,10 +194,12 @@ def test_peers_are_held_against_the_filter_and_against_store_and_filter() -> Non
     assert found["Pathway / our store and filter: OID"].met is None
 
 
-def test_a_peer_that_has_had_its_time_has_fewer_rounds_and_goes_on_with_the_next_size(databases: Databases) -> None:
-    # OID starts anew several times, whether or not it is the peer's turn.
+def test_a_peer_that_has_used_its_time_gets_fewer_rounds_at_every_size(
+    databases: BenchDatabases,
+) -> None:
+    # OID restarts several times, whether or not it is the peer's turn.
     small, large = run(
-        databases, replace(TINY, batches=(10, 20), types=("oid",), peers=("clips",), most_seconds_in_all=0)
+        databases, replace(TINY, batches=(10, 20), types=("oid",), peers=("clips",), max_total_seconds=0)
     )
     assert small.results[0].peers["CLIPS"] > 0 and large.results[0].peers["CLIPS"] > 0
     assert not small.left_out and not large.left_out

@@ -1,4 +1,4 @@
-"""`mdv bench quick`, tiny: every way that users see is measured on a whole system, and its answers are checked."""
+"""`mdv bench quick` at tiny sizes: every user-visible operation is measured on a whole system and checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from mdv.bench import quick
 from mdv.cli import cli
-from mdv.cli.failures import exit_code_of
+from mdv.cli.errors import run_for_exit_code
 
 WAYS = (
     "in one process: text to commit",
@@ -27,10 +27,10 @@ WAYS = (
 
 def bench_quick(*arguments: object) -> int:
     line = ["bench", "quick", *map(str, arguments)]
-    return exit_code_of(lambda: cli.main(line, prog_name="mdv", standalone_mode=False))
+    return run_for_exit_code(lambda: cli.main(line, prog_name="mdv", standalone_mode=False))
 
 
-def test_every_way_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_operation_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench_quick("--rounds", 3, "--many", 10, "--json", tmp_path / "q.json") == 0, capsys.readouterr().err
     figures = json.loads((tmp_path / "q.json").read_text("utf-8"))
     by_name = {result["name"]: result for result in figures["results"]}
@@ -41,8 +41,8 @@ def test_every_way_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "HTTP: a document registered\t1\t" in shown and "\tCOPY and commit\n" in shown
 
 
-def test_an_answer_that_is_wrong_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrong_answer_is_not_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A rule that selects nothing instead of every document."""
-    monkeypatch.setattr(quick, "_everything", lambda name: quick._path_rule(7))
-    with pytest.raises(AssertionError, match="was answered"):
+    monkeypatch.setattr(quick, "_rule_for_all_documents", lambda name: quick._path_rule(7))
+    with pytest.raises(AssertionError, match="the response for"):
         cli.main(["bench", "quick", "--rounds", "1", "--many", "10"], prog_name="mdv", standalone_mode=False)

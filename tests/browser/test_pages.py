@@ -1,4 +1,4 @@
-"""Every page, in a real browser: what people do there, with and without scripts, whatever the literals hold."""
+"""Every page in a real browser, with and without JavaScript, also with hostile literals."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from visiting import Visit
 
 from mdv.client import Client
 from mdv.errors import NotFound
+from tests.support.browser_visit import Visit
 
 DOC = "http://mdv.example/doc.rdf"
 SCHEMA = "http://mdv.example/schema#"
@@ -52,14 +52,24 @@ def _quoted(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_sound(visit: Visit, path: str) -> None:
+def test_a_page_is_accessible_and_without_errors(visit: Visit, path: str) -> None:
     page = visit.to(path)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     visit.check()
 
 
-def test_who_is_not_signed_in_is_asked_to_and_comes_back(visit: Visit) -> None:
-    page = visit.page
+def test_docs_shows_every_call_and_contacts_no_other_host(visit: Visit) -> None:
+    page = visit.to("/docs")
+    expect(page.locator(".opblock").first).to_be_visible(timeout=20_000)
+    calls = page.evaluate("() => fetch('/openapi.json').then((answer) => answer.json())")["paths"]
+    expect(page.locator(".opblock")).to_have_count(sum(len(methods) for methods in calls.values()))
+    assert page.evaluate("() => getComputedStyle(document.querySelector('.opblock')).borderRadius") != "0px"
+    assert not visit.troubles
+
+
+def test_an_anonymous_visitor_is_asked_to_sign_in_and_returns_to_the_page(guest: Visit) -> None:
+    visit, page = guest, guest.page
+    visit.sign_in()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     visit.check()
@@ -73,15 +83,15 @@ def test_who_is_not_signed_in_is_asked_to_and_comes_back(visit: Visit) -> None:
     expect(page).to_have_url(f"{visit.home}/jobs?state=done")
 
 
-def test_a_document_is_tried_out_and_registered(desk: Visit) -> None:
+def test_a_document_is_previewed_and_registered(desk: Visit) -> None:
     page = desk.to("/register")
     uri = "http://mdv.example/tried.ttl"
     page.get_by_label("URI of the document").fill(uri)
-    page.get_by_role("textbox", name="The text of the document").fill(provider("a", "a.uni-passau.de"))
-    page.get_by_role("button", name="Try it out").click()
-    expect(page.get_by_role("heading", name="This is what would happen")).to_be_visible()
-    expect(page.get_by_label("What would happen")).to_contain_text("2 resources new")
-    expect(page.get_by_label("What would happen").get_by_role("link", name="local")).to_be_visible()
+    page.get_by_role("textbox", name="Document text").fill(provider("a", "a.uni-passau.de"))
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("heading", name="Preview")).to_be_visible()
+    expect(page.get_by_label("Preview")).to_contain_text("2 resources inserted")
+    expect(page.get_by_label("Preview").get_by_role("link", name="local")).to_be_visible()
     desk.check()
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Registered")
@@ -90,7 +100,7 @@ def test_a_document_is_tried_out_and_registered(desk: Visit) -> None:
     desk.check()
 
 
-def test_errors_stand_at_their_lines(desk: Visit) -> None:
+def test_errors_are_shown_at_their_lines(desk: Visit) -> None:
     page = desk.to("/register")
     page.get_by_label("URI of the document").fill("http://mdv.example/wrong.rdf")
     text = f"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="{SCHEMA}">
@@ -98,7 +108,7 @@ def test_errors_stand_at_their_lines(desk: Visit) -> None:
     <memory>much</memory>
   </ServerInformation>
 </rdf:RDF>"""
-    page.get_by_role("textbox", name="The text of the document").fill(text)
+    page.get_by_role("textbox", name="Document text").fill(text)
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_role("alert")).to_contain_text("much")
     page.get_by_role("alert").get_by_role("link", name=re.compile("Line 3")).click()
@@ -107,7 +117,7 @@ def test_errors_stand_at_their_lines(desk: Visit) -> None:
     desk.check()
 
 
-def test_many_files_are_registered_each_with_how_it_went(desk: Visit, mdp: Client, tmp_path: Path) -> None:
+def test_many_files_are_registered_and_each_result_is_shown(desk: Visit, mdp: Client, tmp_path: Path) -> None:
     files = []
     for number in range(4):
         file = tmp_path / f"{number}.ttl"
@@ -115,73 +125,73 @@ def test_many_files_are_registered_each_with_how_it_went(desk: Visit, mdp: Clien
         files.append(file)
     page = desk.to("/register")
     page.get_by_label("URI of the document").fill("http://mdv.example/many/")
-    page.get_by_label("Files, dropped here or chosen").set_input_files(files)
-    page.get_by_role("button", name="Try it out").click()
+    page.get_by_label("Drop files here or choose them").set_input_files(files)
+    page.get_by_role("button", name="Preview").click()
     rows = page.locator("#files tbody tr")
     expect(rows).to_have_count(4)
-    expect(rows.nth(3)).to_contain_text("would be: 2 resources new")
+    expect(rows.nth(3)).to_contain_text("(preview): 2 resources inserted")
     with pytest.raises(NotFound):
         mdp.get("/documents/history", uri="http://mdv.example/many/3.ttl")
     page.get_by_role("button", name="Register").click()
-    expect(rows.nth(3)).to_contain_text("http://mdv.example/many/3.ttl: 2 resources new")
+    expect(rows.nth(3)).to_contain_text("http://mdv.example/many/3.ttl: 2 resources inserted")
     expect(rows.nth(2)).to_contain_text("line 1")
     expect(page.locator("#files tr.bad")).to_have_count(1)
     desk.check()
 
 
-def test_without_scripts_a_document_is_registered_read_and_deleted(plain: Visit) -> None:
+def test_without_javascript_a_document_is_registered_read_and_deleted(plain: Visit) -> None:
     page = plain.to("/register")
     uri = "http://mdv.example/plain.ttl"
     page.get_by_label("URI of the document").fill(uri)
-    page.get_by_label("The text of the document").fill(provider("p", "p.example"))
-    page.get_by_role("button", name="Try it out").click()
-    expect(page.get_by_label("What would happen")).to_contain_text("2 resources new")
+    page.get_by_label("Document text").fill(provider("p", "p.example"))
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_label("Preview")).to_contain_text("2 resources inserted")
     page.get_by_role("button", name="Register").click()
-    page.get_by_role("link", name="To the document").click()
+    page.get_by_role("link", name="Go to the document").click()
     expect(page.get_by_role("cell", name="p.example")).to_be_visible()
     page.get_by_role("link", name="Delete …").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Delete this document?")
-    page.get_by_role("button", name="Delete it").click()
-    expect(page.get_by_text("It was deleted in version 2")).to_be_visible()
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("This document was deleted in version 2")).to_be_visible()
     page.get_by_role("link", name="Restore …").click()
-    page.get_by_role("button", name="Restore it").click()
+    page.get_by_role("button", name="Restore").click()
     expect(page.get_by_role("cell", name="p.example")).to_be_visible()
 
 
-def test_without_scripts_several_files_are_sent_too(plain: Visit, tmp_path: Path) -> None:
+def test_without_javascript_several_files_are_sent(plain: Visit, tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.ttl" for number in range(3)]
     for number, file in enumerate(files):
         file.write_text(provider("x", f"{number}.example") if number else "nonsense", "utf-8")
     page = plain.to("/register")
     page.get_by_label("URI of the document").fill("http://mdv.example/few/")
-    page.get_by_label("Files, dropped here or chosen").set_input_files(files)
+    page.get_by_label("Drop files here or choose them").set_input_files(files)
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("3 files sent")
     expect(page.locator("tr.good")).to_have_count(2)
     expect(page.locator("tr.bad")).to_have_count(1)
 
 
-def test_nobodys_newer_change_is_replaced_unseen(desk: Visit, mdp: Client) -> None:
+def test_a_newer_change_is_not_overwritten_without_confirmation(desk: Visit, mdp: Client) -> None:
     uri = "http://mdv.example/raced.ttl"
     mdp.register(uri, provider("r", "r.example", 1).encode(), "text/turtle")
     page = desk.to(f"/register?uri={uri}")
     mdp.register(uri, provider("r", "r.example", 2).encode(), "text/turtle")
     page.get_by_role("button", name="Register").click()
-    expect(page.get_by_role("alert")).to_contain_text("Somebody was faster")
-    page.get_by_role("button", name="Try it out").click()
+    expect(page.get_by_role("alert")).to_contain_text("Edit conflict")
+    page.get_by_role("button", name="Preview").click()
     expect(page.locator("tr.minus")).to_contain_text("2")
     desk.check()
     mdp.register(uri, provider("r", "r.example", 3).encode(), "text/turtle")
-    page.get_by_role("button", name="Try it out").click()
-    expect(page.get_by_role("alert")).to_contain_text("Somebody changed the document since you opened it")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("The document was changed since you opened it")
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Changed")
 
     page = desk.to("/register")
     page.get_by_label("URI of the document").fill(uri)
-    page.get_by_role("textbox", name="The text of the document").fill(provider("r", "r.example", 4))
+    page.get_by_role("textbox", name="Document text").fill(provider("r", "r.example", 4))
     page.get_by_role("button", name="Register").click()
-    expect(page.get_by_role("alert")).to_contain_text("There is such a document already")
+    expect(page.get_by_role("alert")).to_contain_text("The document already exists")
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Changed")
 
@@ -189,15 +199,15 @@ def test_nobodys_newer_change_is_replaced_unseen(desk: Visit, mdp: Client) -> No
 def test_a_text_of_a_megabyte_can_be_edited(desk: Visit) -> None:
     page = desk.to("/register")
     page.get_by_label("URI of the document").fill("http://mdv.example/long.ttl")
-    page.get_by_role("textbox", name="The text of the document").fill(provider("l", "x" * 1_000_000))
+    page.get_by_role("textbox", name="Document text").fill(provider("l", "x" * 1_000_000))
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Registered")
     desk.check()
 
 
-def test_a_page_that_is_not_there_is_a_page(desk: Visit) -> None:
+def test_an_unknown_path_shows_an_error_page(desk: Visit) -> None:
     page = desk.to("/nonsense")
-    expect(page.get_by_role("alert")).to_contain_text("There is no page /nonsense")
+    expect(page.get_by_role("alert")).to_contain_text("The page /nonsense does not exist")
     desk.check()
 
 
@@ -214,7 +224,7 @@ def test_versions_are_compared(desk: Visit, mdp: Client) -> None:
     desk.check()
 
 
-def test_hostile_literals_are_text(visit: Visit, mdp: Client) -> None:
+def test_hostile_literals_are_shown_as_text(visit: Visit, mdp: Client) -> None:
     uri = "http://mdv.example/hostile.ttl"
     host = f"{SCRIPT} {RTL} " + "x" * 1_000_000
     mdp.register(uri, provider("h", host).encode(), "text/turtle")
@@ -227,11 +237,11 @@ def test_hostile_literals_are_text(visit: Visit, mdp: Client) -> None:
         visit.check()
         assert "broken" not in page.title()
     page = visit.to(f"/documents?prefix={SCRIPT}")
-    expect(page.get_by_text("No document's URI begins with")).to_be_visible()
+    expect(page.get_by_text("No document URI starts with")).to_be_visible()
     visit.check()
 
 
-def test_the_overview_tells_what_happens_while_it_is_open(desk: Visit, mdp: Client) -> None:
+def test_the_overview_updates_itself_while_it_is_open(desk: Visit, mdp: Client) -> None:
     page = desk.to("/")
     expect(page.locator(".u-over")).to_have_count(3)
     mdp.register("http://mdv.example/live.ttl", provider("l", "l.example").encode(), "text/turtle")
@@ -239,19 +249,19 @@ def test_the_overview_tells_what_happens_while_it_is_open(desk: Visit, mdp: Clie
     desk.check()
 
 
-def test_one_browses_to_a_resource_and_subscribes_to_things_like_it(desk: Visit) -> None:
+def test_a_user_browses_to_a_resource_and_subscribes_to_similar_ones(desk: Visit) -> None:
     page = desk.to("/browse")
     page.get_by_role("link", name="CycleProvider").first.click()
     page.get_by_role("link", name=f"{DOC}#host").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("host")
-    page.get_by_role("link", name=re.compile("things like this", re.I)).click()
+    page.get_by_role("link", name=re.compile("similar resources", re.I)).click()
     desk.check()
     page.get_by_role("button", name=re.compile("Subscribe")).first.click()
     expect(page.get_by_text("Subscribed").first).to_be_visible()
     desk.check()
 
 
-def test_an_lmr_is_made_paused_and_ended(desk: Visit) -> None:
+def test_an_lmr_is_created_paused_and_removed(desk: Visit) -> None:
     page = desk.to("/lmrs")
     page.get_by_label("Name").fill("reading room")
     page.get_by_role("button", name=re.compile("Create")).click()
@@ -261,7 +271,7 @@ def test_an_lmr_is_made_paused_and_ended(desk: Visit) -> None:
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     desk.check()
-    page.get_by_role("link", name=re.compile("End")).last.click()
+    page.get_by_role("link", name=re.compile("Remove")).last.click()
     desk.check()
-    page.get_by_role("button", name=re.compile("End")).click()
-    expect(page.get_by_role("status")).to_have_text("The LMR is ended.")
+    page.get_by_role("button", name=re.compile("Remove")).click()
+    expect(page.get_by_role("status")).to_have_text("The LMR was removed.")

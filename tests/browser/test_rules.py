@@ -1,17 +1,15 @@
-"""Rules, queries, the schema and the LMR's own pages in a real browser: written, drawn, replayed."""
+"""Rules, queries, the schema and the LMR's pages in a real browser: editing, drawing, replay."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
-from systems import Up
-from visiting import Visit
+from playwright.sync_api import Locator, Page, expect
 
 from mdv.client import Client
+from tests.support.browser_visit import Visit
 
 DOC = "http://mdv.example/doc.rdf"
 SCHEMA = "http://mdv.example/schema#"
@@ -55,47 +53,31 @@ OWN = [
 
 @pytest.fixture(scope="module")
 def rule(mdp: Client) -> int:
-    """The number of the demo's rule, the paper's."""
+    """The number of the demo's rule, which is the paper's."""
     return int(mdp.get("/lmrs/local/subscriptions")["items"][0]["id"])
 
 
-@pytest.fixture(params=[("light", 1280), ("dark", 360)], ids=["wide and light", "narrow and dark"])
-def own(request: pytest.FixtureRequest, browser: Browser, up: Up) -> Iterator[Visit]:
-    """Signed in at the LMR itself."""
-    scheme, width = request.param
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
-    yield Visit(context, up, up.system.lmr_url).sign_in()
-    context.close()
-
-
-@pytest.fixture
-def own_desk(browser: Browser, up: Up) -> Iterator[Visit]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    yield Visit(context, up, up.system.lmr_url).sign_in()
-    context.close()
-
-
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_sound(visit: Visit, rule: int, path: str) -> None:
+def test_a_page_is_accessible_and_without_errors(visit: Visit, rule: int, path: str) -> None:
     page = visit.to(path.replace("{rule}", str(rule)))
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     for figure in page.locator("figure.graph").all():
         expect(figure.locator(".canvas canvas").first).to_be_attached()
     left, right, width = page.evaluate("""() => { const box = document.querySelector('.top nav a[aria-current]')
         .getBoundingClientRect(); return [box.left, box.right, window.innerWidth] }""")
-    assert 0 <= left < right <= width, "the room that one is in is not to be seen"
+    assert 0 <= left < right <= width, "the current section is not visible"
     visit.check()
 
 
 @pytest.mark.parametrize("path", OWN)
-def test_a_page_of_the_lmr_is_sound(own: Visit, path: str) -> None:
+def test_a_page_of_the_lmr_is_accessible_and_without_errors(own: Visit, path: str) -> None:
     page = own.to(path)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     own.check()
 
 
 def drawn(page: Page) -> dict[str, Any]:
-    """What the drawing shows: the words of each box, and how it stands out."""
+    """Return the drawing's content: the text of each box, and how it is highlighted."""
     script = """() => { const cy = document.querySelector('figure.graph').cy; return Object.fromEntries(
         cy.nodes().filter(node => !node.isParent()).map(node => [node.id(), [node.data('label'), node.classes()]])) }"""
     return dict(page.evaluate(script))
@@ -106,14 +88,14 @@ def editor(page: Page) -> Locator:
 
 
 def write(page: Page, field: Locator, text: str) -> None:
-    """As people do: everything is taken away, and something else written."""
+    """Replace the text as a user does: clear it, then type."""
     field.click()
     page.keyboard.press("Control+A")
     page.keyboard.press("Backspace")
     page.keyboard.insert_text(text)
 
 
-def test_a_rule_is_looked_at_while_it_is_written(desk: Visit) -> None:
+def test_a_rule_is_checked_while_it_is_typed(desk: Visit) -> None:
     page = desk.to("/rules")
     write(page, editor(page), "search CycleProvider c register c where c.serverHots = 'x'")
     expect(page.get_by_role("alert")).to_contain_text("serverHots")
@@ -130,15 +112,15 @@ def test_a_rule_is_looked_at_while_it_is_written(desk: Visit) -> None:
     desk.check()
 
 
-def test_who_comes_back_finds_what_they_wrote(desk: Visit) -> None:
+def test_the_written_rule_is_restored_when_the_user_comes_back(desk: Visit) -> None:
     page = desk.to("/rules")
     write(page, editor(page), EITHER)
     expect(page.locator("#look").get_by_role("status").first).to_contain_text("match now")
-    page.get_by_role("link", name="Ask it as a query").click()
+    page.get_by_role("link", name="Run as a query").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Query")
     page.go_back()
     expect(editor(page)).to_have_text(EITHER)
-    page.get_by_role("button", name="Take it apart").click()
+    page.get_by_role("button", name="Decompose").click()
     expect(page.get_by_text("match now")).to_be_visible()
     page.get_by_role("link", name="Schema").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Schema")
@@ -147,7 +129,7 @@ def test_who_comes_back_finds_what_they_wrote(desk: Visit) -> None:
     desk.check()
 
 
-def test_named_rules_are_completed_and_a_long_query_hangs_nothing(desk: Visit, mdp: Client) -> None:
+def test_named_rules_are_completed_and_a_long_query_does_not_block_the_editor(desk: Visit, mdp: Client) -> None:
     rule = {"rule": "search ServerInformation s register s where s.memory > 3", "name": "roomy"}
     mdp.change("POST", "/lmrs/local/subscriptions", rule)
     page = desk.to("/rules?rule=search")
@@ -162,18 +144,18 @@ def test_named_rules_are_completed_and_a_long_query_hangs_nothing(desk: Visit, m
     expect(offered).to_have_text(["cpu", "memory"])
     page = desk.to("/query")
     paths = ",\n".join(["c.serverHost"] * 12)
-    write(page, page.get_by_role("textbox", name="The query"), f"search CycleProvider c\nreturn {paths}\n")
+    write(page, page.get_by_role("textbox", name="Query"), f"search CycleProvider c\nreturn {paths}\n")
     page.keyboard.type(" lim", delay=20)
     expect(offered.first).to_have_text("limit")
 
 
-def test_the_schema_completes_what_is_typed(desk: Visit) -> None:
+def test_names_of_the_schema_are_completed(desk: Visit) -> None:
     page = desk.to("/rules?rule=search CycleProvider c register c where c")
     editor(page).click()
     page.keyboard.press("Control+End")
     page.keyboard.type(".serverI", delay=20)
     expect(page.locator(".cm-tooltip-autocomplete li").first).to_contain_text("serverInformation")
-    page.wait_for_timeout(200)  # what has just appeared is not taken by accident
+    page.wait_for_timeout(200)  # wait, so that a new suggestion is not accepted by accident
     page.keyboard.press("Enter")
     page.keyboard.type(".", delay=20)
     offered = page.locator(".cm-tooltip-autocomplete li .cm-completionLabel")
@@ -186,7 +168,7 @@ def test_the_schema_completes_what_is_typed(desk: Visit) -> None:
     desk.check()
 
 
-def test_a_rule_that_was_written_is_subscribed(desk: Visit, mdp: Client) -> None:
+def test_a_written_rule_is_subscribed(desk: Visit, mdp: Client) -> None:
     page = desk.to("/rules")
     write(page, editor(page), "search ServerInformation s register s where s.memory = 4711")
     expect(page.locator("#look").get_by_role("status").first).to_contain_text("0 resources match now")
@@ -196,7 +178,7 @@ def test_a_rule_that_was_written_is_subscribed(desk: Visit, mdp: Client) -> None
     desk.check()
 
 
-def test_figure_9_runs_over_the_drawing_of_figure_5(desk: Visit, rule: int) -> None:
+def test_the_replay_of_figure_9_is_shown_in_the_drawing_of_figure_5(desk: Visit, rule: int) -> None:
     page = desk.to(f"/rules/replay?document={DOC}&rule={rule}")
     expect(page.locator("figure.graph.drawn")).to_be_visible()
 
@@ -204,9 +186,9 @@ def test_figure_9_runs_over_the_drawing_of_figure_5(desk: Visit, rule: int) -> N
         return {label.split("\n")[1]: label.split("\n→ ")[1:] for label, marks in drawn(page).values() if name in marks}
 
     assert standing_out("now") == standing_out("lit") == {}
-    assert page.locator(".iteration.ahead tbody").first.bounding_box() is None, "what is ahead takes room"
+    assert page.locator(".iteration.ahead tbody").first.bounding_box() is None, "iterations still to come take space"
     page.get_by_role("link", name="Next step").click()
-    expect(page.locator("[data-telling]")).to_have_text("Step 1 of 3")
+    expect(page.locator("[data-status]")).to_have_text("Step 1 of 3")
     triggered = {"s.memory > 64": ["doc.rdf#info"], "s.cpu > 500": ["doc.rdf#info"],
                  "c.serverHost contains": ["doc.rdf#host"]}  # fmt: skip
     assert standing_out("now") == triggered
@@ -218,17 +200,17 @@ def test_figure_9_runs_over_the_drawing_of_figure_5(desk: Visit, rule: int) -> N
     desk.check()
     page.get_by_role("link", name="Next step").click()
     assert standing_out("now") == {"c.serverInformation = a": ["doc.rdf#host"]}
-    expect(page.locator("[data-telling]")).to_contain_text("The end, after 3 steps")
+    expect(page.locator("[data-status]")).to_contain_text("End, after 3 steps")
     page.get_by_role("link", name="Back").click()
-    expect(page.locator("[data-telling]")).to_have_text("Step 2 of 3")
+    expect(page.locator("[data-status]")).to_have_text("Step 2 of 3")
     page.get_by_role("link", name="Start").click()
     assert standing_out("now") == {}
     page.get_by_role("button", name="Play").click()
-    expect(page.locator("[data-telling]")).to_contain_text("The end", timeout=15_000)
+    expect(page.locator("[data-status]")).to_contain_text("End", timeout=60_000)
     desk.check()
 
 
-def test_five_hundred_atomic_rules_stay_usable(visit: Visit, mdp: Client) -> None:
+def test_the_drawing_of_five_hundred_atomic_rules_is_usable(visit: Visit, mdp: Client) -> None:
     if not any(lmr["name"] == "many" for lmr in mdp.get("/lmrs")["items"]):
         mdp.change("POST", "/lmrs", {"name": "many"})
         rules = [{"rule": f"search CycleProvider c register c where c.serverHost contains 'host{number}.example'"
@@ -236,11 +218,11 @@ def test_five_hundred_atomic_rules_stay_usable(visit: Visit, mdp: Client) -> Non
                  for number in range(160)]  # fmt: skip
         mdp.change("POST", "/lmrs/many/subscriptions", rules, seconds=60)
     page = visit.to("/rules/graph?lmr=many")
-    expect(page.locator("figure.graph.drawn")).to_be_visible(timeout=30_000)
+    expect(page.locator("figure.graph.drawn")).to_be_visible(timeout=60_000)
     boxes = drawn(page)
     assert 450 <= len(boxes) <= 500
     assert any("shared" in marks for _, marks in boxes.values())
-    # All of it fits into the window, and no two boxes lie on each other.
+    # The whole drawing fits into the window, and no two boxes overlap.
     inside, apart = page.evaluate("""() => { const cy = document.querySelector('figure.graph').cy;
         const all = cy.elements().renderedBoundingBox(), nodes = cy.nodes().filter(node => !node.isParent());
         const boxes = nodes.map(node => node.boundingBox({includeLabels: false}));
@@ -250,7 +232,7 @@ def test_five_hundred_atomic_rules_stay_usable(visit: Visit, mdp: Client) -> Non
         return [all.x1 >= -1 && all.y1 >= -1 && all.x2 <= cy.width() + 1 && all.y2 <= cy.height() + 1, apart]; }""")
     assert inside
     assert apart
-    page.get_by_role("searchbox", name="Find in the drawing").fill("host77.example")
+    page.get_by_role("searchbox", name="Find in the diagram").fill("host77.example")
     expect(page.locator(".chosen")).to_have_text("1 found")
     near = page.evaluate("() => document.querySelector('figure.graph').cy.zoom()")
     assert near <= 1.1
@@ -262,39 +244,39 @@ def test_five_hundred_atomic_rules_stay_usable(visit: Visit, mdp: Client) -> Non
     page.evaluate("""() => { const cy = document.querySelector('figure.graph').cy;
         cy.nodes().filter(node => node.data('title')?.includes('host77.example'))[0].select() }""")
     expect(page.locator(".chosen")).to_contain_text("host77.example")
-    page.locator(".chosen").get_by_role("link", name="Look at it").click()
+    page.locator(".chosen").get_by_role("link", name="Open").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Atomic rule")
     visit.check()
 
 
-def test_without_scripts_a_rule_is_taken_apart_and_a_run_replayed(plain: Visit, rule: int) -> None:
+def test_without_javascript_a_rule_is_decomposed_and_a_run_is_replayed(plain: Visit, rule: int) -> None:
     page = plain.to("/rules")
     page.get_by_label("The rule").fill(EITHER)
-    page.get_by_role("button", name="Take it apart").click()
+    page.get_by_role("button", name="Decompose").click()
     expect(page.get_by_text("match now")).to_be_visible()
     expect(page.get_by_role("region", name="FilterRulesGT")).to_contain_text("500")
     expect(page.locator(".legend")).to_be_hidden()
     page = plain.to(f"/rules/replay?document={DOC}&rule={rule}")
-    for step in ("Step 1 of 3", "Step 2 of 3", "The end"):
+    for step in ("Step 1 of 3", "Step 2 of 3", "End"):
         page.get_by_role("link", name="Next step").click()
-        expect(page.locator("[data-telling]")).to_contain_text(step)
+        expect(page.locator("[data-status]")).to_contain_text(step)
     expect(page.locator(".iteration.current")).to_contain_text("doc.rdf#host")
 
 
-def test_a_query_becomes_a_rule_in_one_step(desk: Visit) -> None:
+def test_a_query_is_converted_to_a_rule_in_one_step(desk: Visit) -> None:
     page = desk.to("/query")
     asked = "search CycleProvider c where c.serverInformation.memory > 64 return c, c.serverHost order by c.serverHost"
     write(page, page.get_by_role("textbox", name=re.compile("query", re.I)), asked)
-    page.get_by_role("button", name=re.compile("Ask")).first.click()
+    page.get_by_role("button", name=re.compile("Run")).first.click()
     expect(page.get_by_role("link", name=f"{DOC}#host").first).to_be_visible()
     desk.check()
-    page.get_by_role("link", name=re.compile("Make it a rule")).first.click()
+    page.get_by_role("link", name=re.compile("Create rule")).first.click()
     expect(editor(page)).to_contain_text("register c")
     expect(page.locator("#look").get_by_role("status").first).to_contain_text("match")
     desk.check()
 
 
-def test_a_schema_is_tried_out_before_it_is_put_in_force(desk: Visit, mdp: Client) -> None:
+def test_a_schema_is_previewed_before_it_is_changed(desk: Visit, mdp: Client) -> None:
     page = desk.to("/schema")
     expect(page.locator("figure.graph.drawn")).to_be_visible()
     page = desk.to("/schema/change")
@@ -307,22 +289,22 @@ def test_a_schema_is_tried_out_before_it_is_put_in_force(desk: Visit, mdp: Clien
     )
     page.locator("#file").set_input_files({"name": "mine.ttl", "mimeType": "text/turtle", "buffer": text.encode()})
     expect(page.locator("#syntax")).to_have_value("turtle")
-    assert page.locator("#file").input_value() == "", "the text is what is sent, not the file"
+    assert page.locator("#file").input_value() == "", "the text is sent, not the file"
     write(page, page.locator(".cm-content").first, grown)
-    page.get_by_role("button", name="See what would change").click()
+    page.get_by_role("button", name="Preview").click()
     expect(page.get_by_text("Telescope").first).to_be_visible()
     desk.check()
-    page.get_by_role("button", name=re.compile("Put it in force")).click()
+    page.get_by_role("button", name=re.compile("Activate")).click()
     expect(page.get_by_text("Telescope").first).to_be_visible()
     page = desk.to("/schema")
     assert "Telescope" in page.locator("main").inner_text()
     above, below = page.evaluate("""() => { const loop = document.querySelector('figure.graph').cy.edges(':loop');
         return [loop.boundingBox({includeLabels: false}).y1, loop.source().boundingBox({includeLabels: false}).y1] }""")
-    assert above < below - 15, "what refers to its own class is drawn as a loop"
+    assert above < below - 15, "a reference to its own class is drawn as a loop"
     desk.check()
 
 
-def test_hostile_literals_are_text_in_rules_and_at_the_lmr(visit: Visit, own_desk: Visit, mdp: Client) -> None:
+def test_hostile_literals_are_shown_as_text_in_rules_and_at_the_lmr(visit: Visit, own_desk: Visit, mdp: Client) -> None:
     uri = "http://mdv.example/hostile-rules.ttl"
     host = SCRIPT.replace("\\", "\\\\").replace('"', '\\"') + " uni-passau.de"
     mdp.register(uri, f"""@prefix s: <{SCHEMA}> . <#h> a s:CycleProvider ; s:serverHost "{host}" ; s:serverPort 80 ;
@@ -343,7 +325,7 @@ def test_hostile_literals_are_text_in_rules_and_at_the_lmr(visit: Visit, own_des
         assert "broken" not in page.title()
 
 
-def test_the_lmr_is_subscribed_asked_and_told_local_things(own_desk: Visit) -> None:
+def test_subscriptions_queries_and_local_documents_work_at_the_lmr(own_desk: Visit) -> None:
     page = own_desk.to("/subscriptions")
     page.get_by_role("button", name="Subscribe").click()
     expect(page.get_by_role("alert")).to_contain_text("Write a rule")
@@ -356,7 +338,7 @@ def test_the_lmr_is_subscribed_asked_and_told_local_things(own_desk: Visit) -> N
     page.get_by_label(re.compile("URI")).first.fill("http://local.example/notes.ttl")
     page.get_by_role("textbox", name=re.compile("text", re.I)).fill(
         f"@prefix s: <{SCHEMA}> . <{DOC}#host> s:serverPort 4242 .")  # fmt: skip
-    page.get_by_role("button", name=re.compile("Register|Put|Keep")).first.click()
+    page.get_by_role("button", name=re.compile("Add|Replace")).first.click()
     page = own_desk.to("/query?q=search CycleProvider c where c.serverPort = 4242 return c, c.serverPort")
     expect(page.get_by_role("link", name=f"{DOC}#host").first).to_be_visible()
     own_desk.check()

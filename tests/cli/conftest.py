@@ -1,23 +1,23 @@
-"""Whole systems for the commands to work on, and commands to run on them."""
+"""Whole systems, and commands that run on them."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from systems import Up
 
 from mdv.cli import cli
-from mdv.cli.failures import exit_code_of
+from mdv.cli.errors import run_for_exit_code
+from tests.support.command import Ran
+from tests.support.whole_system import Up
 
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """A system that all commands may use."""
+    """A system shared by all commands."""
     up = Up(tmp_path_factory.mktemp("up") / "data")
     try:
         yield up.start()
@@ -29,7 +29,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture
 def new_up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
-    """Systems of the test's own; none outlives it."""
+    """Systems for one test; all are stopped after it."""
     made: list[Up] = []
 
     def make(name: str, **options: object) -> Up:
@@ -43,23 +43,16 @@ def new_up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
             up.end(signal.SIGKILL)
 
 
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def mdv(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    """`mdv …`, in this process: the words it wrote and its exit code."""
+    """Run `mdv …` in this process; return its output and exit code."""
     for name in list(os.environ):
         if name.startswith("MDV_"):
             monkeypatch.delenv(name)
 
     def run(*arguments: object) -> Ran:
         capfd.readouterr()
-        code = exit_code_of(lambda: cli.main([str(a) for a in arguments], prog_name="mdv", standalone_mode=False))
+        code = run_for_exit_code(lambda: cli.main([str(a) for a in arguments], prog_name="mdv", standalone_mode=False))
         captured = capfd.readouterr()
         return Ran(code, captured.out, captured.err)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy
-from systems import MDV, SCHEMA, Up, environment
 
 from mdv.embedded import Postgres
+from tests.support.whole_system import MDV, SCHEMA, Up, environment
 
 DEMO = SCHEMA.parent
 DOC = "http://mdv.example/doc.rdf"
@@ -44,7 +44,7 @@ def provider(port: object) -> str:
     return f'<#h> a <http://mdv.example/schema#CycleProvider> ; <http://mdv.example/schema#serverPort> "{port}" .'
 
 
-def test_the_atoms_of_figure_1_are_figure_4(on: Callable, figure_1: str) -> None:
+def test_the_atoms_of_figure_1_are_those_of_figure_4(on: Callable, figure_1: str) -> None:
     ran = on("atoms", figure_1, "--short")
     assert ran.code == 0
     assert set(ran.out.splitlines()) == {
@@ -60,7 +60,7 @@ def test_the_atoms_of_figure_1_are_figure_4(on: Callable, figure_1: str) -> None
     assert len(json.loads(long.out)["items"]) == 2 and json.loads(long.out)["more"]
 
 
-def test_registering_tells_what_it_did(on: Callable, tmp_path: Path) -> None:
+def test_register_prints_the_changes_and_the_version(on: Callable, tmp_path: Path) -> None:
     uri, file = "http://mdv.example/cli/one", tmp_path / "one.ttl"
     file.write_text(provider(1))
     ran = on("register", file, "--uri", uri)
@@ -71,7 +71,7 @@ def test_registering_tells_what_it_did(on: Callable, tmp_path: Path) -> None:
     assert "0 registered, 0 changed, 1 unchanged" in on("register", file, "--uri", uri).out
     file.write_text(provider(2))
     dry = on("register", file, "--uri", uri, "--dry-run")
-    assert dry.code == 0 and dry.out.startswith("Nothing was changed; this would be: 0 registered, 1 changed")
+    assert dry.code == 0 and dry.out.startswith("Dry run, nothing was changed: 0 registered, 1 changed")
     stale = on("register", file, "--uri", uri, "--if-match", 7)
     assert stale.code == 1 and "Precondition failed" in stale.err
     answer = json.loads(on("register", file, "--uri", uri, "--if-match", 1, "--json").out)
@@ -82,7 +82,7 @@ def test_registering_tells_what_it_did(on: Callable, tmp_path: Path) -> None:
     assert '"1"' in on("export", uri, "--version", 1, "--syntax", "ntriples").out
 
 
-def test_a_folder_is_registered_below_a_base_and_bad_documents_stop_no_other(on: Callable, tmp_path: Path) -> None:
+def test_a_folder_is_registered_below_a_base_and_bad_documents_block_no_others(on: Callable, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for number in range(9):
         (tmp_path / "sub" / f"n {number}.ttl").write_text(provider(number))
@@ -105,7 +105,7 @@ def test_a_folder_is_registered_below_a_base_and_bad_documents_stop_no_other(on:
     assert {Path(item["file"]).name for item in report["refused"]} == {"bad.ttl", "torn.rdf"}
 
 
-def test_a_file_alone_is_registered_under_its_own_uri(on: Callable, tmp_path: Path) -> None:
+def test_a_single_file_is_registered_under_its_file_uri(on: Callable, tmp_path: Path) -> None:
     file = tmp_path / "ä b.ttl"
     file.write_text(provider(1))
     assert on("register", file).code == 0
@@ -117,18 +117,18 @@ def test_two_files_for_one_uri_are_refused_before_anything_is_sent(on: Callable,
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.ttl").write_text(provider(1))
     ran = on("register", tmp_path / "a", tmp_path / "b", "--uri-base", "http://mdv.example/twice/")
-    assert ran.code == 1 and "would both be http://mdv.example/twice/x.ttl" in ran.err
+    assert ran.code == 1 and "have the same URI http://mdv.example/twice/x.ttl" in ran.err
     assert "twice" not in on("documents").out
 
 
-def test_standard_input_is_a_document(on: Callable, running: Up) -> None:
+def test_a_document_is_read_from_standard_input(on: Callable, running: Up) -> None:
     argv = [MDV, "register", "-", "--uri", "http://mdv.example/stdin", "--syntax", "turtle", "--data", running.folder]
     ran = subprocess.run(argv, input=provider(3), capture_output=True, text=True, env=environment(), cwd="/")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "1 registered" in ran.stdout
 
 
-def test_a_file_of_no_known_suffix_is_refused(on: Callable, tmp_path: Path) -> None:
+def test_a_file_with_an_unknown_suffix_is_refused(on: Callable, tmp_path: Path) -> None:
     file = tmp_path / "data.txt"
     file.write_text(provider(1))
     ran = on("register", file)
@@ -136,7 +136,7 @@ def test_a_file_of_no_known_suffix_is_refused(on: Callable, tmp_path: Path) -> N
     assert on("register", file, "--syntax", "turtle", "--uri", "http://mdv.example/txt").code == 0
 
 
-def test_deleting(on: Callable, tmp_path: Path) -> None:
+def test_documents_are_deleted(on: Callable, tmp_path: Path) -> None:
     file, uri = tmp_path / "x.ttl", "http://mdv.example/gone"
     file.write_text(provider(1))
     on("register", file, "--uri", uri)
@@ -148,7 +148,7 @@ def test_deleting(on: Callable, tmp_path: Path) -> None:
     assert on("export", uri).code == 1
 
 
-def test_resources(on: Callable, figure_1: str) -> None:
+def test_resources_are_listed_and_shown(on: Callable, figure_1: str) -> None:
     assert f"{DOC}#host\thttp://mdv.example/schema#CycleProvider" in on("resources").out.splitlines()
     assert f"{DOC}#info" not in on("resources", "--class", "CycleProvider").out
     one = on("resources", f"{DOC}#host")
@@ -159,7 +159,7 @@ def test_resources(on: Callable, figure_1: str) -> None:
     assert missing.code == 1 and missing.err.startswith("mdv: Not found: ")
 
 
-def test_exporting(on: Callable, figure_1: str, tmp_path: Path) -> None:
+def test_documents_are_exported(on: Callable, figure_1: str, tmp_path: Path) -> None:
     assert on("export", DOC).out.lstrip().startswith("<?xml")
     ran = on("export", "--all", "--to", tmp_path / "out", "--syntax", "turtle")
     assert ran.code == 0
@@ -168,8 +168,8 @@ def test_exporting(on: Callable, figure_1: str, tmp_path: Path) -> None:
     assert len(list((tmp_path / "out").iterdir())) == count and ran.out.startswith(f"Exported {count} ")
 
 
-def test_schema(on: Callable, tmp_path: Path) -> None:
-    assert ", as before: " in on("schema", "put", SCHEMA).out
+def test_a_schema_is_put_and_shown(on: Callable, tmp_path: Path) -> None:
+    assert ", unchanged: " in on("schema", "put", SCHEMA).out
     assert "http://mdv.example/schema#" in on("schema", "show").out
     assert json.loads(on("schema", "put", SCHEMA, "--json").out)["changed"] is False
     wrong = tmp_path / "wrong.ttl"
@@ -178,7 +178,7 @@ def test_schema(on: Callable, tmp_path: Path) -> None:
     assert ran.code == 1 and "line 1" in ran.err
 
 
-def test_a_schema_is_tried_out(on: Callable, tmp_path: Path) -> None:
+def test_a_schema_dry_run_shows_the_changes(on: Callable, tmp_path: Path) -> None:
     before = on("schema", "show").out
     grown = tmp_path / "grown.ttl"
     grown.write_text(SCHEMA.read_text() + ":Moon rdfs:subClassOf :CycleProvider . :memory mdv:setValued true .")
@@ -186,20 +186,22 @@ def test_a_schema_is_tried_out(on: Callable, tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "+ class Moon: superclasses CycleProvider" in ran.out.splitlines()
     assert "~ property memory: values one -> several" in ran.out.splitlines()
-    assert "Nothing was changed; this would be: Schema version" in ran.out and "LMRs told:" in ran.out
+    assert "Dry run, nothing was changed: Schema version" in ran.out and "LMRs notified:" in ran.out
     told = json.loads(on("schema", "put", grown, "--dry-run", "--json").out)
     assert told["dry_run"] is True and told["counts"]["class"] == {"added": 1}
     same = on("schema", "put", SCHEMA, "--dry-run").out
-    assert ", as before: " in same and "LMRs told:" not in same
+    assert ", unchanged: " in same and "LMRs notified:" not in same
     assert on("schema", "show").out == before
 
 
-def test_a_job_is_shown(on: Callable) -> None:
+def test_a_job_id_with_path_segments_is_not_found(on: Callable) -> None:
     ran = on("job", "../documents")
     assert ran.code == 1 and "Not found" in ran.err
 
 
-def test_tokens_open_what_they_say(on: Callable, mdv: Callable, running: Up, monkeypatch, tmp_path: Path) -> None:
+def test_a_token_is_limited_to_its_prefixes_and_can_be_revoked(
+    on: Callable, mdv: Callable, running: Up, monkeypatch, tmp_path: Path
+) -> None:
     made = on("token", "create", "crawler", "--documents", "http://mdv.example/own/")
     assert made.code == 0 and made.out.startswith("mdv_")
     secret = made.out.strip()
@@ -210,10 +212,10 @@ def test_tokens_open_what_they_say(on: Callable, mdv: Callable, running: Up, mon
         patch.setenv("MDV_TOKEN", secret)
         assert mdv("register", file, "--uri", "http://mdv.example/own/x").code == 0
         refused = mdv("register", file, "--uri", "http://mdv.example/other")
-        assert refused.code == 1 and "Not with this token" in refused.err
+        assert refused.code == 1 and "Forbidden" in refused.err
         patch.setenv("MDV_TOKEN", "wrong")
         wrong = mdv("register", file, file, "--uri-base", "http://mdv.example/own/")
-        assert wrong.code == 1 and wrong.err.startswith("mdv: Not signed in: This token is unknown")
+        assert wrong.code == 1 and wrong.err.startswith("mdv: Not signed in: The token is unknown")
         patch.delenv("MDV_TOKEN")
         assert mdv("documents").err == "mdv: Not signed in: This needs a token: set MDV_TOKEN.\n"
     (line,) = [line for line in on("token", "list").out.splitlines() if "\tcrawler\t" in line]
@@ -225,20 +227,20 @@ def test_tokens_open_what_they_say(on: Callable, mdv: Callable, running: Up, mon
     assert next(item for item in tokens if item["name"] == "crawler")["revoked_at"]
 
 
-def test_lists_page(on: Callable, figure_1: str) -> None:
+def test_lists_have_pages(on: Callable, figure_1: str) -> None:
     assert len(on("documents", "--limit", 1).out.splitlines()) == 1
     page = json.loads(on("documents", "--json", "--limit", 1).out)
     assert len(page["items"]) == 1
     assert json.loads(on("documents", "--json", "--all").out)["more"] is False
 
 
-def test_output_that_is_cut_off_is_no_failure(running: Up, on: Callable, figure_1: str) -> None:
+def test_a_closed_output_pipe_is_no_error(running: Up, on: Callable, figure_1: str) -> None:
     line = f"{MDV} atoms {DOC} --data {running.folder} | true"
     ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment())
     assert "Traceback" not in ran.stderr and "Exception" not in ran.stderr
 
 
-def test_a_terminal_gets_a_table_and_nobody_else_gets_colours(running: Up, on: Callable, figure_1: str) -> None:
+def test_only_a_terminal_gets_tables_and_colours(running: Up, on: Callable, figure_1: str) -> None:
     argv = [str(MDV), "documents", "--limit", "1", "--data", str(running.folder)]
     master, slave = pty.openpty()
     process = subprocess.Popen(argv, stdout=slave, stderr=slave, stdin=slave, env=environment(TERM="xterm"))
@@ -249,14 +251,14 @@ def test_a_terminal_gets_a_table_and_nobody_else_gets_colours(running: Up, on: C
             shown += chunk
     except OSError:  # the other end was closed
         pass
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     assert b"document" in shown and b"version" in shown and "─".encode() in shown
     assert b"--limit N" in shown
     plain = subprocess.run(argv, capture_output=True, env=environment(FORCE_COLOR="1", TERM="xterm"), check=True)
     assert b"\x1b" not in plain.stdout + plain.stderr and plain.stdout.count(b"\t") == 2
 
 
-def test_what_a_document_holds_does_not_reach_the_terminal_raw(on: Callable, tmp_path: Path) -> None:
+def test_control_characters_of_documents_are_escaped_on_output(on: Callable, tmp_path: Path) -> None:
     file = tmp_path / "x.ttl"
     file.write_text(r'<#h> a <http://mdv.example/schema#CycleProvider> ;'
                     r' <http://mdv.example/schema#serverHost> "a\tb\n\u001B[31m" .')  # fmt: skip
@@ -265,13 +267,13 @@ def test_what_a_document_holds_does_not_reach_the_terminal_raw(on: Callable, tmp
     assert "controls#h\tCycleProvider\tserverHost\ta\\tb\\n\\x1b[31m" in out.splitlines()
 
 
-def test_it_runs_as_a_module(running: Up) -> None:
+def test_the_cli_runs_as_a_module(running: Up) -> None:
     argv = [sys.executable, "-m", "mdv.cli", "documents", "--json", "--data", str(running.folder)]
     ran = subprocess.run(argv, capture_output=True, text=True, env=environment(), cwd="/", check=True)
     assert "items" in json.loads(ran.stdout)
 
 
-def test_a_database_is_migrated_and_gets_tokens_by_the_environment(
+def test_the_database_of_the_environment_is_migrated_and_gets_tokens(
     postgres: Postgres, mdv: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(postgres.url, autocommit=True) as connection:
@@ -286,17 +288,19 @@ def test_a_database_is_migrated_and_gets_tokens_by_the_environment(
     monkeypatch.setenv("MDV_DATABASE_URL", "postgresql://mdv@127.0.0.1:1/mdv")
     for line in (["migrate"], ["token", "list"]):
         ran = mdv(*line)
-        assert ran.code == 1 and ran.err.startswith("mdv: Not available now: The database")
+        assert ran.code == 1 and ran.err.startswith("mdv: Unavailable: The database")
 
 
-def test_nobody_asked_means_nothing_deleted(on: Callable, figure_1: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_nothing_is_deleted_unless_confirmed_by_yes(
+    on: Callable, figure_1: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     ran = on("delete", DOC)
     assert ran.code == 2 and "--yes" in ran.err
     assert DOC in on("documents", "--all").out
 
 
-def test_an_export_can_be_registered_again_under_its_own_names(on: Callable, figure_1: str, tmp_path: Path) -> None:
+def test_an_export_can_be_registered_again_under_its_uris(on: Callable, figure_1: str, tmp_path: Path) -> None:
     assert on("export", DOC, "--to", tmp_path).code == 0
     ran = on("register", tmp_path, "--uri-from-name", "--json")
     assert ran.code == 0 and json.loads(ran.out)["summary"]["unchanged"] == 1, ran.out
@@ -305,7 +309,7 @@ def test_an_export_can_be_registered_again_under_its_own_names(on: Callable, fig
 @pytest.mark.parametrize(
     "options", [["--documents", ""], ["--resources", "not a uri"], ["--role", "viewer", "--documents", "http://x/"]]
 )
-def test_a_limit_that_means_nothing_makes_no_token(on: Callable, options: list[str]) -> None:
+def test_an_invalid_limit_creates_no_token(on: Callable, options: list[str]) -> None:
     assert on("token", "create", "nobody", *options).code == 2
     assert "nobody" not in on("token", "list").out
 

@@ -1,4 +1,4 @@
-"""Help shows the way: every command has an example, and every error is a sentence with an exit code."""
+"""Help and errors: every command has an example, and every error is a sentence with an exit code."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 import pytest
-from systems import MDV, environment
 
 from mdv.cli import cli
-from mdv.cli.failures import exit_code_of
-from mdv.cli.frame import verbs
+from mdv.cli.command import walk_commands
+from mdv.cli.errors import run_for_exit_code
+from tests.support.whole_system import MDV, environment
 
 
 def tree(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -30,16 +30,16 @@ def test_help_of_every_command_has_an_example(path: tuple[str, ...], mdv: Callab
     assert "mdv" in ran.out.split("Example:")[1]
 
 
-def test_the_overview_shows_every_verb_with_its_example(mdv: Callable) -> None:
+def test_the_overview_shows_every_command_with_its_example(mdv: Callable) -> None:
     text = mdv("--help").out
-    for name, verb in verbs(cli):
+    for name, verb in walk_commands(cli):
         assert f"  {name} " in text
         assert f"$ {verb.example.splitlines()[0]}" in text
 
 
-def test_every_example_names_a_command_that_there_is() -> None:
-    names = {name for name, _ in verbs(cli)}
-    for _, verb in verbs(cli):
+def test_every_example_names_an_existing_command() -> None:
+    names = {name for name, _ in walk_commands(cli)}
+    for _, verb in walk_commands(cli):
         for line in verb.example.splitlines():
             words = line[line.rindex("mdv ") + 4 :].split()
             assert words[0] in names or " ".join(words[:2]) in names
@@ -55,14 +55,14 @@ def test_the_entry_point_is_installed() -> None:
     ["nonsense", "register", "register nowhere.rdf", "export", "export --all", "documents --limit 0", "delete",
      "token create x --role king", "register / --uri http://a/ --uri-base http://b/", "schema put -"],
 )  # fmt: skip
-def test_a_line_that_cannot_be_meant_exits_2(line: str, mdv: Callable) -> None:
+def test_invalid_arguments_exit_with_2(line: str, mdv: Callable) -> None:
     ran = mdv(*line.split())
     assert ran.code == 2
     assert "Error:" in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_without_a_system_every_command_says_what_to_do(mdv: Callable, tmp_path: Path, monkeypatch) -> None:
+def test_without_a_system_every_command_says_how_to_start_one(mdv: Callable, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for line in (
         "documents",
@@ -75,7 +75,7 @@ def test_without_a_system_every_command_says_what_to_do(mdv: Callable, tmp_path:
     ):
         ran = mdv(*line.split())
         assert ran.code == 1
-        assert ran.err.startswith("mdv: No running MDV: No MDV runs on .mdv")
+        assert ran.err.startswith("mdv: No running MDV: No MDV is running in .mdv")
         assert "`make up`" in ran.err
 
 
@@ -83,27 +83,27 @@ def test_ctrl_c_exits_130() -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    assert exit_code_of(interrupted) == 130
+    assert run_for_exit_code(interrupted) == 130
 
 
-def test_an_unexpected_failure_is_a_sentence_unless_debugging(capsys, monkeypatch) -> None:
+def test_an_unexpected_error_is_one_sentence_unless_debugging(capsys, monkeypatch) -> None:
     def broken() -> None:
         raise RuntimeError("wheels came off")
 
     monkeypatch.delenv("MDV_DEBUG", raising=False)
-    assert exit_code_of(broken) == 1
+    assert run_for_exit_code(broken) == 1
     err = capsys.readouterr().err
     assert "wheels came off" in err and "Traceback" not in err
     monkeypatch.setenv("MDV_DEBUG", "1")
-    assert exit_code_of(broken) == 1
+    assert run_for_exit_code(broken) == 1
     assert "Traceback" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["serve", "worker", "migrate"])
-def test_production_commands_name_the_setting_they_miss(command: str, mdv: Callable) -> None:
+def test_production_commands_name_the_missing_setting(command: str, mdv: Callable) -> None:
     ran = mdv(command)
     assert ran.code == 1
-    assert ran.err.startswith("mdv: Cannot do that: MDV_DATABASE_URL is not set")
+    assert ran.err.startswith("mdv: Invalid command: MDV_DATABASE_URL is not set")
 
 
 def test_infer_drafts_a_schema_without_any_server(mdv: Callable, tmp_path: Path) -> None:
@@ -120,5 +120,5 @@ def test_infer_drafts_a_schema_without_any_server(mdv: Callable, tmp_path: Path)
     assert "line 1" in ran.err
 
 
-def test_settings_say_whose_environment_they_show(mdv: Callable) -> None:
-    assert "in the environment of this command" in " ".join(mdv("settings", "--help").out.split())
+def test_the_help_of_settings_names_the_environment_that_is_shown(mdv: Callable) -> None:
+    assert "for the environment of this command" in " ".join(mdv("settings", "--help").out.split())

@@ -10,13 +10,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
-from systems import MDV, SCHEMA, Up, environment, eventually
 
 from mdv.client import Client
 from mdv.errors import NotFound, SystemNotFound, Unavailable
 from mdv.system import System, find_lmr, write_system
+from tests.support.eventually import eventually
+from tests.support.whole_system import MDV, SCHEMA, Up, environment, suspend
 
 DOC = "http://mdv.example/doc.rdf"
 HOST, INFO = f"{DOC}#host", f"{DOC}#info"
@@ -38,7 +39,7 @@ def on(running: Up, mdv: Callable) -> Callable:
 
 @pytest.fixture
 def library(on: Callable) -> Iterator[str]:
-    """An LMR of the test's own."""
+    """An LMR for this test."""
     name = f"a library {uuid.uuid4().hex[:8]}"
     assert on("lmr", "create", name).code == 0
     yield name
@@ -47,7 +48,7 @@ def library(on: Callable) -> Iterator[str]:
 
 @pytest.fixture
 def without_lmr(running: Up, tmp_path: Path) -> Path:
-    """The folder of the running system, had it been started without an LMR."""
+    """The folder of the running system as if it had been started without an LMR."""
     known = running.system
     write_system(tmp_path, System(known.url, known.token, known.database_url, known.redis_url, known.pid))
     return tmp_path
@@ -68,7 +69,7 @@ def shown(on: Callable, lmr: str) -> dict:
 
 
 def opens(running: Up, token: str, lmr: str) -> bool:
-    """Whether a token opens the feed of an LMR."""
+    """Return True if a token opens the feed of an LMR."""
     with Client(System(running.system.url, token)) as mdp:
         try:
             return "cursor" in mdp.get("/lmrs/self/feed") and mdp.get("/lmrs/self")["name"] == lmr
@@ -80,7 +81,7 @@ def opens(running: Up, token: str, lmr: str) -> bool:
 # LMRs
 
 
-def test_a_token_alone_is_written_for_a_program_and_opens_the_feed(on: Callable, running: Up) -> None:
+def test_without_a_terminal_only_the_token_is_printed_and_it_opens_the_feed(on: Callable, running: Up) -> None:
     made = on("lmr", "create", "müller & co")
     token = made.out.strip()
     assert (made.code, made.err) == (0, "") and made.out == f"{token}\n" and token.startswith("mdv_")
@@ -94,13 +95,13 @@ def test_a_token_alone_is_written_for_a_program_and_opens_the_feed(on: Callable,
     assert opens(running, renewed["token"], "müller & co")
     assert not opens(running, token, "müller & co")
 
-    assert on("lmr", "delete", "müller & co", "--yes").out == "The LMR müller & co is ended.\n"
+    assert on("lmr", "delete", "müller & co", "--yes").out == "The LMR müller & co is deleted.\n"
     assert not opens(running, renewed["token"], "müller & co")
     gone = on("lmr", "show", "müller & co")
     assert gone.code == 1 and "mdv lmr list" in gone.err
 
 
-def test_lmrs_are_listed_with_what_they_hold(on: Callable, library: str) -> None:
+def test_lmrs_are_listed_with_their_counts(on: Callable, library: str) -> None:
     subscribed(on, library)
     facts = shown(on, library)
     assert (facts["subscriptions"], facts["resources"], facts["roots"], facts["asked_at"]) == (1, 2, 1, None)
@@ -111,7 +112,7 @@ def test_lmrs_are_listed_with_what_they_hold(on: Callable, library: str) -> None
     assert shown(on, str(facts["id"])) == facts
 
 
-def test_the_list_of_lmrs_goes_on_over_pages(on: Callable, library: str) -> None:
+def test_the_list_of_lmrs_has_pages(on: Callable, library: str) -> None:
     assert on("lmr", "create", f"{library} too").code == 0
     page = json.loads(on("lmr", "list", "--json", "--limit", 1).out)
     assert len(page["items"]) == 1 and page["more"]
@@ -121,7 +122,7 @@ def test_the_list_of_lmrs_goes_on_over_pages(on: Callable, library: str) -> None
 
 
 @pytest.mark.parametrize("verb", ["delete", "token"])
-def test_what_cannot_be_taken_back_is_not_done_unasked(verb: str, on: Callable, library: str, monkeypatch) -> None:
+def test_irreversible_changes_need_confirmation(verb: str, on: Callable, library: str, monkeypatch) -> None:
     with Path("/dev/null").open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         ran = on("lmr", verb, library)
@@ -130,7 +131,7 @@ def test_what_cannot_be_taken_back_is_not_done_unasked(verb: str, on: Callable, 
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "nobody", "no/body", "self"])
-def test_a_name_that_no_lmr_has_is_a_sentence(name: str, on: Callable) -> None:
+def test_an_unknown_lmr_name_is_reported_in_a_sentence(name: str, on: Callable) -> None:
     for line in (["lmr", "show", name], ["lmr", "delete", name, "--yes"], ["subscriptions", "--lmr", name]):
         ran = on(*line)
         assert (ran.code, ran.out) == (1, "")
@@ -140,15 +141,15 @@ def test_a_name_that_no_lmr_has_is_a_sentence(name: str, on: Callable) -> None:
 # Subscriptions
 
 
-def test_a_subscription_is_made_listed_changed_and_ended(on: Callable, library: str, tmp_path: Path) -> None:
+def test_a_subscription_is_created_listed_changed_and_removed(on: Callable, library: str, tmp_path: Path) -> None:
     file = tmp_path / "large.rule"
     file.write_text(LARGE.replace(" where", "\nwhere  "), "utf-8")
     made = on("subscribe", file, "--name", "large", "--lmr", library)
     assert made.code == 0, made.err
     (one,) = listed(on, library)
-    assert made.out == f"Subscription {one['id']} is made; what it matches is in the feed of {library}.\n"
+    assert made.out == f"Subscription {one['id']} is made; its matches are in the feed of {library}.\n"
     assert (one["name"], one["rule"]) == ("large", file.read_text("utf-8"))
-    line = f"{one['id']}\tlarge\t{one['position']}\t{LARGE}\n"
+    line = f"{one['id']}\tlarge\t{one['position']}\t{LARGE}\tactive\n"
     assert on("subscriptions", "--lmr", library).out == line
     assert shown(on, library)["roots"] == 1
 
@@ -158,11 +159,49 @@ def test_a_subscription_is_made_listed_changed_and_ended(on: Callable, library: 
     assert on("subscriptions", "change", one["id"], file, "--lmr", library).code == 0
     assert shown(on, library)["roots"] == 1
 
-    assert on("unsubscribe", one["id"], "--lmr", library).out == f"Subscription {one['id']} is ended.\n"
+    assert on("unsubscribe", one["id"], "--lmr", library).out == f"Subscription {one['id']} is removed.\n"
     assert listed(on, library) == []
 
 
-def test_pages_of_subscriptions(on: Callable, library: str) -> None:
+def test_a_suspended_subscription_is_listed_as_such_and_resumed(on: Callable, library: str, running: Up) -> None:
+    number = subscribed(on, library)["id"]
+    position = suspend(running, number)
+    (one,) = listed(on, library)
+    assert (one["state"], one["suspended"]["position"]) == ("suspended", position)
+    told = on("subscriptions", "--lmr", library)
+    assert told.out.endswith("\tsuspended\n")
+    said = f"mdv: Subscription {number} is suspended since position {position}: It took 9 s. "
+    assert told.err == f"{said}`mdv subscriptions resume {number} --lmr '{library}'` resumes it.\n"
+    assert f"suspended since position {position}" in on("explain", HOST, "--lmr", library).out
+    doctor = on("doctor")
+    assert f"1 rule is suspended: {number} of {library}, since position {position}" in doctor.out
+    assert f"mdv subscriptions resume {number}" in doctor.out
+    assert "suspended\t1 rule" in on("status").out
+    resumed = on("subscriptions", "resume", number, "--lmr", library)
+    assert resumed.out == f"Subscription {number} is active; the difference is in the feed of {library}.\n"
+    again = json.loads(on("subscriptions", "resume", number, "--lmr", library, "--json").out)
+    assert (again["id"], again["state"]) == (number, "active")
+    assert on("subscriptions", "--lmr", library).err == ""
+    assert "ok  rules: No rule is suspended." in on("doctor").out
+    assert "suspended" not in on("status").out
+    missing = on("subscriptions", "resume", 999_999_999, "--lmr", library)
+    assert missing.code == 1 and "no subscription" in missing.err
+
+
+def test_a_suspended_subscription_is_resumed_at_the_lmr(on: Callable, running: Up) -> None:
+    number = json.loads(on("subscribe", "--text", LARGE, "--json").out)["id"]
+    suspend(running, number)
+    eventually(lambda: "1 rule suspended" in on("status").out)
+    told = on("subscriptions")
+    assert f"`mdv subscriptions resume {number}`" in told.err
+    assert on("subscriptions", "resume", number).out == (
+        f"Subscription {number} is active; the difference is at the LMR.\n"
+    )
+    assert "suspended" not in on("status").out
+    assert on("unsubscribe", number).code == 0
+
+
+def test_subscriptions_have_pages(on: Callable, library: str) -> None:
     for _ in range(3):
         subscribed(on, library)
     page = json.loads(on("subscriptions", "--lmr", library, "--limit", 2, "--json").out)
@@ -171,7 +210,7 @@ def test_pages_of_subscriptions(on: Callable, library: str) -> None:
     assert len(listed(on, library)) == 3
 
 
-def test_a_rule_and_the_one_that_searches_it_are_ended_in_either_order(on: Callable, library: str) -> None:
+def test_a_rule_and_the_one_that_searches_it_are_removed_in_either_order(on: Callable, library: str) -> None:
     inner = subscribed(on, library, LARGE, "--name", "large")["id"]
     outer = subscribed(on, library, "search large l register l")["id"]
     alone = on("unsubscribe", inner, "--lmr", library)
@@ -180,7 +219,7 @@ def test_a_rule_and_the_one_that_searches_it_are_ended_in_either_order(on: Calla
     assert listed(on, library) == []
 
 
-def test_one_subscription_that_is_not_there_stops_no_other(on: Callable, library: str) -> None:
+def test_an_unknown_subscription_does_not_block_the_removal_of_others(on: Callable, library: str) -> None:
     number = subscribed(on, library)["id"]
     ran = on("unsubscribe", 999_999_999, number, "--lmr", library, "--json")
     assert ran.code == 1 and json.loads(ran.out) == {"ended": [number], "failed": 1}
@@ -197,13 +236,13 @@ def test_subscriptions_belong_to_their_lmr(on: Callable, library: str) -> None:
     assert on("lmr", "delete", f"{library} too", "--yes").code == 0
 
 
-def test_a_wrong_rule_is_refused_with_its_place(on: Callable, library: str) -> None:
+def test_an_invalid_rule_is_refused_with_its_place(on: Callable, library: str) -> None:
     wrong = on("subscribe", "--text", LARGE.replace("memory", "memry"), "--lmr", library)
     assert wrong.code == 1 and "^^^^^" in wrong.err and "memory" in wrong.err
     assert listed(on, library) == []
 
 
-def test_many_rules_are_subscribed_at_once_or_none(on: Callable, library: str, tmp_path: Path) -> None:
+def test_many_rules_are_subscribed_together_or_not_at_all(on: Callable, library: str, tmp_path: Path) -> None:
     file = tmp_path / "rules.jsonl"
     lines = [{"rule": LARGE.replace("64", str(number))} for number in range(50)]
     lines.append({"rule": "search first f register f"})
@@ -224,7 +263,7 @@ def test_many_rules_are_subscribed_at_once_or_none(on: Callable, library: str, t
     assert answer["count"] == 1 and answer["items"][0]["position"] == answer["position"]
 
 
-def test_lines_that_cannot_be_read_are_told_by_number(on: Callable, library: str, tmp_path: Path) -> None:
+def test_invalid_lines_of_rules_are_reported_by_number(on: Callable, library: str, tmp_path: Path) -> None:
     file = tmp_path / "rules.jsonl"
     good = json.dumps({"rule": LARGE})
     file.write_text("\n".join([good, "search", good, '["x"]', '{"rule": 1}', '{"rule": "x", "nam": "y"}',
@@ -234,23 +273,23 @@ def test_lines_that_cannot_be_read_are_told_by_number(on: Callable, library: str
     assert [line.split(":")[0].strip() for line in ran.err.splitlines()[1:]] == [f"line {n}" for n in (2, 4, 5, 6, 7)]
     assert "'nam'" in ran.err
     file.write_text("\n", "utf-8")
-    assert "holds no rule" in on("subscribe", "--many", file, "--lmr", library).err
+    assert "contains no rule" in on("subscribe", "--many", file, "--lmr", library).err
     assert listed(on, library) == []
 
 
-# Rules that are proposed
+# Proposed rules
 
 
-def test_without_a_choice_a_program_gets_the_proposals_and_nothing_is_subscribed(on: Callable, library: str) -> None:
+def test_without_a_choice_proposals_are_printed_and_nothing_is_subscribed(on: Callable, library: str) -> None:
     ran = on("subscribe", "--like", HOST, "--lmr", library)
-    assert ran.code == 0 and "nothing is subscribed yet" in ran.err and "--choose N" in ran.err
+    assert ran.code == 0 and "no subscription was made" in ran.err and "--choose N" in ran.err
     rows = [line.split("\t") for line in ran.out.splitlines()]
     assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)] and len(rows) > 1
     assert rows[0][1] == "1" and f"<{HOST}>" in rows[0][3]
     proposed = on("subscribe", "--like", HOST, "--lmr", library, "--json")
     items = json.loads(proposed.out)["items"]
     assert len(items) == len(rows) and {"rule", "selects", "more", "why"} <= set(items[0])
-    assert "nothing is subscribed yet" in proposed.err
+    assert "no subscription was made" in proposed.err
     assert listed(on, library) == []
 
 
@@ -268,7 +307,7 @@ def test_a_proposal_is_chosen_by_its_number(on: Callable, library: str) -> None:
 
 
 def at_a_terminal(running: Up, words: list[str], answer: bytes) -> tuple[int, str]:
-    """A command whose caller sits at a terminal and types `answer`."""
+    """Run a command whose caller sits at a terminal and types `answer`."""
     argv = [str(MDV), *words, "--data", str(running.folder)]
     master, slave = pty.openpty()
     process = subprocess.Popen(argv, stdout=slave, stderr=slave, stdin=slave, env=environment(TERM="xterm"))
@@ -281,28 +320,28 @@ def at_a_terminal(running: Up, words: list[str], answer: bytes) -> tuple[int, st
     except OSError:  # the other end was closed
         pass
     os.close(master)
-    return process.wait(30), written.decode()
+    return process.wait(60), written.decode()
 
 
-def test_somebody_at_a_terminal_is_asked_which(running: Up, on: Callable, library: str) -> None:
+def test_a_terminal_user_is_prompted_for_a_proposal(running: Up, on: Callable, library: str) -> None:
     code, written = at_a_terminal(running, ["subscribe", "--like", HOST, "--lmr", library], b"99\n1\n")
     assert code == 0, written
     assert "─" in written and "selects" in written and "is made" in written
     assert [f"<{HOST}>" in one["rule"] for one in listed(on, library)] == [True]
 
 
-def test_somebody_at_a_terminal_is_asked_before_an_lmr_is_ended(running: Up, on: Callable, library: str) -> None:
+def test_a_terminal_user_is_prompted_before_an_lmr_is_deleted(running: Up, on: Callable, library: str) -> None:
     code, written = at_a_terminal(running, ["lmr", "delete", library], b"n\n")
-    assert code == 1 and f"End the LMR {library}" in written
+    assert code == 1 and f"Delete the LMR {library}" in written
     assert shown(on, library)["name"] == library
     code, _ = at_a_terminal(running, ["lmr", "delete", library], b"y\n")
     assert code == 0 and on("lmr", "show", library).code == 1
 
 
-# Why
+# Explanations
 
 
-def test_why_a_resource_is_at_an_lmr_or_not(on: Callable, library: str) -> None:
+def test_explain_shows_why_a_resource_is_or_is_not_at_an_lmr(on: Callable, library: str) -> None:
     number = subscribed(on, library, LARGE, "--name", "large")["id"]
     selected = on("explain", HOST, "--lmr", library)
     assert selected.code == 0 and f"rule {number} (large): {LARGE}" in selected.out and "92" in selected.out
@@ -319,10 +358,10 @@ def test_why_a_resource_is_at_an_lmr_or_not(on: Callable, library: str) -> None:
         assert ran.code == 1 and ran.err.startswith("mdv: ")
 
 
-# At the LMR itself
+# At the LMR
 
 
-def test_at_the_lmr_what_matches_is_there_when_the_command_ends(on: Callable) -> None:
+def test_at_the_lmr_the_matches_are_cached_when_the_command_ends(on: Callable) -> None:
     everything = ["query", "--lmr", "search rdfs:Resource r register r", "--json"]
     hosts = ["query", "--lmr", f"search CycleProvider c where c = <{HOST}> return c.serverHost"]
     made = on("subscribe", "--like", HOST, "--choose", 1, "--json")
@@ -335,49 +374,50 @@ def test_at_the_lmr_what_matches_is_there_when_the_command_ends(on: Callable) ->
     wrong = on("subscribe", "--text", LARGE.replace("memory", "memry"))
     assert wrong.code == 1 and "^^^^^" in wrong.err
 
-    assert on("unsubscribe", number).out == f"Subscription {number} is ended.\n"
+    assert on("unsubscribe", number).out == f"Subscription {number} is removed.\n"
     assert on("unsubscribe", number).code == 1
-    assert eventually(lambda: on(*hosts).out == "")
+    eventually(lambda: on(*hosts).out == "")
 
 
-# Lines that cannot be meant, and LMRs that are not there
+# Invalid arguments, and LMRs that do not exist
 
 
 @pytest.mark.parametrize(
     "line",
     ["subscribe", "subscribe --text x --like y", "subscribe --text x --choose 1", "subscribe --like x --choose 0",
      "subscribe --many /dev/null", "subscribe --many /dev/null --name n --lmr l", "subscribe nowhere.rule",
-     "unsubscribe", "unsubscribe x", "unsubscribe 0", "subscriptions change 3", "subscriptions --lmr l change 3",
+     "unsubscribe", "unsubscribe x", "unsubscribe 0", "subscriptions change 3", "subscriptions resume",
+     "subscriptions resume x", "subscriptions --lmr l change 3",
      "lmr create", "explain"],
 )  # fmt: skip
-def test_a_line_that_cannot_be_meant_exits_2(line: str, mdv: Callable) -> None:
+def test_invalid_arguments_exit_with_2(line: str, mdv: Callable) -> None:
     ran = mdv(*line.split())
     assert ran.code == 2 and "Error:" in ran.err
 
 
 @pytest.mark.parametrize("line", ["subscribe --text x", "subscriptions", "unsubscribe 3"])
-def test_without_an_lmr_one_can_name_one_that_the_mdp_knows(line: str, mdv: Callable, without_lmr: Path) -> None:
+def test_without_an_lmr_the_error_suggests_naming_one_of_the_mdp(line: str, mdv: Callable, without_lmr: Path) -> None:
     ran = mdv(*line.split(), "--data", without_lmr)
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("mdv: Not found: No LMR runs with the MDV of ")
+    assert ran.err.startswith("mdv: Not found: The MDV in ")
     assert "MDV_LMR_URL" in ran.err and "--lmr NAME" in ran.err
 
 
-def test_a_query_at_an_lmr_needs_one(mdv: Callable, without_lmr: Path) -> None:
+def test_a_query_at_an_lmr_needs_an_lmr_address(mdv: Callable, without_lmr: Path) -> None:
     ran = mdv("query", "--lmr", "search CycleProvider c return c", "--data", without_lmr)
     assert ran.code == 1 and "MDV_LMR_URL" in ran.err
     assert "--lmr NAME" not in ran.err
 
 
-def test_an_lmr_that_does_not_listen_is_a_sentence(mdv: Callable, monkeypatch) -> None:
+def test_an_unreachable_lmr_is_reported_in_a_sentence(mdv: Callable, monkeypatch) -> None:
     monkeypatch.setenv("MDV_LMR_URL", "http://127.0.0.1:9")
     for line in (["query", "--lmr", "search CycleProvider c return c"], ["subscriptions"], ["unsubscribe", 3]):
         ran = mdv(*line)
         assert ran.code == 1
-        assert "The LMR at http://127.0.0.1:9 (known by MDV_LMR_URL) is not running; " in ran.err
+        assert "The LMR at http://127.0.0.1:9 (from MDV_LMR_URL) is not running; " in ran.err
 
 
-def test_the_lmr_that_is_meant(tmp_path: Path, monkeypatch) -> None:
+def test_the_lmr_is_found_by_folder_or_environment(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".mdv").mkdir()
     write_system(tmp_path / ".mdv", System("http://mdp", "secret", pid=1, lmr_url="http://lmr"))
@@ -392,35 +432,35 @@ def test_the_lmr_that_is_meant(tmp_path: Path, monkeypatch) -> None:
     assert found(None, far) == ("https://far.example", "t")
     assert found(Path(".mdv"), far) == ("http://lmr", "secret")
     assert found(None, {"MDV_LMR_URL": "http://a", "MDV_ADMIN_TOKEN": "a"}) == ("http://a", "a")
-    with pytest.raises(NotFound, match="MDV_URL is an MDP's"):
+    with pytest.raises(NotFound, match="MDV_URL names an MDP"):
         find_lmr(None, {"MDV_URL": "http://mdp.example"})
-    with pytest.raises(SystemNotFound, match="MDV_LMR_URL is 'far:1'; it takes an address"):
+    with pytest.raises(SystemNotFound, match="MDV_LMR_URL is 'far:1'; it must be a URL"):
         find_lmr(None, {"MDV_LMR_URL": "far:1"})
 
 
-# A change without a key
+# A change without an idempotency key
 
 
-def test_a_change_whose_answer_is_lost_is_not_made_again() -> None:
-    def cut(request: httpx.Request) -> httpx.Response:
+def test_a_change_without_a_key_is_not_repeated_if_its_response_is_lost() -> None:
+    def cut(request: httpx2.Request) -> httpx2.Response:
         asked.append(request)
         if len(asked) == 1:
-            return httpx.Response(200, json={"items": [], "next": None})
-        raise httpx.ReadError("cut")
+            return httpx2.Response(200, json={"items": [], "next": None})
+        raise httpx2.ReadError("cut")
 
-    asked: list[httpx.Request] = []
+    asked: list[httpx2.Request] = []
     system = System("http://127.0.0.1:9", "secret")
-    with Client(system, transport=httpx.MockTransport(cut), sleep=lambda _: None) as mdp:
+    with Client(system, transport=httpx2.MockTransport(cut), sleep=lambda _: None) as mdp:
         mdp.get("/lmrs")
-        with pytest.raises(Unavailable, match="see whether the change was made"):
+        with pytest.raises(Unavailable, match="check whether the change was made"):
             mdp.change("POST", "/lmrs", {"name": "x"})
     assert len(asked) == 2
 
 
-def test_a_change_is_tried_again_only_where_it_was_not_begun() -> None:
-    answers = [httpx.Response(429), httpx.Response(204), httpx.Response(503, json=Unavailable("away").problem())]
+def test_a_change_without_a_key_is_retried_only_if_it_was_not_started() -> None:
+    answers = [httpx2.Response(429), httpx2.Response(204), httpx2.Response(503, json=Unavailable("away").problem())]
     system = System("http://127.0.0.1:9", "secret")
-    transport = httpx.MockTransport(lambda _: answers.pop(0))
+    transport = httpx2.MockTransport(lambda _: answers.pop(0))
     with Client(system, transport=transport, sleep=lambda _: None) as mdp:
         assert mdp.change("DELETE", "/subscriptions/3") == {}
         with pytest.raises(Unavailable, match="away"):

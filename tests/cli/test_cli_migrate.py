@@ -1,4 +1,4 @@
-"""`mdv migrate`: forward, back by number, and never to nothing."""
+"""`mdv migrate`: forward, back by number, and never below the first revision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def revision(database_url: str, monkeypatch: pytest.MonkeyPatch, mdv: Callable) -> Callable[[], str]:
-    """Where the database of the environment stands."""
+    """Return the revision of the environment's database."""
     monkeypatch.setenv("MDV_DATABASE_URL", database_url)
 
     def read() -> str:
@@ -22,24 +22,24 @@ def revision(database_url: str, monkeypatch: pytest.MonkeyPatch, mdv: Callable) 
     return read
 
 
-def test_a_database_goes_back_and_forward_again(revision: Callable[[], str], mdv: Callable) -> None:
+def test_a_database_is_migrated_back_and_forward_again(revision: Callable[[], str], mdv: Callable) -> None:
     newest = revision()
     ran = mdv("migrate", "--back-to", "0003", "--yes")
     assert (ran.code, revision()) == (0, "0003"), ran.err
-    assert "start the version of MDV that goes with them" in ran.out
+    assert "start the matching version of MDV" in ran.out
     assert mdv("migrate").code == 0
     assert revision() == newest
 
 
 @pytest.mark.parametrize("where", ["base", "9999", "-1", "head"])
-def test_it_goes_nowhere_else(where: str, revision: Callable[[], str], mdv: Callable) -> None:
+def test_an_invalid_revision_is_refused(where: str, revision: Callable[[], str], mdv: Callable) -> None:
     newest = revision()
     ran = mdv("migrate", f"--back-to={where}", "--yes")
     assert ran.code == 1 and where in ran.err
     assert revision() == newest
 
 
-def test_nobody_is_taken_back_unasked(revision: Callable[[], str], mdv: Callable) -> None:
+def test_migrating_back_needs_confirmation(revision: Callable[[], str], mdv: Callable) -> None:
     newest = revision()
     assert mdv("migrate", "--back-to", "0003").code == 2
     assert revision() == newest

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from systems import MDV, SCHEMA, Up, environment
+
+from tests.support.whole_system import MDV, SCHEMA, Up, environment
 
 DEMO = SCHEMA.parent
 DOC = "http://mdv.example/doc.rdf"
@@ -31,7 +32,7 @@ def on(running: Up, mdv: Callable) -> Callable:
     return run
 
 
-def test_a_query_is_a_text_a_file_or_standard_input(on: Callable, running: Up, tmp_path: Path) -> None:
+def test_a_query_is_read_from_an_argument_a_file_or_standard_input(on: Callable, running: Up, tmp_path: Path) -> None:
     line = f"{DOC}#host\tpirates.uni-passau.de\n"
     assert on("query", HOSTS).out == line
     file = tmp_path / "hosts.rule"
@@ -46,7 +47,7 @@ def test_a_query_is_a_text_a_file_or_standard_input(on: Callable, running: Up, t
     assert "is not UTF-8" in on("query", file).err
 
 
-def test_answers_for_machines(on: Callable) -> None:
+def test_results_are_printed_as_json_and_csv(on: Callable) -> None:
     body = json.loads(on("query", HOSTS, "--json").out)
     assert body["columns"] == ["c", "c.serverHost"] and body["rows"][0][0] == {"type": "uri", "value": DOC + "#host"}
     assert on("query", HOSTS, "--csv").out == f"c,c.serverHost\n{DOC}#host,pirates.uni-passau.de\n"
@@ -70,19 +71,19 @@ def test_a_rule_lists_its_resources(on: Callable, tmp_path: Path) -> None:
         assert rows == [["uri", "classes"], *([uri, kind] for uri in wanted[: 3 if limit else 5])]
 
 
-def test_what_is_cut_off_is_told(on: Callable) -> None:
+def test_truncated_results_are_reported(on: Callable) -> None:
     ran = on("query", "search rdfs:Resource r return r", "--limit", 1)
-    assert len(ran.out.splitlines()) == 1 and ran.err == "mdv: there are more than these 1 rows.\n"
+    assert len(ran.out.splitlines()) == 1 and ran.err == "mdv: there are more than 1 rows.\n"
 
 
-def test_a_flaw_is_shown_with_carets(on: Callable) -> None:
+def test_an_error_in_a_query_is_shown_with_carets(on: Callable) -> None:
     ran = on("query", "search CycleProvider c return c.serverHst")
     assert ran.code == 1 and ran.out == ""
     assert "did you mean serverHost" in ran.err and "^^^^^^^^^" in ran.err
     assert on("query", "search CycleProvider c").code == 1
 
 
-def test_a_terminal_gets_a_table(running: Up, on: Callable) -> None:
+def test_a_terminal_shows_a_table(running: Up, on: Callable) -> None:
     argv = [str(MDV), "query", HOSTS, "--data", str(running.folder)]
     master, slave = pty.openpty()
     process = subprocess.Popen(argv, stdout=slave, stderr=slave, stdin=slave, env=environment(TERM="xterm"))
@@ -93,11 +94,11 @@ def test_a_terminal_gets_a_table(running: Up, on: Callable) -> None:
             shown += chunk
     except OSError:  # the other end was closed
         pass
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     assert b"c.serverHost" in shown and "─".encode() in shown
 
 
-def test_the_filter_is_traced(on: Callable) -> None:
+def test_filter_trace_prints_the_iterations(on: Callable) -> None:
     ran = on("filter", "trace", DOC)
     assert (ran.code, ran.out) == (0, "Results\n")
     assert json.loads(on("filter", "trace", DOC, "--json").out)["iterations"] == []

@@ -1,4 +1,4 @@
-"""People who sign in to the pages, made and dropped from the command line."""
+"""Users of the pages, created and deleted from the command line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import subprocess
 import uuid
 from collections.abc import Callable
 
-import httpx
+import httpx2
 import pytest
-from systems import MDV, Up, environment
+
+from tests.support.whole_system import MDV, Up, environment
 
 PASSWORD = "correct horse battery"
 OTHER = "another horse, staple"
@@ -20,7 +21,7 @@ OTHER = "another horse, staple"
 
 @pytest.fixture
 def on(running: Up, mdv: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
-    """A command on the running system, with something to read."""
+    """Run a command on the running system, which has a document."""
 
     def run(*arguments: object, given: str = "") -> object:
         monkeypatch.setattr("sys.stdin", io.StringIO(given))
@@ -34,15 +35,15 @@ def name() -> str:
     return f"ada {uuid.uuid4().hex[:8]}"
 
 
-def signed_in(running: Up, name: str, password: str) -> httpx.Client | None:
-    """Somebody at the pages, if the password opens them."""
-    client = httpx.Client(base_url=running.system.url)
+def signed_in(running: Up, name: str, password: str) -> httpx2.Client | None:
+    """Return a session at the pages if the password is accepted."""
+    client = httpx2.Client(base_url=running.system.url)
     answer = client.post("/sign-in", data={"name": name, "secret": password})
     assert answer.status_code in (303, 401), answer.text
     return client if answer.status_code == 303 else None
 
 
-def may_look(client: httpx.Client) -> bool:
+def may_look(client: httpx2.Client) -> bool:
     return client.get("/lmrs").status_code == 200
 
 
@@ -70,7 +71,7 @@ def test_users_are_listed_without_their_passwords(on: Callable, name: str) -> No
     assert [name, "admin", found[name]["created_at"]] in lines
 
 
-def test_another_password_signs_out_everywhere(on: Callable, running: Up, name: str) -> None:
+def test_a_new_password_ends_all_sessions(on: Callable, running: Up, name: str) -> None:
     assert on("user", "create", name, "--role", "admin", "--password-stdin", given=PASSWORD).code == 0
     client = signed_in(running, name, PASSWORD)
     assert client is not None
@@ -80,9 +81,9 @@ def test_another_password_signs_out_everywhere(on: Callable, running: Up, name: 
     assert signed_in(running, name, OTHER) is not None
 
 
-def test_what_cannot_be_is_refused_in_words(on: Callable, name: str) -> None:
+def test_invalid_users_and_passwords_are_refused_with_a_message(on: Callable, name: str) -> None:
     assert "10 to 1,000 characters" in on("user", "create", name, "--password-stdin", given="short").err
-    assert "holds no password" in on("user", "create", name, "--password-stdin").err
+    assert "is empty" in on("user", "create", name, "--password-stdin").err
     assert on("user", "create", name, "--role", "king", "--password-stdin", given=PASSWORD).code == 2
     assert on("user", "create", " ", "--password-stdin", given=PASSWORD).code == 1
     alone = on("user", "create", name)
@@ -97,7 +98,7 @@ def test_what_cannot_be_is_refused_in_words(on: Callable, name: str) -> None:
 
 
 def at_a_terminal(running: Up, words: list[str], answers: list[tuple[str, str]]) -> tuple[int, str]:
-    """A command whose caller sits at a terminal and types each answer when its question is there."""
+    """Run a command whose caller sits at a terminal and types each answer after its prompt."""
     argv = [str(MDV), *words, "--data", str(running.folder)]
     master, slave = pty.openpty()
     process = subprocess.Popen(
@@ -114,19 +115,24 @@ def at_a_terminal(running: Up, words: list[str], answers: list[tuple[str, str]])
     except OSError:  # the other end was closed
         pass
     os.close(master)
-    return process.wait(30), written
+    return process.wait(60), written
 
 
-def test_somebody_at_a_terminal_is_asked_twice_and_shown_nothing(on: Callable, running: Up, name: str) -> None:
-    typed = [("Password: ", PASSWORD), ("again: ", OTHER), ("Password: ", PASSWORD), ("again: ", PASSWORD)]
+def test_a_terminal_user_is_prompted_twice_for_a_hidden_password(on: Callable, running: Up, name: str) -> None:
+    typed = [
+        ("Password: ", PASSWORD),
+        ("Repeat the password: ", OTHER),
+        ("Password: ", PASSWORD),
+        ("Repeat the password: ", PASSWORD),
+    ]
     code, written = at_a_terminal(running, ["user", "create", name, "--role", "admin"], typed)
     assert code == 0, written
-    assert not typed, "the second did not equal the first, so both are asked for again"
+    assert not typed, "the second did not equal the first, so both are prompted for again"
     assert PASSWORD not in written and OTHER not in written
     assert signed_in(running, name, PASSWORD) is not None
 
 
-def test_an_lmr_is_held_back_and_fetches_anew_by_command(on: Callable, name: str) -> None:
+def test_an_lmr_is_paused_resumed_and_refetched_by_command(on: Callable, name: str) -> None:
     assert on("lmr", "create", name).code == 0
     assert on("lmr", "pause", name).out == f"The LMR {name} is paused.\n"
     assert json.loads(on("lmr", "show", name, "--json").out)["paused"] is True

@@ -1,4 +1,4 @@
-"""What the README shows is what happens: its commands are run, its table is compared."""
+"""The README is correct: its commands are run, and its table is compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from systems import MDV, SCHEMA, Up, environment, free_port
+
+from tests.support.whole_system import MDV, SCHEMA, Up, environment, free_port
+
+pytestmark = pytest.mark.full
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
@@ -17,7 +20,7 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 
 @pytest.fixture
 def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
-    """A shell beside a system with the demo, as somebody who follows the README has it."""
+    """A shell beside a system with the demo data, as a reader of the README has it."""
     up = new_up(".mdv", demo=True).start()
     shutil.copytree(
         SCHEMA.parent, tmp_path / "samples", ignore=shutil.ignore_patterns("schema*", "*.py", "*.rule", "__*")
@@ -35,7 +38,7 @@ def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
     return run
 
 
-def test_the_commands_of_the_readme_do_what_it_says(shell: Callable[[str], str]) -> None:
+def test_the_commands_of_the_readme_print_what_it_shows(shell: Callable[[str], str]) -> None:
     up_and_test, atoms, own, http, schema, trace, rules, held, subscribed, fed, branch, local, many = BLOCKS
     assert re.findall(r"^make (\w+)", up_and_test, re.MULTILINE) == ["up", "test"]
     shown = re.search(r"Figure 4:\n\n```\n(.*?)```", README, re.DOTALL)

@@ -1,4 +1,4 @@
-"""Connections: who dies, or falls silent, does not hold what others need."""
+"""Connections: a process that dies or hangs does not hold locks that others need."""
 
 from __future__ import annotations
 
@@ -26,22 +26,18 @@ with make_engine(sys.argv[1]).begin() as connection:
 """
 
 
-def test_a_process_that_is_killed_in_the_middle_of_a_statement_gives_its_locks_back(
-    database_url: str, engine: Engine
-) -> None:
+def test_a_process_killed_during_a_statement_releases_its_locks(database_url: str, engine: Engine) -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", SLEEPER, database_url], stdout=subprocess.PIPE)
     assert sleeper.stdout is not None and sleeper.stdout.readline() == b"locked\n"
     os.kill(sleeper.pid, signal.SIGKILL)
-    sleeper.wait(20)
+    sleeper.wait(60)
     sleeper.stdout.close()
     with engine.begin() as connection:
         connection.execute(text("set local lock_timeout = '60s'"))  # the statement would take five minutes
         assert lock_state(connection).position == 0
 
 
-def test_a_transaction_that_takes_too_long_is_given_up_also_if_nothing_is_asked_in_it(
-    database_url: str, engine: Engine
-) -> None:
+def test_a_transaction_over_the_time_limit_is_ended_even_if_it_is_idle(database_url: str, engine: Engine) -> None:
     silent = make_engine(database_url, longest=1)
     with silent.connect() as connection:
         lock_state(connection)
@@ -54,14 +50,14 @@ def test_a_transaction_that_takes_too_long_is_given_up_also_if_nothing_is_asked_
     silent.dispose()
 
 
-def test_a_statement_that_takes_too_long_is_given_up(database_url: str) -> None:
+def test_a_statement_over_the_time_limit_is_cancelled(database_url: str) -> None:
     hurried = make_engine(database_url, longest=1)
     with hurried.connect() as connection, pytest.raises(Exception, match="transaction timeout"):
         connection.execute(text("select pg_sleep(60)"))
     hurried.dispose()
 
 
-def test_who_waits_for_a_lock_is_told_before_its_time_is_up(database_url: str, engine: Engine) -> None:
+def test_waiting_for_a_lock_fails_before_the_transaction_times_out(database_url: str, engine: Engine) -> None:
     hurried = make_engine(database_url, longest=2)
     with engine.begin() as connection:
         lock_state(connection)
@@ -70,7 +66,7 @@ def test_who_waits_for_a_lock_is_told_before_its_time_is_up(database_url: str, e
     hurried.dispose()
 
 
-def test_the_statements_of_very_many_groups_stay_prepared(engine: Engine) -> None:
+def test_the_sql_of_very_many_groups_stays_prepared(engine: Engine) -> None:
     with engine.begin() as connection:
         session = driver(connection)
         for _ in range(2):

@@ -1,16 +1,13 @@
-"""The paper's Figure 1, registered, is the paper's Figure 4."""
+"""The paper's Figure 1, registered, gives the paper's Figure 4."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mdv.db.read import list_atoms, read_document
+from mdv.inspect.sql.documents import list_atoms, read_document
 from mdv.mdp.register import prepare
 from mdv.model import RDFS_RESOURCE
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMESPACE, BASE = "http://mdv.example/schema#", "http://mdv.example/"
@@ -45,14 +42,14 @@ def short(text: str) -> str:
     return text.removeprefix(NAMESPACE).removeprefix(BASE)
 
 
-def test_figure_1_becomes_figure_4(mdp: Mdp) -> None:
+def test_figure_1_gives_the_rows_of_figure_4(mdp: Mdp) -> None:
     register_figure_1(mdp)
     head, *expected = [line.split("\t") for line in (GOLDEN / "figure4.txt").read_text("utf-8").splitlines()]
     rows = mdp.rows(f"select {', '.join(head)} from filter_data_view")
     assert sorted([short(part) for part in row] for row in rows) == sorted(expected)
 
 
-def test_atoms_of_a_document_come_in_pages(mdp: Mdp) -> None:
+def test_atoms_of_a_document_are_paged(mdp: Mdp) -> None:
     register_figure_1(mdp)
     with mdp.engine.connect() as connection:
         document = read_document(connection, BASE + "doc.rdf")
@@ -76,7 +73,7 @@ def short_v(text: str) -> str:
     return text.removeprefix("http://v/").removeprefix("http://d/1")
 
 
-def test_a_resource_of_several_types_has_its_atoms_in_each(mdp: Mdp) -> None:
+def test_a_resource_with_several_types_has_atoms_for_each(mdp: Mdp) -> None:
     mdp.put_schema("<> mdv:world mdv:open .")
     mdp.put_one("http://d/1", "<#a> a :A, :B ; :p 'x' .")
     assert atoms(mdp, "http://d/1#a") == [
@@ -91,7 +88,7 @@ def test_a_resource_without_a_type_is_an_rdfs_resource(mdp: Mdp) -> None:
     assert atoms(mdp, "http://d/1#b") == []
 
 
-def test_a_type_that_another_document_gives_counts(mdp: Mdp) -> None:
+def test_a_type_given_by_another_document_counts(mdp: Mdp) -> None:
     mdp.put_schema("<> mdv:world mdv:open .")
     mdp.put({"http://d/1": "<#a> :p 'x' .", "http://d/2": "<http://d/1#a> a :A ."})
     assert [(c, p) for c, p, _ in atoms(mdp, "http://d/1#a")] == [
@@ -103,7 +100,7 @@ def test_a_type_that_another_document_gives_counts(mdp: Mdp) -> None:
     assert [(c, p) for c, p, _ in atoms(mdp, "http://d/1#a")] == [(RDFS_RESOURCE, "p"), (RDFS_RESOURCE, "rdf#subject")]
 
 
-def test_pages_of_atoms_lose_nothing_where_two_statements_look_alike(mdp: Mdp) -> None:
+def test_pages_of_atoms_are_complete_if_two_statements_have_the_same_value(mdp: Mdp) -> None:
     mdp.put_schema("<> mdv:world mdv:open .")
     mdp.put_one("http://d/1", "<#a> :p 'x'@en, 'x'@de, 'y' .")
     with mdp.engine.connect() as connection:

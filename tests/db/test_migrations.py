@@ -1,10 +1,10 @@
-"""Migrations: forward, back to nothing and forward again, also over a filled store."""
+"""Migrations: forward, back to base and forward again, also with stored data."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -14,19 +14,20 @@ from sqlalchemy import Connection, Engine, text
 import migrations
 from mdv.db.engine import make_engine
 from mdv.db.lmrs import Lmr, list_lmrs
-from mdv.db.migrate import differences, is_migrated, migrate, unmigrate
-from mdv.db.read import document_statements, read_document
+from mdv.db.migrate import downgrade, is_migrated, migrate, table_differences
+from mdv.db.rule_graph import FILTER_RULES_TABLES
 from mdv.db.tables import jobs, metadata
 from mdv.db.tokens import create_token
 from mdv.errors import SystemNotFound
+from mdv.inspect.sql.documents import read_document, read_document_statements
+from tests.support.mdp import Mdp
 
-if TYPE_CHECKING:
-    from conftest import Mdp
+pytestmark = pytest.mark.full
 
 REVISIONS = [script.revision for script in ScriptDirectory(str(Path(migrations.__file__).parent)).walk_revisions()][
     ::-1
 ]
-"""From the first to the last."""
+"""In order, from the first to the last."""
 
 
 def tables(engine: Engine) -> set[str]:
@@ -35,26 +36,31 @@ def tables(engine: Engine) -> set[str]:
 
 
 def test_a_migrated_database_has_the_tables_of_the_code(connection: Connection) -> None:
-    assert differences(connection) == []
+    assert table_differences(connection) == []
     assert is_migrated(connection)
 
 
 def test_a_missing_column_is_noticed(connection: Connection) -> None:
     connection.execute(text("alter table tokens drop column revoked_at"))
-    assert len(differences(connection)) == 1
+    assert len(table_differences(connection)) == 1
 
 
-def test_down_to_base_leaves_nothing_and_up_again_leaves_no_difference(engine: Engine) -> None:
+def test_the_view_of_constants_covers_the_table_of_every_operator(connection: Connection) -> None:
+    used = text("select table_name from information_schema.view_table_usage where view_name = 'rule_constants'")
+    assert set(connection.scalars(used)) == {table.name for table in FILTER_RULES_TABLES.values()}
+
+
+def test_downgrading_to_base_and_upgrading_again_restores_the_tables(engine: Engine) -> None:
     before = tables(engine)
-    assert before == {*metadata.tables, "filter_data_view", "filter_rules_view", "statement_log"}
-    unmigrate(engine, "base")
+    assert before == {*metadata.tables, "filter_data_view", "filter_rules_view", "rule_constants", "statement_log"}
+    downgrade(engine, "base")
     assert tables(engine) == set()
     with engine.connect() as connection:
         assert not is_migrated(connection)
     migrate(engine)
     assert tables(engine) == before
     with engine.connect() as connection:
-        assert differences(connection) == []
+        assert table_differences(connection) == []
 
 
 def test_migrating_twice_changes_nothing(engine: Engine) -> None:
@@ -65,11 +71,11 @@ def test_migrating_twice_changes_nothing(engine: Engine) -> None:
         assert connection.execute(text("select epoch from mdp_state")).scalar_one() == epoch
 
 
-def test_a_filled_store_can_be_taken_down_and_built_anew(mdp: Mdp) -> None:
+def test_a_filled_store_can_be_removed_and_rebuilt(mdp: Mdp) -> None:
     mdp.put_schema("<> mdv:world mdv:open .")
     mdp.put({"http://d/1": "<#a> :p 'one' .", "http://d/2": "<#b> :p 'two' ."})
     mdp.put({"http://d/1": "<#a> :p 'three' .", "http://d/2": None})
-    unmigrate(mdp.engine, "base")
+    downgrade(mdp.engine, "base")
     migrate(mdp.engine)
     fresh = type(mdp)(mdp.engine)
     fresh.put_schema("<> mdv:world mdv:open .")
@@ -77,19 +83,19 @@ def test_a_filled_store_can_be_taken_down_and_built_anew(mdp: Mdp) -> None:
     assert fresh.one("select count(*) from statement_log") == 1
 
 
-def test_an_engine_without_a_database_says_what_to_do() -> None:
+def test_without_a_database_url_the_error_names_the_setting() -> None:
     with pytest.raises(SystemNotFound, match="MDV_DATABASE_URL"):
         make_engine("")
 
 
-def test_a_filled_store_goes_a_version_back_and_on_again(mdp: Mdp) -> None:
+def test_a_filled_store_is_downgraded_and_upgraded(mdp: Mdp) -> None:
     mdp.put_schema("<> mdv:world mdv:open . :C a rdfs:Class . :n rdfs:range xsd:integer .")
     mdp.put_one("http://d/1", "<#a> a :C ; :n 1 .")
     mdp.put_one("http://d/1", "<#a> a :C ; :n 2 .")
     mdp.add_rules(["search C c register c where c.n = 3"])
-    unmigrate(mdp.engine, "0001")
+    downgrade(mdp.engine, "0001")
     migrate(mdp.engine)
-    # Rules came with 0002: they are gone, and what was stored is there.
+    # Rules came with 0002: they are gone, and the stored documents remain.
     assert mdp.one("select count(*) from rules") == 0
     again = type(mdp)(mdp.engine)
     (rule,) = again.add_rules(["search C c register c where c.n = 2"])
@@ -103,7 +109,7 @@ def test_a_filled_store_goes_a_version_back_and_on_again(mdp: Mdp) -> None:
 Rows = dict[str, dict[str, list[Any]]]
 
 FLEETING = {"result_objects", "result_ranges", "news", "alembic_version"}
-"""What the last run found: it says nothing to the next."""
+"""Results of the last run, which do not affect the next."""
 
 JOBS = [
     *(("register", "queued"), ("delete", "queued"), ("subscribe", "queued")),
@@ -112,7 +118,7 @@ JOBS = [
 
 
 def fill(mdp: Mdp) -> dict[str, str]:
-    """A store in which there is something of everything; how far its LMR has read."""
+    """Fill a store with rows in every table; return the position that its LMR has read."""
     mdp.put_schema(
         "<> mdv:world mdv:open . :C a rdfs:Class . :n rdfs:range xsd:integer . :s rdfs:range xsd:string ."
         " :to mdv:reference mdv:strong ; mdv:setValued true ."
@@ -148,7 +154,7 @@ def fill(mdp: Mdp) -> dict[str, str]:
 
 
 def everything(engine: Engine) -> Rows:
-    """All tables: by column what they hold, row by row in the order of their texts."""
+    """Return all tables: by column their values, row by row in text order."""
     inspector = sqlalchemy.inspect(engine)
     found: Rows = {}
     with engine.connect() as connection:
@@ -166,20 +172,20 @@ def everything(engine: Engine) -> Rows:
 
 
 def assert_kept(before: Rows, after: Rows) -> None:
-    """Every table and column that both know hold the same, but for what could not be kept."""
+    """Every table and column that both know holds the same, except for data that could not be kept."""
     for table in before.keys() & after.keys():
         for column in before[table].keys() & after[table].keys():
             assert before[table][column] == after[table][column], f"{table}.{column}"
 
 
 def without(rows: Rows, table: str, goes: list[bool]) -> None:
-    """Take rows away from what is expected."""
+    """Remove rows from the expected content."""
     for column, values in rows[table].items():
         rows[table][column] = [value for value, gone in zip(values, goes, strict=True) if not gone]
 
 
 def as_known_to(revision: str, rows: Rows) -> Rows:
-    """What a revision can know of a filled store."""
+    """Return the part of a filled store that a revision can represent."""
     queue = rows["jobs"]
     if revision < "0004":
         dead = [state == "dead" for state in queue["state"]]
@@ -196,19 +202,19 @@ def as_known_to(revision: str, rows: Rows) -> Rows:
 
 
 @pytest.mark.parametrize("revision", REVISIONS[:-1])
-def test_what_a_revision_knew_survives_the_way_down_to_it_and_up_again(mdp: Mdp, revision: str) -> None:
+def test_data_of_a_revision_survive_a_downgrade_to_it_and_an_upgrade(mdp: Mdp, revision: str) -> None:
     cursor = fill(mdp)["near"]
     full = everything(mdp.engine)
-    unmigrate(mdp.engine, revision)
+    downgrade(mdp.engine, revision)
     down = everything(mdp.engine)
     assert_kept(as_known_to(revision, full), down)
     migrate(mdp.engine)
     up = everything(mdp.engine)
     for rows in (down, up):
-        rows["jobs"].pop("priority")  # those that wait begin anew in the middle
+        rows["jobs"].pop("priority")  # waiting jobs restart at the middle priority
     assert_kept(down, up)
     with mdp.engine.connect() as connection:
-        assert differences(connection) == []
+        assert table_differences(connection) == []
 
     again = type(mdp)(mdp.engine)
     assert_history(again)
@@ -216,7 +222,7 @@ def test_what_a_revision_knew_survives_the_way_down_to_it_and_up_again(mdp: Mdp,
 
 
 def assert_history(mdp: Mdp) -> None:
-    """Versions, and what is visible."""
+    """Return the versions and the visible statements."""
     versions = mdp.rows(
         "select d.uri, v.version, v.present from document_versions v join documents d on d.id = v.document_id"
         " order by 1, 2"
@@ -227,7 +233,7 @@ def assert_history(mdp: Mdp) -> None:
     with mdp.engine.connect() as connection:
         first = read_document(connection, "http://d/1", 1)
         assert first is not None
-        said = {statement.object.value for statement in document_statements(connection, first)}
+        said = {statement.object.value for statement in read_document_statements(connection, first)}
     assert {"1", "b"} <= said and not {"2", "bb"} & said
 
 
@@ -237,7 +243,7 @@ def lmrs_of(mdp: Mdp) -> list[Lmr]:
 
 
 def assert_all_goes_on(mdp: Mdp, revision: str, cursor: str) -> None:
-    """Documents, rules and feeds work on what came back."""
+    """Check that documents, rules and feeds work on the restored data."""
     assert mdp.put_one("http://d/1", "<#a> a :C ; :n 3 ; :to <#b> . <#b> :s 'bb' .").version == 3
     if revision < "0002":
         (rule,) = mdp.add_rules(["search C c register c where c.n < 4"], owner=0)
@@ -260,9 +266,9 @@ def assert_all_goes_on(mdp: Mdp, revision: str, cursor: str) -> None:
     assert "http://d/6#f" not in {event.resource for event in mdp.feed(fresh).events}
 
 
-def test_jobs_that_an_older_version_does_not_know_fail_with_a_sentence(mdp: Mdp) -> None:
+def test_jobs_unknown_to_an_older_version_fail_with_a_message(mdp: Mdp) -> None:
     mdp.run("insert into jobs (kind, uri, caller) values ('schema', 'urn:mdv:schema', 'me'), ('register', 'a:b', 'me')")
-    unmigrate(mdp.engine, "0003")
+    downgrade(mdp.engine, "0003")
     assert mdp.rows("select kind, state, problem ->> 'detail' from jobs order by kind") == [
         ("register", "queued", None),
         ("schema", "failed", "The version of MDV that was gone back to does not know this kind of job."),

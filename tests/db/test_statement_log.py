@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from mdv.db.read import document_statements, list_versions, read_document
-from mdv.mdp.register import Outcome
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from mdv.inspect.sql.documents import list_versions, read_document, read_document_statements
+from mdv.mdp.register import RegistrationOutcome
+from tests.support.mdp import Mdp
 
 ONE, TWO, THREE = "http://d/1", "http://d/2", "http://d/3"
 R = "@prefix r: <http://r/> . "
@@ -18,13 +14,13 @@ R = "@prefix r: <http://r/> . "
 
 @pytest.fixture
 def store(mdp: Mdp) -> Mdp:
-    """An MDP with an open world: its first transaction."""
+    """An MDP with an open world, which is its first transaction."""
     mdp.put_schema("<> mdv:world mdv:open .")
     return mdp
 
 
 def log(mdp: Mdp, after: int = 1) -> list[tuple[int, str, str, str, str]]:
-    """Position, operation, cause, document, and the statement in short."""
+    """Return position, operation, cause, document, and the statement in short form."""
     rows = mdp.rows(
         "select position, operation, cause, document, resource, property, coalesce(target, value) from statement_log"
         " where position > :after order by position, operation, resource, property, 7",
@@ -53,7 +49,7 @@ def test_a_deletion_is_logged_with_its_cause(store: Mdp) -> None:
     assert log(store, 2) == [(3, "delete", "delete", ONE, "a p x")]
 
 
-def test_a_statement_that_another_document_makes_too_is_not_logged(store: Mdp) -> None:
+def test_a_statement_also_made_by_another_document_is_not_logged(store: Mdp) -> None:
     store.put_one(ONE, R + "r:a :p 'x' .")
     store.put_one(TWO, R + "r:a :p 'x', 'y' .")
     assert log(store, 2) == [(3, "insert", "register", TWO, "a p y")]
@@ -63,7 +59,7 @@ def test_a_statement_that_another_document_makes_too_is_not_logged(store: Mdp) -
     assert log(store, 4) == [(5, "delete", "delete", TWO, "a p x"), (5, "delete", "delete", TWO, "a p y")]
 
 
-def test_a_statement_that_two_documents_of_a_batch_bring_is_logged_once(store: Mdp) -> None:
+def test_a_statement_made_by_two_documents_of_a_batch_is_logged_once(store: Mdp) -> None:
     store.put({ONE: R + "r:a :p 'x' .", TWO: R + "r:a :p 'x' ."})
     assert [entry[4] for entry in log(store)] == ["a p x"]
     store.put({ONE: None, TWO: None})
@@ -89,12 +85,12 @@ def test_a_resource_that_keeps_a_moved_statement_is_updated_not_deleted(store: M
     assert [(o.inserted, o.updated, o.deleted, o.unchanged) for o in answers] == [(0, 1, 0, 0), (0, 0, 0, 1)]
 
 
-def outcomes(answers: list[object]) -> list[Outcome]:
-    assert all(isinstance(answer, Outcome) for answer in answers)
+def outcomes(answers: list[object]) -> list[RegistrationOutcome]:
+    assert all(isinstance(answer, RegistrationOutcome) for answer in answers)
     return answers  # type: ignore[return-value]
 
 
-def test_an_identical_registration_takes_no_position_and_leaves_no_trace(store: Mdp) -> None:
+def test_an_identical_registration_takes_no_position_and_writes_nothing(store: Mdp) -> None:
     first = store.put_one(ONE, R + "r:a :p 'x' ; :q [ :p 'y' ] .")
     again = store.put_one(ONE, R + "r:a :q _:n ; :p 'x' . _:n :p 'y' .")
     assert (again.version, again.position) == (first.version, first.position)
@@ -103,13 +99,13 @@ def test_an_identical_registration_takes_no_position_and_leaves_no_trace(store: 
     assert store.one("select count(*) from document_versions") == 1
 
 
-def test_an_identical_document_in_a_batch_leaves_the_others_alone(store: Mdp) -> None:
+def test_an_identical_document_in_a_batch_does_not_affect_the_others(store: Mdp) -> None:
     store.put_one(ONE, R + "r:a :p 'x' .")
     same, new = outcomes(store.put({ONE: R + "r:a :p 'x' .", TWO: R + "r:b :p 'x' ."}))
     assert (same.version, same.position, new.version, new.position) == (1, 2, 1, 3)
 
 
-def test_the_language_and_datatype_of_a_text_tell_statements_apart(store: Mdp) -> None:
+def test_statements_are_distinguished_by_language_and_datatype(store: Mdp) -> None:
     store.put_one(ONE, R + "r:a :p 'x', 'x'@en, 'x'@de, 'x'^^:t, r:x .")
     store.put_one(ONE, R + "r:a :p 'x'@en, 'x'^^:t .")
     rows = store.rows("select operation, target, lang, datatype from statement_log where position = 3")
@@ -130,12 +126,12 @@ def test_every_version_reads_back_as_it_was_registered(store: Mdp) -> None:
             assert document.present is (text is not None)
             item = store.prepare(ONE, text)
             wanted = list(item.document.statements) if item.document else []
-            assert sorted(document_statements(connection, document), key=repr) == sorted(wanted, key=repr)
+            assert sorted(read_document_statements(connection, document), key=repr) == sorted(wanted, key=repr)
         assert read_document(connection, ONE, len(texts) + 1) is None
         assert read_document(connection, "http://d/none") is None
 
 
-def test_versions_are_listed_newest_first_with_what_they_did(store: Mdp) -> None:
+def test_versions_are_listed_newest_first_with_their_counts(store: Mdp) -> None:
     store.put_one(ONE, R + "r:a :p 'x' . r:b :p 'x' .")
     store.put_one(ONE, R + "r:a :p 'y' . r:c :p 'x' .")
     store.put_one(ONE, None)

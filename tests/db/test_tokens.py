@@ -1,4 +1,4 @@
-"""Tokens are kept as hashes, and open nothing once revoked."""
+"""Tokens are stored as hashes, and a revoked token is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_token_is_found_by_its_secret(connection: Connection) -> None:
     )  # fmt: skip
 
 
-def test_no_prefixes_means_anything_and_an_empty_list_means_nothing(connection: Connection) -> None:
+def test_missing_prefixes_allow_everything_and_an_empty_list_allows_nothing(connection: Connection) -> None:
     assert create_token(connection, "all")[1].document_prefixes is None
     assert create_token(connection, "none", document_prefixes=[])[1].document_prefixes == ()
 
@@ -37,7 +37,7 @@ def test_two_tokens_differ(connection: Connection) -> None:
     assert len(list_tokens(connection)) == 20
 
 
-def test_a_revoked_token_opens_nothing_and_stays_listed(connection: Connection) -> None:
+def test_a_revoked_token_is_refused_and_stays_listed(connection: Connection) -> None:
     secret, token = create_token(connection, "ci")
     assert revoke_token(connection, token.id)
     assert find_token(connection, secret) is None
@@ -46,7 +46,7 @@ def test_a_revoked_token_opens_nothing_and_stays_listed(connection: Connection) 
 
 
 @pytest.mark.parametrize("secret", ["", "mdv_", "mdv_unknown", "\udcff", "x" * 100_000, "é"])
-def test_an_unknown_token_opens_nothing(connection: Connection, secret: str) -> None:
+def test_an_unknown_token_is_refused(connection: Connection, secret: str) -> None:
     create_token(connection, "ci")
     assert find_token(connection, secret) is None
     assert not revoke_token(connection, 4711)

@@ -1,9 +1,8 @@
-"""Properties and datatypes as small integers: one number a name, whoever asks, whatever is rolled back."""
+"""Properties and datatypes as small integers: one number per name, for every process and after rollbacks."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy
@@ -13,9 +12,7 @@ from mdv.db.engine import make_engine
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.register import register
 from mdv.model import RDF_TYPE
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
 
 
 def test_a_name_has_the_same_number_for_every_process(engine: Engine) -> None:
@@ -27,7 +24,14 @@ def test_a_name_has_the_same_number_for_every_process(engine: Engine) -> None:
     assert RDF_TYPE in one.ids([RDF_TYPE])
 
 
-def test_names_met_by_several_at_once_get_one_number(database_url: str) -> None:
+def test_very_many_names_get_numbers_in_one_call(engine: Engine) -> None:
+    names = [f"urn:{number}" for number in range(70_000)]  # a statement has at most 65,535 parameters
+    numbers = Vocabulary(engine).ids(names)
+    assert len({numbers[name] for name in names}) == len(names)
+    assert Vocabulary(engine).ids(names)[names[-1]] == numbers[names[-1]]
+
+
+def test_names_used_concurrently_get_one_number(database_url: str) -> None:
     engines = [make_engine(database_url) for _ in range(4)]
     rounds = [[f"urn:{n}:{i}" for i in range(20)] for n in range(15)]
 
@@ -45,11 +49,11 @@ def test_names_met_by_several_at_once_get_one_number(database_url: str) -> None:
         engine.dispose()
 
 
-def test_a_registration_rolled_back_leaves_no_number_that_is_missing(mdp: Mdp) -> None:
+def test_a_rolled_back_registration_leaves_no_missing_number(mdp: Mdp) -> None:
     mdp.put_schema("<> mdv:world mdv:open .")
     item = mdp.prepare("http://d/1", "<#a> :new '1'^^:type .")
     with mdp.engine.connect() as connection:
-        register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
+        register(connection, [item], mdp.provider)
         connection.rollback()
     mdp.register_batch([item])
     stored = dict(mdp.rows("select uri, id from vocabulary"))
@@ -57,7 +61,7 @@ def test_a_registration_rolled_back_leaves_no_number_that_is_missing(mdp: Mdp) -
     assert mdp.rows("select property, datatype from statement_log") == [("http://v/new", "http://v/type")]
 
 
-def test_a_number_is_not_remembered_unless_its_commit_succeeded(engine: Engine) -> None:
+def test_a_number_is_cached_only_after_its_commit(engine: Engine) -> None:
     vocabulary = Vocabulary(engine)
 
     def fail(connection: object) -> None:

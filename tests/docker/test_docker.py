@@ -1,4 +1,4 @@
-"""The image and the compose file: checked by linters, and their commands run as the image would run them."""
+"""The image and the compose file: checked by linters, and their commands run as in a container."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,9 @@ import yaml
 
 from mdv.cli import cli
 from mdv.config import SETTINGS
-from mdv.embedded import Postgres, Valkey
-from mdv.supervise import end, start_child
+from mdv.embedded import Postgres
+from mdv.supervise import start_child, stop_process
+from tests.support.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
@@ -47,32 +47,32 @@ def said(name: str) -> list[str]:
     return [rest for instruction, rest in instructions() if instruction == name]
 
 
-# What linters say
+# Linters
 
 
-def test_the_dockerfile_pleases_its_linter() -> None:
+def test_the_dockerfile_passes_its_linter() -> None:
     program = Path(sys.executable).with_name("hadolint")
     ran = subprocess.run([program, "--format", "json", DOCKERFILE], capture_output=True, text=True)
     assert (ran.returncode, json.loads(ran.stdout)) == (0, []), ran.stdout
 
 
-def test_the_linter_would_notice_a_fault(tmp_path: Path) -> None:
+def test_the_linter_detects_an_error(tmp_path: Path) -> None:
     bad = tmp_path / "Dockerfile"
     bad.write_text(DOCKERFILE.read_text("utf-8").replace("FROM python:3.12-slim\n", "FROM python\n"))
     program = Path(sys.executable).with_name("hadolint")
     assert subprocess.run([program, bad], capture_output=True).returncode != 0
 
 
-def test_the_compose_file_has_the_form_that_compose_asks_for() -> None:
+def test_the_compose_file_conforms_to_the_compose_schema() -> None:
     check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     ran = subprocess.run([*check, ROOT / "docker" / "compose.yaml"], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout
 
 
-# What we ask for ourselves
+# Rules of this project
 
 
-def test_the_image_is_not_root_and_installs_what_is_pinned() -> None:
+def test_the_image_does_not_run_as_root_and_installs_pinned_packages() -> None:
     assert said("USER") == ["10001:10001"]
     installs = [part for run in said("RUN") for part in run.split("&&") if "pip install" in part]
     assert installs and all("--constraint constraints.txt" in part or "--no-deps" in part for part in installs)
@@ -81,16 +81,16 @@ def test_the_image_is_not_root_and_installs_what_is_pinned() -> None:
     assert said("STOPSIGNAL") == ["SIGTERM"]
 
 
-def test_what_the_image_copies_is_all_that_is_sent() -> None:
+def test_the_build_context_contains_exactly_the_copied_files() -> None:
     copied = {word for rest in said("COPY") if "--from" not in rest for word in rest.split()[:-1]}
-    copied -= {"web/assets"}  # before the rest of web, so that a change of that does not build it again
+    copied -= {"web/assets"}  # copied before the rest of web, so that a change of that does not rebuild it
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
     assert copied == allowed
     assert all((ROOT / name).exists() for name in copied)
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_stops_in_order_logs_within_bounds_and_pins_its_version(name: str) -> None:
+def test_a_service_has_bounded_logs_a_restart_policy_and_a_pinned_version(name: str) -> None:
     service = SERVICES[name]
     assert service["logging"]["options"].keys() == {"max-size", "max-file"}
     assert service["image"] == "mdv" or re.search(r":\d+$", service["image"])
@@ -101,7 +101,7 @@ def test_a_service_stops_in_order_logs_within_bounds_and_pins_its_version(name: 
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_only_web_and_lmr_are_reached_from_outside_and_only_from_this_machine() -> None:
+def test_only_web_and_lmr_are_published_and_only_on_the_loopback() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published.keys() == {"web", "lmr"}
     assert all(port.startswith("${MDV_BIND:-127.0.0.1}:") for ports in published.values() for port in ports)
@@ -115,26 +115,26 @@ def test_migrations_run_once_before_web_and_worker() -> None:
         assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
 
-def test_the_compose_file_names_only_settings_that_there_are() -> None:
+def test_the_compose_file_names_only_existing_settings() -> None:
     known = {setting.variable for setting in SETTINGS.values()}
     for name in OWN:
         assert SERVICES[name]["environment"].keys() <= known
     text = (ROOT / "docker" / "compose.yaml").read_text("utf-8")
     named = {variable.removesuffix("_FILE") for variable in re.findall(r"MDV_[A-Z_]+", text)}
     assert named <= known | OF_COMPOSE_ALONE
-    assert not re.search(r"(PASSWORD|TOKEN)\S*: [^$\n]", text), "a secret stands in the file"
+    assert not re.search(r"(PASSWORD|TOKEN)\S*: [^$\n]", text), "the file contains a secret"
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_the_command_line_accepts_the_command_of_a_service(name: str) -> None:
+def test_the_command_of_a_service_is_accepted_by_the_cli(name: str) -> None:
     words = list(SERVICES[name]["command"])
     assert resolve(words).params is not None
-    assert json.loads(said("ENTRYPOINT")[0]) == ["mdv"]  # a list, so that no shell keeps the signals
+    assert json.loads(said("ENTRYPOINT")[0]) == ["mdv"]  # a list, so that no shell intercepts signals
     assert resolve(json.loads(said("CMD")[0])).info_name == "serve"
 
 
 def resolve(words: list[str]) -> click.Context:
-    """The context of a command, once its arguments are read; nothing is run."""
+    """Parse the arguments of a command without running it; return its context."""
     context = cli.make_context("mdv", list(words))
     while isinstance(context.command, click.Group):
         rest = [*context._protected_args, *context.args]
@@ -144,12 +144,12 @@ def resolve(words: list[str]) -> click.Context:
     return context
 
 
-# The image's own install, and what runs from it
+# The image's own installation
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What lies in /opt/mdv of the image: installed by the Dockerfile's own commands, and not from this checkout."""
+    """The content of /opt/mdv in the image: installed by the Dockerfile's commands, not from this checkout."""
     place = tmp_path_factory.mktemp("image")
     source, opt = place / "src", place / "opt"
     source.mkdir()
@@ -158,7 +158,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name in rest.split()[:-1]:
                 copy(ROOT / name, source / name)
         if instruction == "RUN" and "/opt/mdv/bin" in rest:
-            # What was fetched for other tests need not be fetched again.
+            # Packages that other tests downloaded are reused.
             command = (
                 rest.replace("/opt/node", str(place / "node"))
                 .replace("/opt/mdv", str(opt))
@@ -172,7 +172,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return opt
 
 
-SCRIPTS = {"page.js", "editor.js", "charts.js", "graph.js"}
+SCRIPTS = {"page.js", "editor.js", "charts.js", "graph.js", "docs.js"}
 
 
 def test_the_image_holds_the_pages_with_their_scripts(image: Path) -> None:
@@ -194,14 +194,14 @@ def bare(**more: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def environment(image: Path, postgres: Postgres, valkey: Valkey) -> dict[str, str]:
-    """That of compose's x-mdv, with the addresses of servers that run here."""
+def environment(image: Path, postgres: Postgres, new_queue: Callable[[], str]) -> dict[str, str]:
+    """The environment of compose's x-mdv, with the addresses of local servers."""
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute("create database image")
     database = sqlalchemy.make_url(postgres.url).set(database="image").render_as_string(hide_password=False)
     given = {
         "MDV_DATABASE_URL": database,
-        "MDV_REDIS_URL": valkey.url.removesuffix("/0") + "/9",
+        "MDV_REDIS_URL": new_queue(),
         "MDV_ADMIN_TOKEN": TEST_TOKEN,
         "MDV_LOG_LEVEL": "info",
     }
@@ -214,7 +214,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """Starts the command of a service in an empty folder, as a container would."""
+    """Start the command of a service in an empty folder, as a container would."""
     started: list[subprocess.Popen[bytes]] = []
 
     def run(service: str, *, port: int | None = None, **more: str) -> subprocess.Popen[bytes]:
@@ -227,7 +227,7 @@ def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
 
     yield run
     for child in started:
-        end(child, FAREWELL)
+        stop_process(child, FAREWELL)
 
 
 def at_port(words: list[str], port: int | None) -> list[str]:
@@ -241,19 +241,12 @@ def free_port() -> int:
 
 
 def is_well(test: list[str], environment: dict[str, str], port: int | None = None) -> bool:
-    """What a health check says, run as the container would run it."""
+    """Return the output of a health check, run as in the container."""
     words = [re.sub(r":808[01]/", f":{port}/", word) for word in test]
-    return subprocess.run(words, env=environment, cwd="/", capture_output=True, timeout=30).returncode == 0
+    return subprocess.run(words, env=environment, cwd="/", capture_output=True, timeout=60).returncode == 0
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"still not so after {seconds:g} s"
-        time.sleep(0.2)
-
-
-def test_the_image_runs_a_whole_system_and_its_health_checks_tell_the_truth(
+def test_the_image_runs_a_whole_system_and_its_health_checks_are_correct(
     start: Start, environment: dict[str, str], tmp_path: Path
 ) -> None:
     web_check = json.loads(said("HEALTHCHECK")[0].split("CMD", 1)[1])
@@ -282,7 +275,7 @@ def test_the_image_runs_a_whole_system_and_its_health_checks_tell_the_truth(
     try:
         eventually(lambda: is_well(lmr_check, environment, lmr_port))
     finally:
-        end(lmr, FAREWELL)
+        stop_process(lmr, FAREWELL)
     assert not is_well(lmr_check, environment, lmr_port)
 
     worker.send_signal(signal.SIGTERM)
@@ -292,13 +285,13 @@ def test_the_image_runs_a_whole_system_and_its_health_checks_tell_the_truth(
     eventually(lambda: not is_well(worker_check, environment))
 
 
-def test_nothing_is_imported_from_this_checkout(image: Path) -> None:
+def test_the_image_imports_nothing_from_this_checkout(image: Path) -> None:
     script = "import mdv, web, workers, migrations; print(*(m.__file__ for m in (mdv, web, workers, migrations)))"
     ran = subprocess.run([image / "bin" / "python", "-c", script], env=bare(), cwd="/", capture_output=True, text=True)
     assert ran.stdout and all(name.startswith(str(image)) for name in ran.stdout.split()), ran.stderr
 
 
-def test_the_backup_service_leaves_a_dump_that_can_be_read(
+def test_the_backup_service_writes_a_readable_dump(
     environment: dict[str, str], postgres: Postgres, tmp_path: Path
 ) -> None:
     from mdv.embedded import _postgres_program

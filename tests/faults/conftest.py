@@ -1,27 +1,23 @@
-"""Faults: which of them are tried, a system for them, and a table of how long it took to heal."""
+"""Faults: which ones run, a system for them, and a table of recovery times."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "web"))
-
-if TYPE_CHECKING:
-    from faulty import System
+from tests.support.faulty_system import System
 
 ALL = os.environ.get("MDV_FAULTS") == "all"
 REPORT = os.environ.get("MDV_FAULTS_REPORT") or "build/faults.json"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Those marked `matrix` take long and are tried by `make faults` alone."""
+    """Tests marked `matrix` take long and are run by `make faults` only."""
     left = [item for item in items if item.get_closest_marker("matrix")] if not ALL else []
     if left:
         config.hook.pytest_deselected(items=left)
@@ -30,8 +26,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="module")
 def systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
-    """Gives a system that is in order: the one of the fault before, if that was proven, else another."""
-    from faulty import System
+    """Return a healthy system: that of the previous fault if it passed all checks, else a new one."""
+    from tests.support.faulty_system import System
 
     running: list[System] = []
 
@@ -53,7 +49,7 @@ def system(systems: Callable[[], System]) -> System:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Tell how long it took to heal after each fault."""
+    """Print the recovery time of each fault."""
     rows = [
         value
         for outcome in ("passed", "failed")

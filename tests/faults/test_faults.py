@@ -1,4 +1,4 @@
-"""Kill anything at any time: what was acknowledged is there, once, everywhere, and the system heals by itself."""
+"""Kill any process at any time: acknowledged changes exist exactly once, and the system recovers on its own."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 
 import psycopg
 import pytest
-import strikes
-from careful_writer import Writer
-from faulty import System
-from proof import prove
-from running import eventually
-from strikes import Strike
 
-from mdv.points import POINTS
+from mdv.failpoints import FAILPOINTS
+from tests.support import fault_injection as strikes
+from tests.support.eventually import eventually
+from tests.support.fault_injection import Strike
+from tests.support.faulty_system import System
+from tests.support.recovery_checks import prove
+from tests.support.retrying_writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault, of one of the kinds below; `lasting` are the seconds from its strike until it is mended."""
+    """A fault, of one of the kinds below; `lasting` is its duration in seconds."""
 
     kind: str
     name: str
     strike: Strike
     lasting: float = 0.5
     always: bool = False
-    """Whether it is one of those that every run of the tests tries."""
+    """True if every test run includes it."""
 
 
 KILLED_AT = [
@@ -40,7 +40,7 @@ KILLED_AT = [
         strikes.dies_at(point, many, whole),
         always=point == "before the commit" and many and not whole,
     )
-    for point in POINTS
+    for point in FAILPOINTS
     for many in (False, True)
     for whole in (False, True)
 ]
@@ -79,7 +79,7 @@ def cases(faults: list[Fault]) -> list[object]:
 
 
 def go_through(system: System, fault: Fault, record: Callable[[str, object], None], changes: int = 15) -> Writer:
-    """Strike while clients write, mend, and compare all that there is with what was acknowledged."""
+    """Inject a fault while clients write, end it, and compare the whole state with the acknowledged changes."""
     system.healthy = False
     with system.load(fault.name) as writer:
         writer.goes_on(changes)
@@ -92,7 +92,7 @@ def go_through(system: System, fault: Fault, record: Callable[[str, object], Non
         system.heals()
         healed = time.monotonic() - began
         writer.goes_on(changes)
-    assert not writer.asked_again["500"], "what was away was told as a fault of MDV's own"
+    assert not writer.asked_again["500"], "an unavailable part was reported as an internal error of MDV"
     prove(system)
     system.healthy = True
     record("fault", {
@@ -103,15 +103,15 @@ def go_through(system: System, fault: Fault, record: Callable[[str, object], Non
 
 
 @pytest.mark.parametrize("fault", cases(KILLED_AT + OTHERS))
-def test_nothing_is_lost_and_nothing_is_doubled(
+def test_a_fault_loses_and_repeats_no_acknowledged_change(
     fault: Fault, system: System, record_property: Callable[[str, object], None]
 ) -> None:
     go_through(system, fault, record_property)
 
 
-@pytest.mark.skipif(strikes.faketime() is None, reason="libfaketime is not installed, so no clock can be moved")
+@pytest.mark.skipif(strikes.faketime() is None, reason="libfaketime is not installed, so clocks cannot be changed")
 @pytest.mark.parametrize("fault", cases(CLOCKS))
-def test_a_wrong_clock_harms_nothing(
+def test_a_wrong_clock_loses_and_repeats_nothing(
     fault: Fault, system: System, record_property: Callable[[str, object], None]
 ) -> None:
     go_through(system, fault, record_property)
@@ -124,22 +124,22 @@ SMALL = {"shared_buffers": "32MB", "min_wal_size": "32MB", "max_wal_size": "64MB
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own for the database."""
+    """A separate disk for the database."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=320m,mode=755", "tmpfs", str(disk)]
     try:
         made = subprocess.run(mount, capture_output=True, text=True)
     except FileNotFoundError:
-        pytest.skip("there is no command mount here, so no disk can be filled")
+        pytest.skip("there is no mount command, so no disk can be filled")
     if made.returncode != 0:
-        pytest.skip(f"no disk can be mounted here, so none can be filled: {made.stderr.strip()}")
+        pytest.skip(f"no disk can be mounted here: {made.stderr.strip()}")
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 
 
 def fill(disk: Path) -> Strike:
-    """First tables have no room to grow; then the log of the database has none, and Postgres gives up."""
+    """First tables have no room to grow; then the database's log has none, and Postgres stops."""
 
     def strike(system: System, writer: Writer) -> Iterator[None]:
         ballast = disk / "ballast"
@@ -147,7 +147,7 @@ def fill(disk: Path) -> Strike:
             while file.write(bytes(4096)):
                 pass
         writer.queue(strikes.MANY, wait=False)
-        eventually(lambda: _has_no_room_for_its_log(system), 60, pulse=0.2)
+        eventually(lambda: _has_no_room_for_its_log(system), interval=0.2)
         yield
         ballast.unlink()
 
@@ -162,12 +162,12 @@ def _has_no_room_for_its_log(system: System) -> bool:
     return False
 
 
-def test_a_full_disk_loses_nothing_that_was_acknowledged(
+def test_a_full_disk_loses_no_acknowledged_change(
     small_disk: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     system = System(tmp_path, small_disk / "postgres", SMALL)
     try:
         fault = Fault("disk", "disk of the database full", fill(small_disk), lasting=3)
-        assert go_through(system, fault, record_property).asked_again["503"], "nobody was told that the disk was full"
+        assert go_through(system, fault, record_property).asked_again["503"], "no answer reported a full disk"
     finally:
         system.stop()

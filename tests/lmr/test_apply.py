@@ -1,33 +1,33 @@
-"""Applying the feed: what the machine does not reach."""
+"""Applying the feed: cases that the state machine does not reach."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from cache_content import assert_cache_holds, content_of
-from naive_mdp import KNOWS, LABEL, OWNS, URIS, NaiveMdp, Said
 from sqlalchemy import literal_column, select
 
 from mdv.db.cache_tables import statements
-from mdv.feed import Page
+from mdv.feed import FeedPage
 from mdv.lmr import apply as apply_module
-from mdv.lmr.apply import Gap, apply
-from mdv.lmr.store import Cache
+from mdv.lmr.apply import FeedGap, apply
+from mdv.lmr.cache import Cache
 from mdv.model import Term
+from tests.support.cache_content import assert_cache_holds, content_of
+from tests.support.naive_mdp import KNOWS, LABEL, OWNS, URIS, NaiveMdp, Said
 
 
 def labels(*values: str) -> Said:
     return frozenset((LABEL, Term.literal(value)) for value in values)
 
 
-def body(page: Page) -> bytes:
-    """A page as it travels."""
+def body(page: FeedPage) -> bytes:
+    """A page as it is transmitted."""
     return json.dumps(page._asdict() | {"events": [event.as_dict() for event in page.events]}).encode()
 
 
 def rows(cache: Cache) -> list[object]:
-    """Where the statements stand in the database: a row that was written again stands elsewhere."""
+    """Return the physical locations of the statements: a rewritten row has a new location."""
     place = literal_column("rowid" if cache.engine.dialect.name == "sqlite" else "ctid::text")
     with cache.reading() as connection:
         return sorted(connection.execute(select(place).select_from(statements)).scalars())
@@ -38,7 +38,7 @@ def begin(cache: Cache, mdp: NaiveMdp) -> None:
         apply(cache, page)
 
 
-def test_pages_may_come_as_json(cache: Cache) -> None:
+def test_pages_are_accepted_as_json(cache: Cache) -> None:
     mdp = NaiveMdp({URIS[0]: labels("x", "ÄΩ\t\\N\n'%s")}, {URIS[0]})
     for page in mdp.snapshot():
         apply(cache, json.loads(body(page)))
@@ -49,7 +49,7 @@ def test_pages_may_come_as_json(cache: Cache) -> None:
     assert_cache_holds(cache, mdp.states[-1], {})
 
 
-def test_put_of_what_is_here_already_writes_nothing(cache: Cache) -> None:
+def test_a_put_of_an_unchanged_resource_writes_nothing(cache: Cache) -> None:
     mdp = NaiveMdp({URIS[0]: labels("x", "y")}, {URIS[0]})
     begin(cache, mdp)
     before = rows(cache)
@@ -59,7 +59,7 @@ def test_put_of_what_is_here_already_writes_nothing(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("change", [1, 19, 21, 300])
-def test_large_resource_is_changed_where_it_changed(cache: Cache, change: int) -> None:
+def test_only_the_changed_statements_of_a_large_resource_are_written(cache: Cache, change: int) -> None:
     many = [str(number) for number in range(300)]
     mdp = NaiveMdp({URIS[0]: labels(*many) | {(OWNS, Term.uri(URIS[1]))}, URIS[1]: labels("x")}, {URIS[0]})
     begin(cache, mdp)
@@ -69,13 +69,13 @@ def test_large_resource_is_changed_where_it_changed(cache: Cache, change: int) -
     assert_cache_holds(cache, mdp.states[-1], {})
 
 
-@pytest.mark.parametrize("many", [apply_module.MANY, 1])
-def test_transaction_of_many_pages_and_parts_shows_when_it_is_whole(
+@pytest.mark.parametrize("many", [apply_module.FULL_MARK_THRESHOLD, 1])
+def test_a_transaction_of_many_pages_becomes_visible_when_it_is_complete(
     cache: Cache, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    monkeypatch.setattr(apply_module, "CHUNK", 7)
-    monkeypatch.setattr(apply_module, "MANY", many)
-    monkeypatch.setattr("mdv.db.cache.STAGED_EVENTS", 3)
+    monkeypatch.setattr(apply_module, "EVENTS_PER_CHUNK", 7)
+    monkeypatch.setattr(apply_module, "FULL_MARK_THRESHOLD", many)
+    monkeypatch.setattr("mdv.db.cache.EVENTS_PER_STAGED_ROW", 3)
     names = [f"http://many/{number}" for number in range(60)]
     mdp = NaiveMdp()
     begin(cache, mdp)
@@ -93,7 +93,7 @@ def test_transaction_of_many_pages_and_parts_shows_when_it_is_whole(
     assert content_of(cache).content == {}
 
 
-def test_only_what_is_up_to_a_position_is_applied_and_the_rest_later(cache: Cache) -> None:
+def test_events_are_applied_up_to_a_position_and_the_rest_later(cache: Cache) -> None:
     mdp = NaiveMdp({URIS[0]: labels("0")}, {URIS[0]})
     begin(cache, mdp)
     for value in "123":
@@ -118,10 +118,10 @@ def test_page_for_another_cursor_is_dropped(cache: Cache) -> None:
     assert apply(cache, mdp.page(0, 9), after=before.next_cursor).moved
 
 
-def test_snapshot_without_its_beginning_is_a_gap(cache: Cache) -> None:
+def test_a_snapshot_without_its_first_page_is_a_gap(cache: Cache) -> None:
     mdp = NaiveMdp({URIS[0]: labels("0")}, {URIS[0]})
     _, second, *_ = mdp.snapshot(size=1)
-    with pytest.raises(Gap):
+    with pytest.raises(FeedGap):
         apply(cache, second)
 
 

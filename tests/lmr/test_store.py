@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
-from cache_content import assert_cache_holds, content_of
-from naive_mdp import LABEL, OWNS, URIS, NaiveMdp
 
 from mdv.db import cache as db
 from mdv.errors import NotStarted
 from mdv.lmr.apply import apply
-from mdv.lmr.local import list_local, put_local
-from mdv.lmr.store import Cache
+from mdv.lmr.cache import Cache
+from mdv.lmr.local_documents import list_local, put_local
 from mdv.model import Term
+from tests.support.cache_content import assert_cache_holds, content_of
+from tests.support.naive_mdp import LABEL, OWNS, URIS, NaiveMdp
 
 
 def filled(cache: Cache) -> NaiveMdp:
@@ -30,14 +30,14 @@ def set_format(cache: Cache, number: int) -> None:
         db.write_state(connection, format=number)
 
 
-def test_cache_is_found_again(cache_url: str) -> None:
+def test_a_cache_is_reopened_with_its_content(cache_url: str) -> None:
     with Cache.open(cache_url) as cache:
         mdp = filled(cache)
     with Cache.open(cache_url) as cache:
         assert_cache_holds(cache, mdp.states[-1], {})
 
 
-def test_cache_of_another_format_is_made_anew(cache_url: str) -> None:
+def test_a_cache_of_another_format_is_recreated(cache_url: str) -> None:
     with Cache.open(cache_url) as cache:
         filled(cache)
         set_format(cache, 99)
@@ -46,7 +46,7 @@ def test_cache_of_another_format_is_made_anew(cache_url: str) -> None:
         assert content_of(cache).content == {}
 
 
-def test_cache_of_another_format_with_local_documents_is_left_alone(cache_url: str) -> None:
+def test_a_cache_of_another_format_with_local_documents_is_not_opened(cache_url: str) -> None:
     with Cache.open(cache_url) as cache:
         filled(cache)
         put_local(cache, "http://local/1", f'<{URIS[0]}> <{LABEL}> "x" .'.encode(), "text/turtle")
@@ -55,17 +55,33 @@ def test_cache_of_another_format_with_local_documents_is_left_alone(cache_url: s
         Cache.open(cache_url)
 
 
-def test_database_of_somebody_else_is_left_alone(cache_url: str) -> None:
+def test_a_cache_of_the_previous_format_keeps_its_content_and_takes_a_snapshot(cache_url: str) -> None:
+    with Cache.open(cache_url) as cache:
+        mdp = filled(cache)
+        put_local(cache, "http://local/1", f'<{URIS[0]}> <{LABEL}> "y" .'.encode(), "text/turtle")
+        before = content_of(cache)
+        with cache.writing() as connection:
+            connection.execute(sqlalchemy.text("drop table suspended_rules"))
+        set_format(cache, 1)
+    with Cache.open(cache_url) as cache:
+        assert cache.state().next_cursor is None
+        assert content_of(cache) == before
+        for page in mdp.snapshot():
+            apply(cache, page)
+        assert content_of(cache) == before
+
+
+def test_a_foreign_database_is_not_opened(cache_url: str) -> None:
     engine = db.make_cache_engine(cache_url)
-    with db.writer(engine).begin() as connection:
+    with db.writing_engine(engine).begin() as connection:
         connection.execute(sqlalchemy.text("create table resources (id integer)"))
     engine.dispose()
-    with pytest.raises(NotStarted, match="no cache of an LMR"):
+    with pytest.raises(NotStarted, match="not the cache of an LMR"):
         Cache.open(cache_url)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "sqlite://", "sqlite:///:memory:", "mysql://a/b"])
-def test_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(NotStarted):
         Cache.open(url)
 
@@ -78,7 +94,7 @@ def test_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"no database")
 
 
-def test_reader_sees_one_state_while_another_is_written(cache: Cache) -> None:
+def test_a_reader_sees_one_state_during_a_write(cache: Cache) -> None:
     mdp = filled(cache)
     mdp.store[URIS[0]] = frozenset({(LABEL, Term.literal("y"))})
     mdp.commit()
@@ -89,8 +105,8 @@ def test_reader_sees_one_state_while_another_is_written(cache: Cache) -> None:
     assert cache.state().position == before.position + 1
 
 
-def test_threads_read_and_write_at_once(cache: Cache) -> None:
-    """The feed, two writers of local documents and three readers: each reader sees whole transactions alone."""
+def test_threads_read_and_write_concurrently(cache: Cache) -> None:
+    """The feed, two writers of local documents and three readers: readers see only complete transactions."""
     mdp = filled(cache)
     done, failures = threading.Event(), []
 

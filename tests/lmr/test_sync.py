@@ -1,4 +1,4 @@
-"""Keeping a cache current over a network that is not always there."""
+"""Keeping a cache current over an unreliable network."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from cache_content import assert_cache_holds, content_of
-from naive_mdp import LABEL, URIS, NaiveMdp
 from sqlalchemy import delete
-from test_checksum import Asked
 
 from mdv.db.cache_tables import statements
 from mdv.errors import Forbidden, MustRefetch, Unavailable
-from mdv.lmr.mdp import Mdp
-from mdv.lmr.store import Cache
+from mdv.lmr.cache import Cache
+from mdv.lmr.mdp_client import MdpClient
 from mdv.lmr.sync import Sync
 from mdv.model import Term
+from tests.support.cache_content import assert_cache_holds, content_of
+from tests.support.eventually import eventually
+from tests.support.naive_mdp import LABEL, URIS, Asked, NaiveMdp
 
 Fault = Callable[["Handler"], None]
 
 
 class Network:
-    """The naive MDP behind HTTP. Faults are used up one a request; a long poll waits until something is there."""
+    """The naive MDP behind HTTP. Each request consumes one fault; a long poll waits for an event."""
 
     def __init__(self, mdp: NaiveMdp) -> None:
         self.mdp = mdp
@@ -102,7 +102,7 @@ def too_old(handler: Handler) -> None:
 
 
 @contextmanager
-def served(mdp: NaiveMdp) -> Iterator[tuple[Network, Mdp]]:
+def served(mdp: NaiveMdp) -> Iterator[tuple[Network, MdpClient]]:
     network = Network(mdp)
     handler = type("Bound", (Handler,), {"network": network})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -110,7 +110,7 @@ def served(mdp: NaiveMdp) -> Iterator[tuple[Network, Mdp]]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        with Mdp(f"http://127.0.0.1:{server.server_port}", "secret") as client:
+        with MdpClient(f"http://127.0.0.1:{server.server_port}", "secret") as client:
             yield network, client
     finally:
         network.ended.set()
@@ -148,17 +148,17 @@ def cache(sqlite_urls: Any) -> Iterator[Cache]:
         yield cache
 
 
-def made(cache: Cache, client: Mdp, **options: Any) -> Sync:
-    return Sync(cache, client, **({"wait": 0.3, "first_pause": 0.01, "longest_pause": 0.05} | options))
+def made(cache: Cache, client: MdpClient, **options: Any) -> Sync:
+    return Sync(cache, client, **({"wait": 0.3, "min_pause": 0.01, "max_pause": 0.05} | options))
 
 
 def test_cache_follows_the_mdp(cache: Cache) -> None:
     mdp = world()
     with served(mdp) as (_, client), running(sync := made(cache, client)):
-        assert sync.wait_for(mdp.position, 30)
+        assert sync.wait_for(mdp.position, 60)
         assert_cache_holds(cache, mdp.states[-1], {})
         for value in "abc":
-            assert sync.wait_for(change(mdp, value), 30)
+            assert sync.wait_for(change(mdp, value), 60)
             assert_cache_holds(cache, mdp.states[-1], {})
     assert sync.status.position == mdp.position
     assert sync.status.last_contact is not None
@@ -166,26 +166,43 @@ def test_cache_follows_the_mdp(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("fault", [busy, cut, nonsense, too_old])
-def test_cache_is_current_again_after_any_break(cache: Cache, fault: Fault) -> None:
+def test_the_cache_recovers_from_any_network_fault(cache: Cache, fault: Fault) -> None:
     mdp = world()
     with served(mdp) as (network, client), running(sync := made(cache, client)):
         network.faults = [fault, fault]
-        assert sync.wait_for(mdp.position, 30)
+        assert sync.wait_for(mdp.position, 60)
         network.faults = [fault, fault, fault]
-        assert sync.wait_for(change(mdp, "x"), 30)
+        assert sync.wait_for(change(mdp, "x"), 60)
         assert_cache_holds(cache, mdp.states[-1], {})
 
 
-def test_mdp_that_is_away_is_told_and_reads_go_on(cache: Cache) -> None:
+def test_the_first_request_after_a_fault_is_no_long_poll(cache: Cache) -> None:
+    """With a long poll it would be unknown until its end whether the cache is up to date."""
+    mdp = world()
+    with served(mdp) as (network, client), running(sync := made(cache, client)):
+        eventually(lambda: sync.status.up_to_date)  # `wait_for` would send requests of its own
+        broken: list[int] = []
+
+        def fault(handler: Handler) -> None:
+            broken.append(len(network.requests))
+            busy(handler)
+
+        network.faults = [fault]
+        eventually(lambda: broken and len(network.requests) > broken[0])
+        assert float(parse_qs(urlsplit(network.requests[broken[0]]).query)["wait"][0]) == 0
+        eventually(lambda: sync.status.up_to_date)
+
+
+def test_an_unreachable_mdp_is_reported_and_the_cache_stays_readable(cache: Cache) -> None:
     mdp = world()
     with served(mdp) as (_, client):
         url = client.url
-        with Mdp(url, "secret") as present:
+        with MdpClient(url, "secret") as present:
             sync = made(cache, present)
             while not sync.step().up_to_date:
                 pass
             assert sync.status.up_to_date
-    with Mdp(url, "secret") as absent:
+    with MdpClient(url, "secret") as absent:
         sync = made(cache, absent)
         with pytest.raises(Unavailable):
             sync.step()
@@ -195,7 +212,7 @@ def test_mdp_that_is_away_is_told_and_reads_go_on(cache: Cache) -> None:
     assert_cache_holds(cache, mdp.states[-1], {})
 
 
-def test_old_state_is_served_until_the_snapshot_is_whole(cache: Cache) -> None:
+def test_the_old_state_is_served_until_the_snapshot_is_complete(cache: Cache) -> None:
     mdp = world()
     with served(mdp) as (network, client):
         sync = made(cache, client)
@@ -215,7 +232,7 @@ def test_old_state_is_served_until_the_snapshot_is_whole(cache: Cache) -> None:
         assert_cache_holds(cache, mdp.states[-1], {})
 
 
-def test_lost_events_lead_to_a_snapshot(cache: Cache) -> None:
+def test_lost_events_cause_a_snapshot(cache: Cache) -> None:
     mdp = world()
     with served(mdp) as (_, client):
         sync = made(cache, client)
@@ -231,7 +248,7 @@ def test_lost_events_lead_to_a_snapshot(cache: Cache) -> None:
         assert_cache_holds(cache, mdp.states[-1], {})
 
 
-def test_refusal_is_tried_again(cache: Cache) -> None:
+def test_a_refused_token_is_retried(cache: Cache) -> None:
     mdp = world()
     with served(mdp) as (network, client):
         network.token = "another"
@@ -239,25 +256,24 @@ def test_refusal_is_tried_again(cache: Cache) -> None:
             assert not sync.wait_for(mdp.position, 0.3)
             assert "token" in (sync.status.last_error or "")
             network.token = "secret"
-            assert sync.wait_for(mdp.position, 30)
+            assert sync.wait_for(mdp.position, 60)
 
 
-def test_position_that_does_not_concern_this_lmr_is_reached_before_the_long_poll_ends(cache: Cache) -> None:
+def test_a_position_without_events_is_reached_before_the_long_poll_ends(cache: Cache) -> None:
     mdp = world()
     with served(mdp) as (network, client), running(sync := made(cache, client, wait=120)):
-        assert sync.wait_for(mdp.position, 30)
-        while not any("wait=120" in path and "after" in path for path in network.requests[-1:]):
-            time.sleep(0.01)
+        assert sync.wait_for(mdp.position, 60)
+        eventually(lambda: any("wait=120" in path and "after" in path for path in network.requests[-1:]))
         mdp.commit()  # changes nothing here
         assert sync.wait_for(mdp.position, 60), "it waited for the long poll"
         network.ended.set()
 
 
-def test_many_may_wait_at_once(cache: Cache) -> None:
+def test_many_threads_may_wait_for_a_position(cache: Cache) -> None:
     mdp = world()
     with served(mdp) as (_, client), running(sync := made(cache, client)):
         reached: list[bool] = []
-        threads = [threading.Thread(target=lambda: reached.append(sync.wait_for(mdp.position, 30))) for _ in range(8)]
+        threads = [threading.Thread(target=lambda: reached.append(sync.wait_for(mdp.position, 60))) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -265,7 +281,7 @@ def test_many_may_wait_at_once(cache: Cache) -> None:
         assert reached == [True] * 8
 
 
-def test_checksum_is_compared_from_time_to_time(cache: Cache) -> None:
+def test_the_checksum_is_compared_periodically(cache: Cache) -> None:
     mdp = world()
     with served(mdp) as (network, client):
         sync = made(cache, client, wait=0.01, verify_seconds=0.05)
@@ -274,9 +290,7 @@ def test_checksum_is_compared_from_time_to_time(cache: Cache) -> None:
         with cache.writing() as connection:
             connection.execute(delete(statements).where(statements.c.value == URIS[1]))
         with running(sync):
-            deadline = time.monotonic() + 30
-            while not sync.status.mended and time.monotonic() < deadline:
-                time.sleep(0.01)
+            eventually(lambda: sync.status.mended)
         assert sync.status.mended == 1
         assert any("buckets=" in path for path in network.requests)
         assert_cache_holds(cache, mdp.states[-1], {})

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
-from cache_content import content_of
 from sqlalchemy import delete
 
 from mdv.db.cache_tables import statements
 from mdv.feed import bucket_of
+from mdv.lmr.cache import Cache
 from mdv.lmr.checksum import verify
-from mdv.lmr.collect import check
-from mdv.lmr.store import Cache
+from mdv.lmr.garbage_collector import find_problems
 from mdv.lmr.sync import Sync
-
-sys.path.append(str(Path(__file__).parents[1] / "model"))
-
-from near import Near
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.cache_content import content_of
+from tests.support.in_process_source import Near
+from tests.support.mdp import Mdp
 
 SCHEMA = """
 :Host a rdfs:Class . :Info a rdfs:Class .
@@ -34,7 +26,7 @@ SCHEMA = """
 
 
 class Called(Near):
-    """An MDP's calls for one LMR, without the network between. Pages are small."""
+    """The API of an MDP for one LMR, without a network. Pages are small."""
 
     def __init__(self, mdp: Mdp, name: str = "local") -> None:
         super().__init__(mdp, mdp.create_lmr(name), 3)
@@ -53,11 +45,11 @@ def catch_up(sync: Sync) -> None:
 
 
 def assert_equal(cache: Cache, mdp: Called) -> None:
-    """The MDP's checksum is that of the cache, without anything having been fetched again."""
+    """Check that the MDP's checksum equals that of the cache, without fetching anything again."""
     found = verify(cache, mdp)
     assert found is not None
     assert found.mended == ()
-    assert check(cache) == []
+    assert find_problems(cache) == []
 
 
 def host(name: str, memory: int, *further: str) -> str:
@@ -74,7 +66,7 @@ def called(mdp: Mdp) -> Called:
     return Called(mdp)
 
 
-def test_cache_holds_what_its_rules_select_and_what_that_reaches(cache: Cache, called: Called) -> None:
+def test_the_cache_holds_the_selected_resources_and_those_they_reach(cache: Cache, called: Called) -> None:
     mdp, sync = called.mdp, Sync(cache, called)
     mdp.put_one("http://d/a", host("a", 92, "b"))
     mdp.put_one("http://d/b", host("b", 10, "a"))
@@ -93,8 +85,8 @@ def test_cache_holds_what_its_rules_select_and_what_that_reaches(cache: Cache, c
     assert_equal(cache, called)
 
 
-def test_cache_and_mdp_agree_on_a_long_way(cache: Cache, called: Called) -> None:
-    """Another LMR is busy meanwhile: the offsets of a feed are not without holes."""
+def test_cache_and_mdp_agree_over_a_long_walk(cache: Cache, called: Called) -> None:
+    """Another LMR is active, so that the offsets of the feed have gaps."""
     choice, mdp, sync = Random(3), called.mdp, Sync(cache, called)
     Called(mdp, "other").subscribe("search Host h register h")
     rules: list[int] = []
@@ -121,7 +113,7 @@ def test_cache_and_mdp_agree_on_a_long_way(cache: Cache, called: Called) -> None
             cache.refetch()
 
 
-def test_damage_is_mended(cache: Cache, called: Called) -> None:
+def test_a_damaged_cache_is_repaired(cache: Cache, called: Called) -> None:
     sync = Sync(cache, called)
     called.mdp.put_one("http://d/a", host("a", 92))
     called.subscribe("search Host h register h")

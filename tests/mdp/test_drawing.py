@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import mdv
-from mdv.mdp.drawing import Drawing, draw_parts, draw_rule, draw_rules, draw_run
-from mdv.mdp.explain import explain
+from mdv.inspect.drawing import Drawing, draw_atomic_rules, draw_replay, draw_rule, draw_rules
+from mdv.inspect.explain_rule import explain_rule
+from mdv.inspect.filter_replay import replay_filter
 from mdv.mdp.register import prepare
-from mdv.mdp.trace import trace
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SCHEMA = (Path(mdv.__file__).parent / "demo" / "schema.ttl").read_text("utf-8")
@@ -32,7 +29,7 @@ def paper(mdp: Mdp) -> Mdp:
 
 def of_text(mdp: Mdp, text: str) -> Drawing:
     with mdp.engine.connect() as connection:
-        return draw_rule(explain(connection, text, mdp.schemas, mdp.rules))
+        return draw_rule(explain_rule(connection, text, mdp.schemas, mdp.rules))
 
 
 def dependencies(drawing: Drawing) -> list[tuple[object, object, int, object]]:
@@ -69,7 +66,7 @@ def _of_rules(mdp: Mdp) -> Drawing:
         return draw_rules(connection, [1])[0]
 
 
-def test_two_rules_of_one_group_lie_in_one_box_as_in_figure_6(paper: Mdp) -> None:
+def test_two_rules_of_one_group_are_in_one_box_as_in_figure_6(paper: Mdp) -> None:
     drawing = of_text(paper, EITHER)
     joins = [part for part in drawing.parts if part.kind == "join"]
     assert len(joins) == 2
@@ -80,7 +77,7 @@ def test_two_rules_of_one_group_lie_in_one_box_as_in_figure_6(paper: Mdp) -> Non
     assert all(part.is_end for part in joins)
 
 
-def test_what_exists_is_told_from_what_would_be_new(paper: Mdp) -> None:
+def test_existing_atomic_rules_are_distinguished_from_new_ones(paper: Mdp) -> None:
     paper.add_rules(["search CycleProvider c register c where c.serverInformation.memory > 64"])
     drawing = of_text(paper, EITHER)
     assert {part.text for part in drawing.parts if not part.is_new} == {
@@ -88,17 +85,17 @@ def test_what_exists_is_told_from_what_would_be_new(paper: Mdp) -> None:
         "search view(1, ServerInformation) a, view(2, CycleProvider) c register c where c.serverInformation = a",
     }  # fmt: skip
     group = {part.group for part in drawing.parts if part.kind == "join"}
-    assert len(group) == 1, "the new join rule joins the group that there is"
+    assert len(group) == 1, "the new join rule is in the existing group"
 
 
-def test_as_many_rules_are_drawn_as_fit_and_the_first_always(paper: Mdp) -> None:
+def test_as_many_rules_as_fit_are_drawn_and_always_the_first(paper: Mdp) -> None:
     paper.add_rules([f"search ServerInformation s register s where s.memory = {number}" for number in range(10)]
                     + [PAPER])  # fmt: skip
     with paper.engine.connect() as connection:
         drawing, fitting = draw_rules(connection, range(1, 12), most=7)
         assert (len(drawing.parts), fitting, drawing.more) == (7, 7, True)
         drawing, fitting = draw_rules(connection, [11, 1], most=3)
-        assert (len(drawing.parts), fitting, drawing.more) == (1, 1, True), "by their numbers"
+        assert (len(drawing.parts), fitting, drawing.more) == (1, 1, True), "in the order of their numbers"
         drawing, fitting = draw_rules(connection, [11], most=3)
         assert (len(drawing.parts), fitting, drawing.more) == (5, 1, False)
         drawing, fitting = draw_rules(connection, range(1, 12))
@@ -106,26 +103,26 @@ def test_as_many_rules_are_drawn_as_fit_and_the_first_always(paper: Mdp) -> None
         assert draw_rules(connection, []) == (Drawing(), 0)
 
 
-def test_an_atomic_rule_is_drawn_with_what_it_is_made_of(paper: Mdp) -> None:
+def test_an_atomic_rule_is_drawn_with_its_parts(paper: Mdp) -> None:
     paper.add_rules([PAPER])
     with paper.engine.connect() as connection:
-        assert [part.id for part in draw_parts(connection, [4]).parts] == [1, 2, 4]
+        assert [part.id for part in draw_atomic_rules(connection, [4]).parts] == [1, 2, 4]
 
 
-def test_a_run_is_drawn_with_all_that_it_touched_and_what_it_nearly_reached(paper: Mdp) -> None:
+def test_a_run_is_drawn_with_the_rules_it_evaluated_and_those_it_nearly_reached(paper: Mdp) -> None:
     nearly = "search CycleProvider c register c where c.serverHost contains 'uni-passau.de' and c.serverPort = 1"
     paper.add_rules([PAPER, nearly, "search ServerInformation s register s where s.cpu = 1"])
     with paper.engine.connect() as connection:
         schema = paper.schemas.now(connection)
     paper.register_batch([prepare(DOC, (GOLDEN / "figure1.rdf").read_bytes(), "application/rdf+xml", schema)])
     with paper.engine.connect() as connection:
-        run = trace(connection, DOC, paper.schemas)
-        drawing = draw_run(connection, run)
+        run = replay_filter(connection, DOC, paper.schemas)
+        drawing = draw_replay(connection, run)
         touched = {row.rule for rows in run.iterations for row in rows}
         drawn = {part.id: part.text for part in drawing.parts}
         assert touched <= set(drawn)
         assert any("serverPort = 1" in text for text in drawn.values()), "the rule that was nearly reached"
-        assert not any("s.cpu = 1" in text for text in drawn.values()), "one that has nothing to do with it"
-        alone = draw_run(connection, run, [1])
+        assert not any("s.cpu = 1" in text for text in drawn.values()), "an unrelated rule"
+        alone = draw_replay(connection, run, [1])
         assert len(alone.parts) == 5, "the first rule alone"
         assert not any("serverPort" in part.text for part in alone.parts)

@@ -1,13 +1,10 @@
-"""Drivers: rules of a group are found from their selective side, which is chosen again when things shift."""
+"""Driving predicates: rules of a group are found by their selective side, chosen again when the data change."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
 
 SCHEMA = """:C a rdfs:Class . :S a rdfs:Class .
 :host rdfs:range xsd:string . :cpu rdfs:range xsd:integer . :memory rdfs:range xsd:integer . :info rdfs:range :S .
@@ -15,7 +12,7 @@ SCHEMA = """:C a rdfs:Class . :S a rdfs:Class .
 
 
 def driver(mdp: Mdp) -> str:
-    """The property by which the rules of the one whole group with several constants are found."""
+    """Return the property by which the rules of the only group with several constants are found."""
     ((pattern, number),) = mdp.rows("select pattern, driver from rule_groups where whole")
     return str(pattern["leaves"][number][2]).removeprefix("http://v/")
 
@@ -36,13 +33,13 @@ def rules(count: int, cpu: str, memory: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("cpu", "memory", "expected"), [("600", "{}", "memory"), ("{}", "600", "cpu")])
-def test_the_side_with_the_most_constants_finds_the_rules(mdp: Mdp, cpu: str, memory: str, expected: str) -> None:
+def test_rules_are_found_by_the_side_with_the_most_constants(mdp: Mdp, cpu: str, memory: str, expected: str) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(rules(30, cpu, memory))
     assert driver(mdp) == expected
 
 
-def test_another_driver_is_chosen_when_many_more_rules_come(mdp: Mdp) -> None:
+def test_another_driving_predicate_is_chosen_after_many_more_rules(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(rules(3, "{}", "7"))
     assert driver(mdp) == "cpu"
@@ -54,9 +51,9 @@ def test_another_driver_is_chosen_when_many_more_rules_come(mdp: Mdp) -> None:
     assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#c", True)]
 
 
-def test_another_driver_is_chosen_when_the_data_shift(mdp: Mdp) -> None:
+def test_another_driving_predicate_is_chosen_after_the_data_change(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
-    # By their constants alone, both sides look the same: in the data, one is much more common.
+    # By their constants both sides look the same; in the data one is much more common.
     mdp.add_rules(rules(40, "{}", "{}"))
     before = driver(mdp)
     common = {"cpu": {"cpu": 7}, "memory": {"memory": 7}}[before]

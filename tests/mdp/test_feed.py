@@ -1,21 +1,19 @@
-"""The feed's promises: nothing is lost, told twice or torn, whoever writes, reads, cuts, trims or compacts meanwhile.
+"""The feed's guarantees: no event is lost, repeated or torn, also with concurrent writers, readers and compaction.
 
-That an event with a smaller offset is never committed after one with a greater offset needs no luck: offsets are given
+An event with a smaller offset is never committed after one with a greater offset, for this reason: offsets are given
 out from `mdp_state`, in the transaction that holds the lock on its only row until it commits (`lock_state`). Another
 writer learns the last offset only when it has that lock, hence after the commit. So there is no order of commits other
-than that of the offsets, and no reader, however it reads, can see the greater without the smaller: a mutant that reads
-in the order of offsets what is committed in another cannot be made, short of taking the lock away. That the lock is
-there is shown below.
+than that of the offsets, and no reader can see the greater without the smaller. A mutant that reads in the order of
+offsets while commits have another order is impossible, unless the lock is removed. The tests below show that the lock
+is taken.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,25 +21,20 @@ from mdv.db.engine import make_engine
 from mdv.db.feed import Feed
 from mdv.db.lmrs import Lmr
 from mdv.errors import MdvError, MustRefetch, NotFound
-from mdv.feed import Event, Kind, Page
+from mdv.feed import Event, EventKind, FeedPage
+from mdv.lmr.cache import Cache
 from mdv.lmr.checksum import checksum
-from mdv.lmr.collect import check
-from mdv.lmr.store import Cache
+from mdv.lmr.garbage_collector import find_problems
 from mdv.lmr.sync import Sync
 from mdv.mdp import feed as feed_
-from mdv.mdp import tend as tend_
+from mdv.mdp import retention as tend_
 from mdv.mdp.feed import Cursor
 from mdv.mdp.register import register
+from mdv.mdp.retention import apply_retention
 from mdv.mdp.subscribe import delete_lmr
-from mdv.mdp.tend import tend
 from mdv.model import Statement
-
-sys.path.append(str(Path(__file__).parents[1] / "model"))
-
-from near import Near
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.in_process_source import Near
+from tests.support.mdp import Mdp
 
 SCHEMA = """
 :Host a rdfs:Class .
@@ -74,7 +67,7 @@ def host(name: str, memory: int, *following: str) -> str:
 
 
 class Reader:
-    """Reads a feed and holds it to what it promises."""
+    """Reads a feed and checks its guarantees."""
 
     def __init__(self, mdp: Mdp, lmr: Lmr, limit: int) -> None:
         self.mdp, self.lmr, self.limit = mdp, lmr, limit
@@ -86,11 +79,11 @@ class Reader:
         self.selected: set[str] = set()
         self.said: dict[str, frozenset[Statement]] = {}
 
-    def read(self) -> Page:
+    def read(self) -> FeedPage:
         page = self.mdp.feed(self.lmr, self.cursor, self.limit)
         for event in page.events:
             if self.offset is not None:
-                assert event.offset > self.offset, "offsets ascend, and nothing comes twice"
+                assert event.offset > self.offset, "offsets ascend, and no event is repeated"
                 assert event.prev == self.offset or (event.prev is None and page.snapshot), "the chain is unbroken"
             self.offset = event.offset
             self.begun.append(event)
@@ -99,24 +92,24 @@ class Reader:
         assert page.position >= self.position
         assert all(events[0].tx <= page.position for events in self.transactions)
         if self.begun and not page.snapshot:
-            assert page.position < self.begun[0].tx, "a position of which not all was sent"
+            assert page.position < self.begun[0].tx, "a position is given before all of it was sent"
         self.cursor, self.position = page.cursor, page.position
         return page
 
     def apply(self) -> None:
         events, self.begun = self.begun, []
         assert len({event.tx for event in events}) == 1
-        assert not self.transactions or events[0].tx > self.transactions[-1][0].tx, "a transaction comes once, whole"
+        assert not self.transactions or events[0].tx > self.transactions[-1][0].tx, "a transaction comes once, complete"
         self.transactions.append(events)
         for event in events:
-            if event.kind is Kind.PUT:
+            if event.kind is EventKind.PUT:
                 assert event.statements
                 self.said[event.resource] = frozenset(event.statements)
-            elif event.kind is Kind.MATCH:
+            elif event.kind is EventKind.MATCH:
                 self.selected.add(event.resource)
-            elif event.kind is not Kind.SCHEMA:
+            elif event.kind is not EventKind.SCHEMA:
                 self.selected.discard(event.resource)
-                if event.kind is Kind.DELETE:
+                if event.kind is EventKind.DELETE:
                     self.said.pop(event.resource, None)
 
     def catch_up(self) -> None:
@@ -125,7 +118,7 @@ class Reader:
         assert not self.begun
 
     def held(self) -> dict[str, frozenset[Statement]]:
-        """What it selects, and what is said of it: here every resource that is described is selected, or was."""
+        """Return its selected resources and their statements. Every resource with statements is or was selected."""
         return {uri: said for uri, said in self.said.items() if uri in self.selected}
 
 
@@ -148,22 +141,22 @@ def write(mdp: Mdp, first: int, documents: int = 12) -> None:
 
 
 def without_prev(transactions: Iterable[list[Event]]) -> list[list[Event]]:
-    """Before the first event of a feed comes a snapshot, which is each reader's own."""
+    """A feed begins with a snapshot, which each reader takes for itself."""
     return [[event._replace(prev=None) for event in events] for events in transactions]
 
 
 def run_all(calls: Iterable[Callable[[], object]]) -> None:
-    """At the same time; the first error, if any, is raised."""
+    """Run concurrently; raise the first error."""
     some = list(calls)
     with ThreadPoolExecutor(len(some)) as pool:
         for future in [pool.submit(call) for call in some]:
             future.result()
 
 
-# -- many at once
+# -- concurrency
 
 
-def test_every_reader_sees_every_event_once_while_many_write(database_url: str, mdp: Mdp) -> None:
+def test_every_reader_sees_every_event_once_with_concurrent_writers(database_url: str, mdp: Mdp) -> None:
     several = processes(database_url, mdp, 3)
     lmrs = [mdp.create_lmr(name) for name in ("north", "south")]
     mdp.subscribe(lmrs[0], EVERY)
@@ -201,7 +194,7 @@ def test_every_reader_sees_every_event_once_while_many_write(database_url: str, 
         assert all(reader.held() == fresh.held() for reader in mine)
 
 
-def test_a_writer_waits_for_the_one_before_it_so_that_offsets_are_committed_in_their_order(
+def test_a_writer_waits_for_the_previous_one_so_that_offsets_are_committed_in_order(
     database_url: str, mdp: Mdp, lmr: Lmr
 ) -> None:
     first, second = processes(database_url, mdp, 2)
@@ -209,17 +202,17 @@ def test_a_writer_waits_for_the_one_before_it_so_that_offsets_are_committed_in_t
     reader.catch_up()
     with ThreadPoolExecutor(1) as pool:
         with first.engine.begin() as connection:
-            register(connection, [first.prepare(D + "1", host("a", 1))], first.schemas, first.vocabulary, first.rules)
+            register(connection, [first.prepare(D + "1", host("a", 1))], first.provider)
             behind = pool.submit(second.put_one, D + "2", host("b", 2))
             while not mdp.one("select count(*) from pg_locks where not granted"):
                 assert not behind.done(), "it did not wait"
-            assert reader.read().events == (), "what is not committed is not seen"
+            assert reader.read().events == (), "uncommitted events are not visible"
         behind.result()
     reader.catch_up()
     assert [event.resource for events in reader.transactions[1:] for event in events] == [D + "a"] * 2 + [D + "b"] * 2
 
 
-def test_snapshot_that_is_taken_while_others_write_goes_on_to_what_all_others_have(database_url: str, mdp: Mdp) -> None:
+def test_a_snapshot_taken_during_writes_continues_to_the_state_of_other_readers(database_url: str, mdp: Mdp) -> None:
     several = processes(database_url, mdp, 3)
     lmr = mdp.create_lmr("north")
     mdp.subscribe(lmr, EVERY)
@@ -258,13 +251,13 @@ def test_snapshot_that_is_taken_while_others_write_goes_on_to_what_all_others_ha
     for reader in late:
         position = reader.transactions[0][0].tx
         assert reader.held() == states[max(tx for tx in states if tx <= position)], (
-            "the snapshot is not of its position"
+            "the snapshot does not match its position"
         )
         reader.catch_up()
         assert reader.held() == follower.held()
 
 
-def test_snapshots_of_one_lmr_may_be_taken_by_many_at_once(database_url: str, mdp: Mdp, lmr: Lmr) -> None:
+def test_snapshots_of_one_lmr_can_be_taken_concurrently(database_url: str, mdp: Mdp, lmr: Lmr) -> None:
     mdp.put({f"{D}{number}": host(str(number), number) for number in range(20)})
     several = processes(database_url, mdp, 4)
 
@@ -283,7 +276,9 @@ def test_snapshots_of_one_lmr_may_be_taken_by_many_at_once(database_url: str, md
 # -- pages
 
 
-def test_pages_cut_anywhere_never_tear_or_lose(mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_of_any_size_neither_tear_nor_lose_transactions(
+    mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch
+) -> None:
     beginning = mdp.feed(lmr).cursor
     for first in range(3):
         write(mdp, first, 6)
@@ -303,32 +298,32 @@ def test_pages_cut_anywhere_never_tear_or_lose(mdp: Mdp, lmr: Lmr, monkeypatch: 
         (10**9, 7, 1),
     ]
     for most_bytes, limit, chunk in cuts:
-        monkeypatch.setattr(feed_, "MAX_BYTES", most_bytes)
-        monkeypatch.setattr(feed_, "CHUNK", chunk)
+        monkeypatch.setattr(feed_, "MAX_BYTES_PER_RESPONSE", most_bytes)
+        monkeypatch.setattr(feed_, "CONTENTS_PER_READ", chunk)
         reader = Reader(type(mdp)(mdp.engine), lmr, limit)
         reader.cursor = beginning
         pages = [reader.read()]
         while not pages[-1].up_to_date:
             pages.append(reader.read())
-            assert pages[-1].events, "a page without events, and more to come"
+            assert pages[-1].events, "a page without events although more follow"
         assert reader.transactions == whole.transactions
         sizes.add(len(pages))
-    assert len(sizes) > 3, "they were all cut alike"
+    assert len(sizes) > 3, "all pages have the same size"
 
 
-def test_snapshot_cut_anywhere_is_the_same(mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_is_the_same_with_any_page_size(mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch) -> None:
     mdp.put({f"{D}{n}": host(str(n), n) for n in range(9)})
     whole = Reader(mdp, lmr, 1000)
     whole.catch_up()
     for most_bytes, limit in ((1, 1000), (300, 1000), (10**9, 1), (10**9, 4)):
-        monkeypatch.setattr(feed_, "MAX_BYTES", most_bytes)
+        monkeypatch.setattr(feed_, "MAX_BYTES_PER_RESPONSE", most_bytes)
         reader = Reader(mdp, lmr, limit)
         reader.catch_up()
         assert reader.held() == whole.held()
         assert len(reader.transactions) == 1
 
 
-def test_an_event_that_is_larger_than_an_answer_should_be_still_arrives(mdp: Mdp, lmr: Lmr) -> None:
+def test_an_event_larger_than_the_response_limit_is_delivered(mdp: Mdp, lmr: Lmr) -> None:
     reader = Reader(mdp, lmr, 1000)
     reader.catch_up()
     text = "x" * 10_000_000
@@ -342,7 +337,7 @@ def test_an_event_that_is_larger_than_an_answer_should_be_still_arrives(mdp: Mdp
     assert reader.selected == {D + "a", D + "b", D + "c"}
 
 
-# -- what is not kept
+# -- retention
 
 
 def kept_after(mdp: Mdp, lmr: Lmr) -> int:
@@ -354,20 +349,20 @@ def offsets(mdp: Mdp, lmr: Lmr) -> list[int]:
     return [offset for (offset,) in rows]
 
 
-def test_retention_by_count_drops_whole_transactions_and_says_so(mdp: Mdp, lmr: Lmr) -> None:
+def test_retention_by_count_removes_whole_transactions_and_old_cursors_must_refetch(mdp: Mdp, lmr: Lmr) -> None:
     cursors = [mdp.feed(lmr).cursor]
     for number in range(5):
         mdp.put({f"{D}{number}.{n}": host(f"{number}.{n}", n) for n in range(2)})
         cursors.append(mdp.feed(lmr, cursors[-1]).cursor)
     every = offsets(mdp, lmr)
-    assert tend(mdp.engine, LONG, 100) == 0
+    assert apply_retention(mdp.engine, LONG, 100) == 0
     assert kept_after(mdp, lmr) == 0, "nothing was deleted"
-    gone = tend(mdp.engine, LONG, 9)
+    gone = apply_retention(mdp.engine, LONG, 9)
     kept = offsets(mdp, lmr)
     assert kept == every[gone:]
     assert gone > 0
     assert len(kept) >= 9, "a transaction is not torn to keep less"
-    assert kept_after(mdp, lmr) == every[gone - 1], "it moves to the last that went, and no further"
+    assert kept_after(mdp, lmr) == every[gone - 1], "it moves to the last removed event, and no further"
     assert len({tx for (tx,) in mdp.rows('select tx from feed where "offset" <= :last', last=every[gone - 1])}) == 0
     for cursor in cursors:
         if Cursor.read(cursor).offset < kept_after(mdp, lmr):
@@ -377,18 +372,18 @@ def test_retention_by_count_drops_whole_transactions_and_says_so(mdp: Mdp, lmr: 
             reader = Reader(mdp, lmr, 3)
             reader.cursor = cursor
             reader.catch_up()
-    assert tend(mdp.engine, LONG, 9) == 0, "a second time there is nothing to do"
+    assert apply_retention(mdp.engine, LONG, 9) == 0, "the second call has nothing to do"
 
 
-def test_retention_by_age(mdp: Mdp, lmr: Lmr) -> None:
+def test_retention_by_age_removes_events_and_old_cursors_must_refetch(mdp: Mdp, lmr: Lmr) -> None:
     beginning = mdp.feed(lmr).cursor
     mdp.put_one(D + "1", host("a", 1))
     middle = mdp.feed(lmr, beginning).cursor
     mdp.run("update publications set at = at - interval '2 hours'")
     mdp.put_one(D + "2", host("b", 2))
     every = offsets(mdp, lmr)
-    assert tend(mdp.engine, 3 * 3600, 10**6) == 0
-    assert tend(mdp.engine, 3600, 10**6) == 2
+    assert apply_retention(mdp.engine, 3 * 3600, 10**6) == 0
+    assert apply_retention(mdp.engine, 3600, 10**6) == 2
     assert offsets(mdp, lmr) == every[2:]
     assert kept_after(mdp, lmr) == every[1]
     assert [event.resource for event in mdp.feed(lmr, middle).events] == [D + "b", D + "b"]
@@ -397,12 +392,12 @@ def test_retention_by_age(mdp: Mdp, lmr: Lmr) -> None:
     assert mdp.one("select count(*) from publications") == 1
 
 
-def test_lmr_that_is_told_nothing_keeps_its_cursor_whatever_goes(mdp: Mdp, lmr: Lmr) -> None:
+def test_an_lmr_without_events_keeps_its_cursor_under_retention(mdp: Mdp, lmr: Lmr) -> None:
     quiet = mdp.create_lmr("quiet")
     cursor = mdp.feed(quiet).cursor
     for number in range(5):
         mdp.put_one(f"{D}{number}", host(str(number), number))
-    assert tend(mdp.engine, LONG, 0) == 10
+    assert apply_retention(mdp.engine, LONG, 0) == 10
     assert kept_after(mdp, quiet) == 0
     page = mdp.feed(quiet, cursor)
     assert (page.events, page.up_to_date) == ((), True)
@@ -417,7 +412,7 @@ def rows_of(mdp: Mdp, lmr: Lmr) -> list[tuple[object, ...]]:
     return mdp.rows('select "offset", tx, kind, resource_id from feed where lmr_id = :lmr order by 1', lmr=lmr.id)
 
 
-def test_compaction_twice_is_the_same_as_once(mdp: Mdp, lmr: Lmr) -> None:
+def test_compaction_is_idempotent(mdp: Mdp, lmr: Lmr) -> None:
     beginning = mdp.feed(lmr).cursor
     write(mdp, 1)
     before = rows_of(mdp, lmr)
@@ -434,8 +429,8 @@ def test_compaction_twice_is_the_same_as_once(mdp: Mdp, lmr: Lmr) -> None:
     assert reader.held() == fresh.held()
 
 
-def test_compaction_says_nothing_of_what_came_and_left_again(mdp: Mdp, lmr: Lmr) -> None:
-    """It may have changed since, or be gone, and nobody was told."""
+def test_compaction_drops_resources_that_entered_and_left_again(mdp: Mdp, lmr: Lmr) -> None:
+    """The resource may have changed or gone since, and no event was sent for it."""
     beginning = mdp.feed(lmr).cursor
     mdp.put({D + "1": host("a", 1, "b"), D + "2": f"<{D}b> :name 'b' ."})
     mdp.put_one(D + "1", host("a", 1))
@@ -445,8 +440,8 @@ def test_compaction_says_nothing_of_what_came_and_left_again(mdp: Mdp, lmr: Lmr)
     assert sorted((event.kind.value, event.resource) for event in events) == [("match", D + "a"), ("put", D + "a")]
 
 
-def test_no_position_is_told_before_all_up_to_it_was_sent_although_it_was_compacted(mdp: Mdp, lmr: Lmr) -> None:
-    """Who waits for a position reads what was written there."""
+def test_a_compacted_position_is_given_only_after_all_its_events_were_sent(mdp: Mdp, lmr: Lmr) -> None:
+    """A client that waits for a position reads the changes up to it."""
     mdp.put_one(D + "0", host("z", 0))
     page = mdp.feed(lmr)
     before = page.position
@@ -462,7 +457,7 @@ def test_no_position_is_told_before_all_up_to_it_was_sent_although_it_was_compac
     assert pages[-1].position == mdp.one("select position from mdp_state")
 
 
-def test_snapshots_are_dropped_with_the_third_and_after_an_hour(
+def test_a_snapshot_is_dropped_by_the_third_one_and_after_an_hour(
     mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mdp.put({D + name: host(name, 1) for name in "abc"})
@@ -475,10 +470,10 @@ def test_snapshots_are_dropped_with_the_third_and_after_an_hour(
     with pytest.raises(MustRefetch):
         mdp.feed(lmr, first.cursor)
     assert mdp.feed(lmr, second.cursor).events
-    tend(mdp.engine, LONG, 10**6)
+    apply_retention(mdp.engine, LONG, 10**6)
     assert mdp.feed(lmr, third.cursor).events
-    monkeypatch.setattr(tend_, "SNAPSHOT_SECONDS", 0.0)
-    tend(mdp.engine, LONG, 10**6)
+    monkeypatch.setattr(tend_, "SNAPSHOT_TTL_SECONDS", 0.0)
+    apply_retention(mdp.engine, LONG, 10**6)
     with pytest.raises(MustRefetch):
         mdp.feed(lmr, third.cursor)
     assert mdp.one("select count(*) from snapshot_events") == 0
@@ -491,18 +486,20 @@ def test_cursor_beyond_the_end_of_a_snapshot_must_refetch(mdp: Mdp, lmr: Lmr) ->
         mdp.feed(lmr, str(Cursor(cursor.epoch, 7, 0, cursor.snapshot)))
 
 
-def test_lmr_that_is_deleted_leaves_no_snapshot_to_whoever_asks_on(mdp: Mdp, lmr: Lmr) -> None:
+def test_a_deleted_lmr_has_no_feed_and_no_snapshot(mdp: Mdp, lmr: Lmr) -> None:
     with mdp.engine.begin() as connection:
-        delete_lmr(connection, lmr, mdp.schemas, mdp.vocabulary, mdp.rules)
+        delete_lmr(connection, lmr, mdp.provider)
     with pytest.raises(NotFound):
         mdp.feed(lmr)
     assert mdp.one("select count(*) from snapshots") == 0
 
 
-def test_tending_several_lmrs_harms_none(mdp: Mdp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is where it is: one current, one behind, one that never asked; all have their closure in the end."""
-    monkeypatch.setattr(tend_, "COMPACT_EVENTS", 15)
-    monkeypatch.setattr(tend_, "PAGE", 2)
+def test_retention_and_compaction_of_several_lmrs_keep_all_closures(
+    mdp: Mdp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One LMR is current, one is behind, one never read; all have their closure in the end."""
+    monkeypatch.setattr(tend_, "MIN_EVENTS_TO_COMPACT", 15)
+    monkeypatch.setattr(tend_, "LMRS_PER_PAGE", 2)
     rules = {"north": EVERY, "south": "search Host h register h where h.memory > 300", "west": EVERY, "none": None}
     lmrs = {name: mdp.create_lmr(name) for name in rules}
     for name, rule in rules.items():
@@ -517,19 +514,19 @@ def test_tending_several_lmrs_harms_none(mdp: Mdp, tmp_path: Path, monkeypatch: 
             for _ in range(steps):
                 if syncs[name].step().up_to_date:
                     break
-        gone += tend(mdp.engine, LONG, 40)
+        gone += apply_retention(mdp.engine, LONG, 40)
         assert all(len(offsets(mdp, lmr)) <= 40 + 20 for lmr in lmrs.values())
     assert gone > 0
     for name, sync in syncs.items():
         while not sync.step().up_to_date:
             pass
         assert checksum(caches[name]) == mdp.feeds.checksum(lmrs[name]), name
-        assert check(caches[name]) == []
+        assert find_problems(caches[name]) == []
         caches[name].close()
 
 
-def test_a_long_feed_of_which_the_database_knows_nothing_yet_is_compacted_all_the_same(mdp: Mdp) -> None:
-    """Joined row by row it would take minutes, and is given up after one."""
+def test_a_long_feed_without_table_statistics_is_compacted(mdp: Mdp) -> None:
+    """Joined row by row it would take minutes; the limit is one minute."""
     lmr = mdp.create_lmr("young")
     mdp.run(
         'insert into feed (lmr_id, "offset", tx, kind, resource_id)'
@@ -539,7 +536,7 @@ def test_a_long_feed_of_which_the_database_knows_nothing_yet_is_compacted_all_th
         assert Feed(connection).compact(lmr.id) == 100
 
 
-def test_what_is_remembered_for_others_has_a_bound(mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_event_contents_is_bounded(mdp: Mdp, lmr: Lmr, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mdv.mdp.feed._Contents.MOST_BYTES", 20_000)
     for round_ in range(3):
         mdp.put({f"{D}{n}": f"<#a> a :Host ; :name '{'x' * 500}{round_}' ." for n in range(40)})

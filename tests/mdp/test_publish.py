@@ -1,31 +1,23 @@
-"""Publication by examples: what each LMR is told when documents, rules and the schema change, and what it is not."""
+"""Publication by examples: the events of each LMR when documents, rules and the schema change."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from mdv.db.lmrs import Lmr
-from mdv.feed import Kind
-from mdv.mdp.register import Outcome
-from mdv.mdp.schemas import in_force, read_schema_document
+from mdv.feed import EventKind
+from mdv.mdp.register import RegistrationOutcome
+from mdv.mdp.schemas import build_schema, read_schema_document
 from mdv.mdp.subscribe import delete_lmr
 from mdv.model import is_blank
 from mdv.rdf.gate import gate
 from mdv.rdf.parse import parse as parse_rdf
 from mdv.rdf.syntax import syntax_of_media_type
 from mdv.rules.parse import parse
-
-sys.path.append(str(Path(__file__).parents[1] / "model"))
-
-from closure_oracle import Closure, closure_of
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.closure_oracle import Closure, closure_of
+from tests.support.mdp import Mdp
 
 SCHEMA = """
 <> mdv:world mdv:open .
@@ -42,7 +34,7 @@ EVERY = "search Host h register h"
 
 
 class Told:
-    """An LMR that has read its feed up to here."""
+    """An LMR that has read its feed up to now."""
 
     def __init__(self, mdp: Mdp, name: str, *rules: str) -> None:
         self.mdp = mdp
@@ -51,14 +43,14 @@ class Told:
         self.cursor = mdp.feed(self.lmr).cursor
 
     def events(self) -> list[tuple[str, str]]:
-        """What it was told since it was last asked: kinds, and resources without the beginning of their URIs."""
+        """Return the events since the last call: kinds, and resources by the last part of their URIs."""
         page = self.mdp.feed(self.lmr, self.cursor)
         self.cursor = page.cursor
         assert page.up_to_date
         return [(event.kind.value, event.resource.removeprefix(D)) for event in page.events]
 
     def held(self) -> set[str]:
-        """What the MDP thinks it holds."""
+        """Return the resources that the MDP has recorded for the LMR."""
         rows = self.mdp.rows(
             "select r.uri from lmr_resources c join resources r on r.id = c.resource_id where c.lmr_id = :lmr",
             lmr=self.lmr.id,
@@ -76,14 +68,14 @@ def host(name: str, memory: int, *said: str) -> str:
     return " ".join([f"<{D}{name}> a :Host ; :memory {memory} .", *said])
 
 
-def test_blank_nodes_come_along_whatever_refers_to_them(mdp: Mdp) -> None:
+def test_blank_nodes_are_sent_over_any_reference(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", BIG)
     mdp.put_one(D + "1", host("a", 92, f"<{D}a> :near [ :name 'x' ; :near <{D}b> ] . <{D}b> :name 'weak' ."))
     kinds = [(kind, "blank" if is_blank(D + uri) else uri) for kind, uri in lmr.events()]
     assert sorted(kinds) == [("match", "a"), ("put", "a"), ("put", "blank")]
 
 
-def test_target_that_is_registered_after_its_referrer_is_sent(mdp: Mdp) -> None:
+def test_a_target_registered_after_its_referrer_is_sent(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", BIG)
     mdp.put_one(D + "1", host("a", 92, f"<{D}a> :info <{D}i> ."))
     assert lmr.events() == [("put", "a"), ("match", "a")]
@@ -91,20 +83,20 @@ def test_target_that_is_registered_after_its_referrer_is_sent(mdp: Mdp) -> None:
     assert lmr.events() == [("put", "i")]
 
 
-def test_target_that_left_and_comes_back_is_sent_again(mdp: Mdp) -> None:
+def test_a_target_that_left_and_returned_is_sent_again(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", BIG)
     mdp.put_one(D + "2", f"<{D}i> :memory 600 .")
     mdp.put_one(D + "1", host("a", 92, f"<{D}a> :info <{D}i> ."))
     assert set(lmr.events()) == {("put", "a"), ("put", "i"), ("match", "a")}
     mdp.put_one(D + "1", host("a", 92))
-    assert lmr.events() == [("put", "a")], "leaving is not told"
+    assert lmr.events() == [("put", "a")], "a resource that leaves the closure causes no event"
     mdp.put_one(D + "2", f"<{D}i> :memory 700 .")
-    assert lmr.events() == [], "what left is of no concern"
+    assert lmr.events() == [], "a resource outside the closure causes no event"
     mdp.put_one(D + "1", host("a", 92, f"<{D}a> :info <{D}i> ."))
     assert sorted(lmr.events()) == [("put", "a"), ("put", "i")]
 
 
-def test_chain_of_three_comes_whole_and_goes_whole(mdp: Mdp) -> None:
+def test_a_chain_of_strong_references_enters_and_leaves_as_a_whole(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", BIG)
     mdp.put_one(D + "chain", f"<{D}b> :next <{D}c> . <{D}c> :next <{D}e> . <{D}e> :name 'end' .")
     mdp.put_one(D + "1", host("a", 92, f"<{D}a> :next <{D}b> ."))
@@ -112,11 +104,11 @@ def test_chain_of_three_comes_whole_and_goes_whole(mdp: Mdp) -> None:
     mdp.put_one(D + "chain", f"<{D}b> :next <{D}c> . <{D}c> :next <{D}e> . <{D}e> :name 'other end' .")
     assert lmr.events() == [("put", "e")]
     mdp.put_one(D + "1", host("a", 2, f"<{D}a> :next <{D}b> ."))
-    assert lmr.events() == [("unmatch", "a")], "what leaves is not sent once more"
+    assert lmr.events() == [("unmatch", "a")], "a resource that leaves is not sent again"
     assert lmr.held() == set()
 
 
-def test_cycle_goes_when_its_last_reason_goes(mdp: Mdp) -> None:
+def test_a_cycle_leaves_with_its_last_reason(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", BIG)
     mdp.put_one(D + "cycle", f"<{D}b> :next <{D}c> . <{D}c> :next <{D}b> .")
     mdp.put({D + name: host(name, 92, f"<{D}{name}> :next <{D}b> .") for name in ("a", "e")})
@@ -127,7 +119,7 @@ def test_cycle_goes_when_its_last_reason_goes(mdp: Mdp) -> None:
     assert lmr.held() == {"e"}
 
 
-def test_two_rules_select_one_resource_and_it_is_matched_once_and_unmatched_once(mdp: Mdp) -> None:
+def test_a_resource_selected_by_several_rules_is_matched_once_and_unmatched_once(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", BIG, EVERY, "search Host h register h where h.name = 'x'")
     mdp.put_one(D + "1", host("a", 92, f"<{D}a> :name 'x' ."))
     assert lmr.events() == [("put", "a"), ("match", "a")]
@@ -139,7 +131,7 @@ def test_two_rules_select_one_resource_and_it_is_matched_once_and_unmatched_once
     assert lmr.events() == [("unmatch", "a")]
 
 
-def test_rule_changed_to_another_constant_sends_the_difference_only(mdp: Mdp) -> None:
+def test_changing_a_constant_of_a_rule_sends_only_the_difference(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", BIG)
     mdp.put({D + name: host(name, memory) for name, memory in (("a", 50), ("b", 70), ("c", 90))})
     assert set(lmr.events()) == {("put", "b"), ("put", "c"), ("match", "b"), ("match", "c")}
@@ -151,7 +143,7 @@ def test_rule_changed_to_another_constant_sends_the_difference_only(mdp: Mdp) ->
     assert lmr.events() == []
 
 
-def test_identical_registration_tells_nobody(mdp: Mdp) -> None:
+def test_an_identical_registration_sends_no_event(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", EVERY)
     mdp.put_one(D + "1", host("a", 92))
     lmr.events()
@@ -161,23 +153,23 @@ def test_identical_registration_tells_nobody(mdp: Mdp) -> None:
     assert mdp.one("select position from mdp_state") == position
 
 
-def test_statement_moved_to_another_document_tells_nobody(mdp: Mdp) -> None:
+def test_moving_a_statement_between_documents_sends_no_event(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", EVERY)
     mdp.put_one(D + "1", host("a", 92))
     lmr.events()
     moved = mdp.put({D + "1": f"<{D}a> a :Host .", D + "2": f"<{D}a> :memory 92 ."})
-    assert [answer.lmrs for answer in moved if isinstance(answer, Outcome)] == [0, 0]
+    assert [answer.lmrs for answer in moved if isinstance(answer, RegistrationOutcome)] == [0, 0]
     assert lmr.events() == []
 
 
-def test_registration_tells_how_many_lmrs_it_concerned(mdp: Mdp) -> None:
+def test_a_registration_returns_the_number_of_lmrs_concerned(mdp: Mdp) -> None:
     for name, rule in (("north", BIG), ("south", BIG), ("west", "search Host h register h where h.memory < 10")):
         Told(mdp, name, rule)
     answers = mdp.put({D + "1": host("a", 92), D + "2": host("b", 5), D + "3": host("c", 30)})
-    assert [answer.lmrs for answer in answers if isinstance(answer, Outcome)] == [2, 1, 0]
+    assert [answer.lmrs for answer in answers if isinstance(answer, RegistrationOutcome)] == [2, 1, 0]
 
 
-def test_reference_that_becomes_strong_brings_its_targets_and_one_that_becomes_weak_lets_them_go(mdp: Mdp) -> None:
+def test_references_that_become_strong_send_their_targets_and_weak_ones_drop_them(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", EVERY)
     mdp.put_one(D + "1", host("a", 92, f"<{D}a> :near <{D}b> . <{D}b> :next <{D}c> . <{D}c> :name 'x' ."))
     assert lmr.events() == [("put", "a"), ("match", "a")]
@@ -189,8 +181,8 @@ def test_reference_that_becomes_strong_brings_its_targets_and_one_that_becomes_w
     assert lmr.held() == {"a"}
 
 
-def test_property_that_becomes_weak_when_what_it_referred_to_is_unselected_at_once(mdp: Mdp) -> None:
-    """One change of the schema takes both reasons away."""
+def test_a_reference_may_become_weak_while_its_target_is_unselected(mdp: Mdp) -> None:
+    """One schema change removes both reasons."""
     strong = SCHEMA + ":Server rdfs:subClassOf :Host ."
     mdp.put_schema(strong)
     lmr = Told(mdp, "north", EVERY)
@@ -202,7 +194,7 @@ def test_property_that_becomes_weak_when_what_it_referred_to_is_unselected_at_on
     assert lmr.held() == {"a"}
 
 
-def test_subclass_that_is_added_brings_its_instances(mdp: Mdp) -> None:
+def test_an_added_subclass_brings_its_instances(mdp: Mdp) -> None:
     lmr = Told(mdp, "north", EVERY)
     mdp.put_one(D + "1", f"<{D}s> a :Server ; :info <{D}i> . <{D}i> :memory 5 .")
     assert lmr.events() == []
@@ -213,12 +205,12 @@ def test_subclass_that_is_added_brings_its_instances(mdp: Mdp) -> None:
     assert lmr.events() == [("schema", ""), ("unmatch", "s")]
 
 
-def test_two_lmrs_get_the_same_content_and_no_feed_keeps_any(mdp: Mdp) -> None:
+def test_two_lmrs_get_the_same_content_and_feeds_store_no_content(mdp: Mdp) -> None:
     lmrs = [Told(mdp, name, BIG) for name in ("north", "south")]
     mdp.put_one(D + "1", host("a", 92, f"<{D}a> :name 'a long text that is nowhere in the feed' ."))
     first, second = (mdp.feed(lmr.lmr, lmr.cursor) for lmr in lmrs)
     assert [event.statements for event in first.events] == [event.statements for event in second.events]
-    assert first.events[0].kind is Kind.PUT
+    assert first.events[0].kind is EventKind.PUT
     assert "a long text that is nowhere in the feed" in {s.object.value for s in first.events[0].statements}
     tables = ("feed", "publications", "snapshots", "snapshot_events")
     stored = "".join(str(mdp.rows(f"select t::text from {table} t")) for table in tables)
@@ -226,7 +218,7 @@ def test_two_lmrs_get_the_same_content_and_no_feed_keeps_any(mdp: Mdp) -> None:
     assert "long text" not in stored
 
 
-def test_lmr_without_rules_is_told_the_schema_only(mdp: Mdp) -> None:
+def test_an_lmr_without_rules_gets_only_schema_events(mdp: Mdp) -> None:
     lmr = Told(mdp, "north")
     Told(mdp, "south", EVERY)
     mdp.put_one(D + "1", host("a", 92))
@@ -240,14 +232,14 @@ def test_deleted_lmr_leaves_no_row_in_any_table(mdp: Mdp) -> None:
     mdp.put({D + name: host(name, 20 * n, f"<{D}{name}> :info <{D}i> .") for n, name in enumerate("abcde")})
     remains = {"mdp_state", "transactions", "publications", "vocabulary", "rule_predicates", "filter_data_history",
                "document_versions", "result_objects", "result_ranges"}  # fmt: skip
-    """What tells of what happened, and what names and numbers things."""
+    """Tables of the history, and of names and numbers."""
     before = counts(mdp, set(tables) - remains)
     lmr = Told(mdp, "north", BIG, EVERY, "search Host h register h where h.memory != 3 or h.name contains 'x'")
     mdp.put_one(D + "a", host("a", 99))
     mdp.put_one(D + "a", host("a", 0, f"<{D}a> :info <{D}i> ."))
     assert lmr.held()
     with mdp.engine.begin() as connection:
-        delete_lmr(connection, lmr.lmr, mdp.schemas, mdp.vocabulary, mdp.rules)
+        delete_lmr(connection, lmr.lmr, mdp.provider)
     assert counts(mdp, set(tables) - remains) == before
     assert mdp.one("select lmrs from mdp_state") == 0
 
@@ -256,8 +248,8 @@ def counts(mdp: Mdp, tables: Iterable[str]) -> dict[str, int]:
     return {name: mdp.one(f'select count(*) from "{name}"') for name in tables}
 
 
-def test_rules_of_others_do_not_leak(mdp: Mdp) -> None:
-    """Neither those of other LMRs, nor the provider's own; a name means a rule of its own LMR."""
+def test_rules_of_other_owners_have_no_effect(mdp: Mdp) -> None:
+    """Neither rules of other LMRs nor those of the MDP; a name means a rule of the same LMR."""
     mdp.add_rules([EVERY, ("big", EVERY)], owner=0)
     north = Told(mdp, "north", "search Host h register h where h.name = 'north'")
     south = Told(mdp, "south", "search Host h register h where h.name = 'south'")
@@ -273,10 +265,10 @@ def test_rules_of_others_do_not_leak(mdp: Mdp) -> None:
 
 
 @pytest.mark.parametrize(("said", "constants"), [(":memory 7", ("0", "4")), (":name 'x'", ("'a'", "'b'"))])
-def test_first_value_matches_two_rules_with_other_constants_and_the_last_one_goes_with_both(
+def test_a_first_value_matches_two_unequal_rules_and_its_removal_unmatches_both(
     mdp: Mdp, said: str, constants: tuple[str, str]
 ) -> None:
-    """No value is not another value than the constants."""
+    """A missing value does not satisfy `!=`."""
     name = said.split()[0].removeprefix(":")
     lmr = Told(mdp, "north", *(f"search Host h register h where h.{name} != {constant}" for constant in constants))
     mdp.put_one(D + "1", f"<{D}a> a :Host .")
@@ -291,9 +283,9 @@ def test_first_value_matches_two_rules_with_other_constants_and_the_last_one_goe
 
 
 def oracle(mdp: Mdp, documents: dict[str, str], rules: Iterable[str]) -> Closure:
-    """What an LMR with these rules should hold."""
+    """Return the resources that an LMR with these rules should hold."""
     read = read_schema_document((mdp.PREFIXES + SCHEMA).encode(), "text/turtle")
-    schema = in_force(1, read.statements, dict(read.prefixes)).schema
+    schema = build_schema(1, read.statements, dict(read.prefixes)).schema
     syntax, charset = syntax_of_media_type("text/turtle")
     said = [
         statement
@@ -316,8 +308,8 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("rule", SHAPES)
-def test_thirty_rules_of_one_group_at_once_by_several_lmrs(mdp: Mdp, rule: str) -> None:
-    """The bulk way of evaluation, and the short one: subscribed, changed, ended, while documents change."""
+def test_thirty_rules_of_one_group_are_subscribed_by_several_lmrs(mdp: Mdp, rule: str) -> None:
+    """Bulk and single evaluation: subscribed, changed, removed, while documents change."""
 
     def document(number: int, memory: int) -> str:
         uri = f"<{D}{number}>"

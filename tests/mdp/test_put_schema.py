@@ -1,29 +1,27 @@
-"""The schema grows as a transaction of its own; what would break a stored document is refused, naming it."""
+"""A schema change is a transaction; a change that would break a stored document is refused and names it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
 
-from mdv.db.read import list_resources
 from mdv.db.state import lock_state
 from mdv.errors import BreakingSchema, InvalidDocument, InvalidSchema, MdvError, NotFound
+from mdv.inspect.sql.resources import list_resources
 from mdv.mdp.put_schema import SchemaOutcome, put_schema
 from mdv.mdp.register import register
-from mdv.mdp.schemas import Schemas, classes_named, read_schema_document
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from mdv.mdp.schemas import SchemaCache, read_schema_document
+from mdv.rdf.classes import resolve_classes
+from tests.support.mdp import Mdp
 
 D, E = "http://d/1", "http://d/2"
 OPEN = "<> mdv:world mdv:open . "
 
 
-def test_a_schema_is_a_transaction_with_a_version_and_a_position(mdp: Mdp) -> None:
+def test_a_schema_change_is_a_transaction_with_a_version_and_a_position(mdp: Mdp) -> None:
     first = mdp.put_schema(":A a rdfs:Class .")
     assert (first.version, first.position, first.changed) == (1, 1, True)
     mdp.put_one(D, "<#a> a :A .")
@@ -36,19 +34,19 @@ def test_a_schema_is_a_transaction_with_a_version_and_a_position(mdp: Mdp) -> No
     assert mdp.rows("select version, position from schema_versions order by 1") == [(1, 1), (2, 3)]
 
 
-def test_the_same_schema_again_changes_nothing(mdp: Mdp) -> None:
+def test_putting_the_same_schema_again_changes_nothing(mdp: Mdp) -> None:
     mdp.put_schema(":A a rdfs:Class . :p rdfs:range :A .")
     again = mdp.put_schema(":p rdfs:range :A .\n :A a rdfs:Class .")
     assert (again.version, again.position, again.changed) == (1, 1, False)
     assert mdp.one("select count(*) from schema_versions") == 1
 
 
-def test_a_schema_that_differs_in_its_prefixes_is_another(mdp: Mdp) -> None:
+def test_a_schema_with_other_prefixes_is_a_new_version(mdp: Mdp) -> None:
     mdp.put_schema(":A a rdfs:Class .")
     assert mdp.put_schema("@prefix other: <http://other/> . :A a rdfs:Class .").version == 2
 
 
-def test_a_schema_that_contradicts_itself_is_refused_and_the_old_one_stays(mdp: Mdp) -> None:
+def test_a_contradictory_schema_is_refused_and_the_old_one_stays(mdp: Mdp) -> None:
     mdp.put_schema(":A a rdfs:Class .")
     with pytest.raises(InvalidSchema):
         mdp.put_schema(":A a rdfs:Class, rdf:Property .")
@@ -135,7 +133,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("what", HARMLESS)
-def test_harmless_growth_is_accepted_without_looking_at_what_is_stored(
+def test_compatible_growth_is_accepted_without_reading_the_store(
     mdp: Mdp, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scan(*_: object) -> None:
@@ -143,7 +141,7 @@ def test_harmless_growth_is_accepted_without_looking_at_what_is_stored(
 
     before, after = HARMLESS[what]
     mdp.put_schema(before)
-    monkeypatch.setattr("mdv.mdp.put_schema.stored_values", scan)
+    monkeypatch.setattr("mdv.mdp.put_schema.iter_stored_values", scan)
     assert mdp.put_schema(after).version == 2
 
 
@@ -162,13 +160,13 @@ def test_only_some_of_very_many_broken_documents_are_named(mdp: Mdp) -> None:
     assert len(refused.value.flaws) == 20
 
 
-def test_two_documents_may_give_two_values_to_a_property_that_has_one(mdp: Mdp) -> None:
+def test_two_documents_may_give_two_values_to_a_single_valued_property(mdp: Mdp) -> None:
     mdp.put_schema(":p mdv:setValued true .")
     mdp.put({D: "<http://r> :p 1 .", E: "<http://r> :p 2 ."})
     assert mdp.put_schema(":p a rdf:Property .").version == 2
 
 
-def test_a_past_version_of_a_document_breaks_nothing(mdp: Mdp) -> None:
+def test_a_past_version_of_a_document_does_not_block_a_schema_change(mdp: Mdp) -> None:
     mdp.put_schema(":p a rdf:Property .")
     mdp.put_one(D, "<#a> :p 'x' .")
     mdp.put_one(D, "<#a> :p '1' .")
@@ -185,7 +183,7 @@ def test_a_document_prepared_under_an_older_schema_is_validated_again(mdp: Mdp) 
     assert mdp.rows("select value, number from filter_data") == [("1", 1)]
 
 
-def test_another_process_sees_the_new_schema_at_once(mdp: Mdp, engine: Engine) -> None:
+def test_another_process_sees_the_new_schema_immediately(mdp: Mdp, engine: Engine) -> None:
     other = type(mdp)(engine)
     other.put_schema(":A a rdfs:Class .")
     assert mdp.put_one(D, "<#a> a :A .").position == 2
@@ -207,30 +205,30 @@ def in_the_background(call: Callable[[], object]) -> tuple[threading.Thread, lis
     return thread, answers
 
 
-def test_a_schema_waits_for_the_registration_before_it_and_sees_it(mdp: Mdp, engine: Engine) -> None:
+def test_a_schema_change_waits_for_a_running_registration_and_sees_it(mdp: Mdp, engine: Engine) -> None:
     mdp.put_schema(":p a rdf:Property .")
     item = mdp.prepare(D, "<#a> :p 'x' .")
     with engine.begin() as connection:
-        register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
+        register(connection, [item], mdp.provider)
         other = type(mdp)(engine)
         thread, answers = in_the_background(lambda: other.put_schema(":p rdfs:range xsd:integer ."))
         thread.join(0.3)
         assert thread.is_alive()
-    thread.join(10)
+    thread.join(60)
     assert [type(answer) for answer in answers] == [BreakingSchema]
 
 
-def test_a_registration_waits_for_the_schema_before_it_and_obeys_it(mdp: Mdp, engine: Engine) -> None:
+def test_a_registration_waits_for_a_running_schema_change_and_obeys_it(mdp: Mdp, engine: Engine) -> None:
     mdp.put_schema(":p a rdf:Property .")
     item = mdp.prepare(D, "<#a> :p 'x' .")
     other = type(mdp)(engine)
     schema = read_schema_document((mdp.PREFIXES + ":p rdfs:range xsd:integer .").encode(), "text/turtle")
     with engine.begin() as connection:
-        put_schema(connection, schema, other.schemas, other.vocabulary, other.rules)
+        put_schema(connection, schema, other.provider)
         thread, answers = in_the_background(lambda: mdp.register_batch([item])[0])
         thread.join(0.3)
         assert thread.is_alive()
-    thread.join(10)
+    thread.join(60)
     assert [type(answer) for answer in answers] == [InvalidDocument]
 
 
@@ -249,7 +247,7 @@ def test_positions_follow_commit_order_with_several_writers(mdp: Mdp, engine: En
     assert mdp.one("select position from mdp_state") == 31
 
 
-def test_the_lock_is_given_back_with_the_transaction(engine: Engine) -> None:
+def test_the_lock_is_released_with_the_transaction(engine: Engine) -> None:
     with engine.connect() as one:
         lock_state(one)
         one.rollback()
@@ -258,24 +256,24 @@ def test_the_lock_is_given_back_with_the_transaction(engine: Engine) -> None:
             assert lock_state(two).position == 0
 
 
-def test_a_class_is_found_with_its_subclasses_and_an_unknown_one_is_not(mdp: Mdp) -> None:
+def test_a_class_is_listed_with_its_subclasses_and_an_unknown_one_is_not_found(mdp: Mdp) -> None:
     mdp.put_schema(OPEN + ":B rdfs:subClassOf :A .")
     mdp.put_one(D, "<#a> a :A . <#b> a :B . <#c> a :C . <#n> :p 1 .")
     with mdp.engine.connect() as connection:
-        schema = Schemas().now(connection).schema
+        schema = SchemaCache().now(connection).schema
 
         def listed(name: str) -> list[str]:
-            rows = list_resources(connection, classes_named(name, schema), 0, 10)
+            rows = list_resources(connection, resolve_classes(name, schema), 0, 10)
             return [uri.removeprefix(D) for _, uri, _ in rows]
 
         assert listed("A") == ["#a", "#b"]
         assert listed("<http://v/C>") == ["#c"]
         assert listed("rdfs:Resource") == ["#a", "#b", "#c", "#n"]
         with pytest.raises(NotFound, match="Unknown class"):
-            classes_named("Nobody", schema)
+            resolve_classes("Nobody", schema)
 
 
-def test_pages_of_a_class_join_to_the_whole(mdp: Mdp) -> None:
+def test_pages_of_a_class_are_complete(mdp: Mdp) -> None:
     mdp.put_schema(OPEN + ":B rdfs:subClassOf :A .")
     mdp.put({f"http://d/{n}": f"<#a> a :A, :B . <#b{n}> a :B ." for n in range(5)})
     with mdp.engine.connect() as connection:
@@ -289,14 +287,14 @@ def test_pages_of_a_class_join_to_the_whole(mdp: Mdp) -> None:
             assert len(whole) == 10
 
 
-# What a schema changes, in words
+# Descriptions of schema changes
 
 
 def told(outcome: SchemaOutcome) -> list[tuple[str, str, str]]:
     return [(change.what, change.name, change.change) for change in outcome.changes]
 
 
-def test_the_answer_tells_what_changed(mdp: Mdp) -> None:
+def test_the_outcome_describes_the_changes(mdp: Mdp) -> None:
     mdp.put_schema(":A a rdfs:Class . :B a rdfs:Class . :gone a rdf:Property . :p rdfs:range xsd:string .")
     after = "<> mdv:world mdv:open . :A a rdfs:Class . :B rdfs:subClassOf :A ." \
             " :p rdfs:domain :A ; rdfs:range :A ; mdv:reference mdv:strong ; mdv:setValued true ." \
@@ -315,7 +313,7 @@ def test_the_answer_tells_what_changed(mdp: Mdp) -> None:
     assert outcome.counts["property"] == {"removed": 1, "changed": 1, "added": 1} and outcome.changes_left_out == 0
 
 
-def test_the_answer_tells_who_hears_of_which_resources(mdp: Mdp) -> None:
+def test_the_outcome_names_the_lmrs_and_resources_concerned(mdp: Mdp) -> None:
     schema = ":A a rdfs:Class . :B a rdfs:Class . :to rdfs:range :A . :n rdfs:range xsd:string ."
     mdp.put_schema(schema)
     near, far = mdp.create_lmr("near"), mdp.create_lmr("far")
@@ -332,7 +330,7 @@ def test_the_answer_tells_who_hears_of_which_resources(mdp: Mdp) -> None:
     assert far.id not in {row[0] for row in mdp.rows("select distinct lmr_id from feed where kind > 0")}
 
 
-def test_the_answer_tells_what_leaves_an_lmr_with_a_reference_that_becomes_weak(mdp: Mdp) -> None:
+def test_the_outcome_counts_resources_that_leave_when_a_reference_becomes_weak(mdp: Mdp) -> None:
     weak = ":A a rdfs:Class . :B a rdfs:Class . :to rdfs:range :B ."
     mdp.put_schema(weak + " :to mdv:reference mdv:strong .")
     some, all_ = mdp.create_lmr("some"), mdp.create_lmr("all")
@@ -347,17 +345,17 @@ def test_the_answer_tells_what_leaves_an_lmr_with_a_reference_that_becomes_weak(
     assert mdp.put_schema(weak + " :C a rdfs:Class .").left == 0
 
 
-def test_the_answer_tells_how_many_rules_are_taken_apart_otherwise(mdp: Mdp) -> None:
+def test_the_outcome_counts_the_rules_that_are_decomposed_differently(mdp: Mdp) -> None:
     schema = ":A a rdfs:Class . :B a rdfs:Class . :n rdfs:range xsd:string . :to "
     mdp.put_schema(schema + "a rdf:Property .")
     lmr = mdp.create_lmr("near")
     mdp.add_rules(["search A a register a where a.to.n = 'x'", "search A a register a where a.n = 'y'"], lmr.id)
     mdp.put_one(D, "<#a> a :A ; :to <#b> . <#b> a :B ; :n 'x' .")
-    outcome = mdp.put_schema(schema + "rdfs:range :A .")  # which <#b> is not
+    outcome = mdp.put_schema(schema + "rdfs:range :A .")  # <#b> is not one
     assert (outcome.rules_anew, outcome.matched, outcome.unmatched) == (1, 0, 1)
 
 
-def test_many_changes_are_counted_and_the_first_are_told(mdp: Mdp) -> None:
+def test_many_changes_are_counted_and_the_first_are_listed(mdp: Mdp) -> None:
     outcome = mdp.put_schema(" ".join(f":c{number:03} a rdfs:Class ." for number in range(600)))
     assert len(outcome.changes) == 500 and outcome.counts["class"] == {"added": 600}
     assert outcome.changes_left_out == 600 + outcome.counts["prefix"]["added"] - 500

@@ -1,23 +1,23 @@
-"""Registration: conditions, limits, long texts, and a cost that does not grow with what is stored."""
+"""Registration: conditions, limits, long texts, and a cost that does not grow with the store."""
 
 from __future__ import annotations
 
 import random
 import string
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from counted import executed
+from sqlalchemy import Connection
 
-from mdv.db.read import document_statements, list_documents, read_document, resource_documents, resource_statements
 from mdv.errors import Forbidden, InvalidDocument, NotFound, PreconditionFailed
-from mdv.mdp.register import Outcome, Prepared, prepared, within
-from mdv.mdp.schemas import in_force
+from mdv.inspect.sql.documents import StoredStatements, list_documents, read_document, read_document_statements
+from mdv.inspect.sql.resources import list_resource_documents
+from mdv.mdp.register import Prepared, RegistrationOutcome, is_below_prefix, prepared
+from mdv.mdp.schemas import build_schema
 from mdv.model import Document, Statement, Term
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
+from tests.support.sent_sql import executed
 
 D, E = "http://d/1", "http://d/2"
 
@@ -28,30 +28,36 @@ def store(mdp: Mdp) -> Mdp:
     return mdp
 
 
-# -- what a registration answers
+def _said(connection: Connection, uri: str) -> list[Statement]:
+    found = StoredStatements(uri).few(connection, 1000)
+    assert found is not None
+    return found
 
 
-def test_a_registration_tells_what_it_did(store: Mdp) -> None:
+# -- results of a registration
+
+
+def test_a_registration_returns_its_counts(store: Mdp) -> None:
     first = store.put_one(D, "<#a> :p 1 . <#b> :p 1 . <#c> :p 1 .")
-    assert first == Outcome(D, 1, 2, inserted=3, created=True)
+    assert first == RegistrationOutcome(D, 1, 2, inserted=3, created=True)
     second = store.put_one(D, "<#b> :p 2 . <#c> :p 1 . <#d> :p 1 .")
-    assert second == Outcome(D, 2, 3, inserted=1, updated=1, deleted=1, unchanged=1)
-    assert store.put_one(D, None) == Outcome(D, 3, 4, deleted=3)
-    assert store.put_one(D, "<#a> :p 1 .") == Outcome(D, 4, 5, inserted=1, created=True)
+    assert second == RegistrationOutcome(D, 2, 3, inserted=1, updated=1, deleted=1, unchanged=1)
+    assert store.put_one(D, None) == RegistrationOutcome(D, 3, 4, deleted=3)
+    assert store.put_one(D, "<#a> :p 1 .") == RegistrationOutcome(D, 4, 5, inserted=1, created=True)
 
 
-def test_deleting_a_document_leaves_what_others_say(store: Mdp) -> None:
+def test_deleting_a_document_keeps_the_statements_of_others(store: Mdp) -> None:
     store.put({D: "<http://r> :p 1, 2 .", E: "<http://r> :p 2, 3 ."})
-    assert store.put_one(D, None) == Outcome(D, 2, 3, updated=1)
+    assert store.put_one(D, None) == RegistrationOutcome(D, 2, 3, updated=1)
     with store.engine.connect() as connection:
-        assert sorted(s.object.value for s in resource_statements(connection, "http://r")) == ["2", "3"]
-        assert resource_documents(connection, "http://r") == [E]
+        assert sorted(s.object.value for s in _said(connection, "http://r")) == ["2", "3"]
+        assert list_resource_documents(connection, "http://r") == [E]
         assert [row["uri"] for row in list_documents(connection, "", 10)] == [E]
         assert list_documents(connection, E, 10) == []
 
 
-def test_a_document_that_is_not_there_cannot_be_deleted(store: Mdp) -> None:
-    with pytest.raises(NotFound, match="No document http://d/1 is registered"):
+def test_a_missing_document_cannot_be_deleted(store: Mdp) -> None:
+    with pytest.raises(NotFound, match="There is no document http://d/1"):
         store.put_one(D, None)
     store.put_one(D, "<#a> :p 1 .")
     store.put_one(D, None)
@@ -59,10 +65,10 @@ def test_a_document_that_is_not_there_cannot_be_deleted(store: Mdp) -> None:
         store.put_one(D, None)
 
 
-def test_one_bad_among_many_leaves_the_others_alone(store: Mdp) -> None:
+def test_an_error_in_a_batch_does_not_affect_the_others(store: Mdp) -> None:
     answers = store.put({D: None, E: "<#a> :p 1 ."})
     assert isinstance(answers[0], NotFound)
-    assert answers[1] == Outcome(E, 1, 2, inserted=1, created=True)
+    assert answers[1] == RegistrationOutcome(E, 1, 2, inserted=1, created=True)
 
 
 def test_a_batch_of_only_errors_takes_no_position(store: Mdp) -> None:
@@ -83,7 +89,7 @@ def refused(store: Mdp, turtle: str | None = "<#a> :p 9 .", **conditions: Any) -
     return False
 
 
-def test_if_match_wants_the_stored_version(store: Mdp) -> None:
+def test_if_match_requires_the_stored_version(store: Mdp) -> None:
     assert refused(store, if_match=("*",))
     assert refused(store, if_match=("1",))
     store.put_one(D, "<#a> :p 1 .")
@@ -96,7 +102,7 @@ def test_if_match_wants_the_stored_version(store: Mdp) -> None:
     assert refused(store, if_match=("4",)), "a deleted document has no version to match"
 
 
-def test_if_none_match_wants_another_version_or_none(store: Mdp) -> None:
+def test_if_none_match_requires_another_version_or_none(store: Mdp) -> None:
     assert not refused(store, if_none_match=("*",))
     assert refused(store, if_none_match=("*",))
     assert refused(store, if_none_match=("1", "5"))
@@ -105,17 +111,17 @@ def test_if_none_match_wants_another_version_or_none(store: Mdp) -> None:
     assert not refused(store, if_none_match=("*",))
 
 
-def test_a_condition_holds_for_an_identical_document_too(store: Mdp) -> None:
+def test_a_precondition_is_checked_for_an_identical_document_too(store: Mdp) -> None:
     store.put_one(D, "<#a> :p 1 .")
     assert refused(store, "<#a> :p 1 .", if_match=("2",))
     assert not refused(store, "<#a> :p 1 .", if_match=("1",))
 
 
-def test_of_two_who_saw_the_same_version_one_wins(store: Mdp) -> None:
+def test_only_one_of_two_writers_with_the_same_version_succeeds(store: Mdp) -> None:
     store.put_one(D, "<#a> :p 1 .")
     one = store.prepare(D, "<#a> :p 2 .", if_match=("1",))
     two = store.prepare(D, "<#a> :p 3 .", if_match=("1",))
-    assert isinstance(store.register_batch([one])[0], Outcome)
+    assert isinstance(store.register_batch([one])[0], RegistrationOutcome)
     assert isinstance(store.register_batch([two])[0], PreconditionFailed)
 
 
@@ -126,6 +132,47 @@ def test_a_token_describes_only_resources_within_its_prefixes(store: Mdp) -> Non
                       resource_prefixes=("http://r",))  # fmt: skip
     with pytest.raises(Forbidden):
         store.prepare(D, "<http://r/a> :p 1 .", resource_prefixes=())
+
+
+def test_a_token_removes_only_statements_about_resources_within_its_prefixes(store: Mdp) -> None:
+    store.put({D: "<http://r/a> :p 1 ; :q [ :p 2 ] . <http://other/b> :p 3 . <http://other/c> :p 4 .",
+               E: "<http://r/e> :p 1 ; :q [ :p 2 ] ."})  # fmt: skip
+    own = {"resource_prefixes": ("http://r/",)}
+    refused = store.register_batch([
+        store.prepare(D, "<http://r/a> :p 5 .", **own),
+        store.prepare(E, "<http://r/e> :p 6 .", **own),
+    ])  # fmt: skip
+    assert isinstance(refused[0], Forbidden) and isinstance(refused[1], RegistrationOutcome), "each has its own result"
+    assert "remove statements about http://other/b and 1 other resources" in refused[0].detail
+    (refused_deletion,) = store.register_batch([store.prepare(D, None, **own)])
+    assert isinstance(refused_deletion, Forbidden) and "http://other/b" in refused_deletion.detail
+    with store.engine.connect() as connection:
+        assert "1" in [s.object.value for s in _said(connection, "http://r/a")]
+        assert [s.object.value for s in _said(connection, "http://other/b")] == ["3"]
+    (deleted,) = store.register_batch([store.prepare(E, None, **own)])
+    assert isinstance(deleted, RegistrationOutcome), "its own blank nodes are removed with it"
+
+
+def test_removals_are_checked_only_for_tokens_with_resource_prefixes(
+    store: Mdp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_one(D, "<http://r/a> :p 1 .")
+    with executed(monkeypatch) as free:
+        store.put_one(D, "<http://r/a> :p 2 .")
+    with executed(monkeypatch) as limited:
+        store.put_one(D, "<http://r/a> :p 3 .", resource_prefixes=("http://r/",))
+    lookups = [sum("DISTINCT filter_data.resource_id" in statement for statement in run) for run in (free, limited)]
+    assert lookups == [0, 1]
+
+
+@pytest.mark.parametrize("segment", ["..", ".", "%2e%2e", "%2E.", ".%2e", "%2E"])
+def test_uris_with_dot_segments_are_below_no_prefix(store: Mdp, segment: str) -> None:
+    for uri in (f"http://r/x/{segment}/secret", f"http://r/x/{segment}", f"http://r/x%2F{segment}%2fsecret"):
+        assert not is_below_prefix(uri, ["http://r/x/"])
+        with pytest.raises(Forbidden, match=r"'\.' or '\.\.' segment"):
+            store.prepare(D, f"<{uri}> :p 1 .", resource_prefixes=("http://r/x/",))
+    for uri in (f"http://r/x/a{segment}b", f"http://r/x/a?b=/{segment}/", f"http://r/x/a#/{segment}/"):
+        assert is_below_prefix(uri, ["http://r/x/"])
 
 
 @pytest.mark.parametrize(
@@ -145,8 +192,8 @@ def test_a_token_describes_only_resources_within_its_prefixes(store: Mdp) -> Non
         ("HTTP://a.org/x", "http://a.org", False),
     ],
 )
-def test_a_prefix_ends_where_a_part_of_a_uri_ends(uri: str, prefix: str, inside: bool) -> None:
-    assert within(uri, [prefix]) is inside
+def test_a_prefix_matches_only_whole_parts_of_a_uri(uri: str, prefix: str, inside: bool) -> None:
+    assert is_below_prefix(uri, [prefix]) is inside
 
 
 # -- sizes
@@ -157,12 +204,12 @@ def noise(length: int, seed: int = 1) -> str:
 
 
 @pytest.mark.parametrize("length", [8_193, 12_000, 1_048_576])
-def test_long_texts_are_stored_whole(store: Mdp, length: int) -> None:
+def test_long_texts_are_stored_completely(store: Mdp, length: int) -> None:
     text = noise(length - 4) + "ü\U0001f600ß" + " "
     store.put_one(D, f"<#a> :p '{text}', '{text}x' ; :q '{text}'@en .")
     store.put_one(E, f"<{D}#a> :p '{text}' .")
     with store.engine.connect() as connection:
-        found = resource_statements(connection, D + "#a")
+        found = _said(connection, D + "#a")
     assert sorted((s.property[-1], len(s.object.value)) for s in found) == [
         ("p", length), ("p", length + 1), ("q", length),
     ]  # fmt: skip
@@ -172,7 +219,7 @@ def test_long_texts_are_stored_whole(store: Mdp, length: int) -> None:
     assert store.one("select count(*) from statement_log where operation = 'delete'") == 2
 
 
-def test_names_of_2048_bytes_of_noise_are_stored_and_found(store: Mdp) -> None:
+def test_random_names_of_2048_bytes_are_stored_and_found(store: Mdp) -> None:
     def name(seed: int) -> str:
         return "http://long/" + noise(2048 - len("http://long/"), seed)
 
@@ -182,8 +229,8 @@ def test_names_of_2048_bytes_of_noise_are_stored_and_found(store: Mdp) -> None:
     with store.engine.connect() as connection:
         info = read_document(connection, document)
         assert info is not None
-        found = document_statements(connection, info)
-        assert {target, "x", class_} <= {s.object.value for s in resource_statements(connection, subject)}
+        found = read_document_statements(connection, info)
+        assert {target, "x", class_} <= {s.object.value for s in _said(connection, subject)}
     assert {datatype} <= {s.object.datatype for s in found}
     assert store.put_one(document, text).version == 1
     with pytest.raises(InvalidDocument, match=r"longer than 2,048 bytes"):
@@ -194,18 +241,18 @@ def test_names_of_2048_bytes_of_noise_are_stored_and_found(store: Mdp) -> None:
 
 
 def books(count: int, version: int = 1, first: int = 0, size: int = 5) -> list[Prepared]:
-    """Documents that share an agent, refer to each other and differ from version to version."""
+    """Documents that share an agent, refer to each other and differ between versions."""
     batch = []
     for n in range(first, first + count):
         uri = f"http://books/{n}"
         said = [Statement(f"{uri}#{i}", "http://v/p", Term.literal(f"{version} {i}")) for i in range(size)]
         said += [Statement(f"{uri}#{i}", "http://v/next", Term.uri(f"http://books/{n + 1}#{i}")) for i in range(size)]
         said.append(Statement("http://agents/1", "http://v/name", Term.literal("Austen")))
-        batch.append(prepared(Document(uri, tuple(sorted(said))), in_force(1, [], {})))
+        batch.append(prepared(Document(uri, tuple(sorted(said))), build_schema(1, [], {})))
     return batch
 
 
-def test_the_number_of_statements_does_not_depend_on_the_batch(store: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_sql_statements_does_not_depend_on_the_batch(store: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     store.register_batch(books(100))
     numbers = set()
     for count, version in ((1, 2), (100, 3), (1, 4), (100, 5)):
@@ -217,12 +264,12 @@ def test_the_number_of_statements_does_not_depend_on_the_batch(store: Mdp, monke
 
 
 @pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "plans made while it was small"])
-def test_no_run_reads_a_whole_table_of_what_is_stored(store: Mdp, analysed: bool) -> None:
+def test_no_registration_scans_a_whole_table(store: Mdp, analysed: bool) -> None:
     tables = ("filter_data", "resources", "documents", "document_versions", "filter_data_history")
 
     def scans() -> list[tuple[str, int]]:
         with ExitStack() as stack:
-            # Each pooled connection keeps its own counts until it is told to give them up.
+            # Each pooled connection keeps its own counts until it flushes them.
             for connection in [stack.enter_context(store.engine.connect()) for _ in range(3)]:
                 connection.exec_driver_sql("select pg_stat_force_next_flush()")
                 connection.commit()
@@ -251,5 +298,5 @@ def test_no_run_reads_a_whole_table_of_what_is_stored(store: Mdp, analysed: bool
     assert scans() == before
     store.register_batch(books(100, 3, first=50, size=8))
     store.register_batch(books(100, 1, first=2000))
-    # Of a thousand documents, a hundred may be looked up by reading them all; not so of what they say.
+    # Of a thousand documents, a hundred may be found by a sequential scan; their statements may not.
     assert [(name, n) for name, n in scans() if name != "documents"] == [b for b in before if b[0] != "documents"]

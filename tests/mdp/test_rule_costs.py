@@ -1,19 +1,15 @@
-"""Rules that would hold everything up are refused; the number of statements of a run does not depend on the rules."""
+"""Rules that are too expensive are refused; the number of SQL statements of a run does not depend on the rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy
-from counted import executed
 
-import mdv.mdp.rules
 from mdv.errors import InvalidRule, TooCostly
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
+from tests.support.sent_sql import executed
 
 SCHEMA = """:C a rdfs:Class . :S a rdfs:Class .
 :host rdfs:range xsd:string . :cpu rdfs:range xsd:integer . :memory rdfs:range xsd:integer . :info rdfs:range :S .
@@ -36,13 +32,13 @@ def rules(count: int, first: int = 0) -> list[str]:
 
 
 def sent(act: Callable[[], object]) -> int:
-    """How many statements the database was sent."""
+    """Return the number of SQL statements sent to the database."""
     with executed(pytest.MonkeyPatch()) as statements:
         act()
     return len(statements)
 
 
-def test_the_number_of_statements_does_not_grow_with_the_rules(mdp: Mdp) -> None:
+def test_the_number_of_sql_statements_does_not_grow_with_the_rules(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(rules(2))
     mdp.put_one("http://d/0", document(0))
@@ -55,10 +51,10 @@ def test_the_number_of_statements_does_not_grow_with_the_rules(mdp: Mdp) -> None
     assert few == many
 
 
-def test_a_rule_that_takes_too_long_is_refused_and_nothing_is_added(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_over_the_time_limit_is_refused_and_nothing_is_added(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     mdp.put_schema(SCHEMA)
     mdp.put({f"http://d/{n}": document(n) for n in range(300)})
-    monkeypatch.setattr(mdv.mdp.rules, "MOST_SECONDS", 1)
+    monkeypatch.setattr("mdv.mdp.rules.operations.MAX_EVALUATION_SECONDS", 1)
     variables = ", ".join(f"S s{n}" for n in range(8))
     unequal = " and ".join(f"s{n}.memory < s{n + 1}.memory" for n in range(7))
     with pytest.raises(TooCostly, match="explain"):
@@ -68,14 +64,14 @@ def test_a_rule_that_takes_too_long_is_refused_and_nothing_is_added(mdp: Mdp, mo
     assert mdp.results_of(rule.id) == {"http://d/7#s"}
 
 
-def test_all_rules_of_a_call_or_none(mdp: Mdp) -> None:
+def test_all_rules_of_a_call_are_added_or_none(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     with pytest.raises(InvalidRule):
         mdp.add_rules([*rules(3), "search C c register c where c.nowhere = 1"])
     assert mdp.one("select count(*) from rules") == mdp.one("select count(*) from rule_groups") == 0
 
 
-def test_a_text_of_a_megabyte_is_found_by_what_it_contains(mdp: Mdp) -> None:
+def test_a_text_of_a_megabyte_is_matched_by_contains(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     (found, _) = mdp.add_rules(["search C c register c where c.host contains 'ä needle'",
                                 "search C c register c where c.host contains 'no such thing'"])  # fmt: skip
@@ -96,7 +92,7 @@ def test_names_and_constants_that_look_like_sql_are_data(mdp: Mdp) -> None:
 
 
 @pytest.mark.parametrize("constant", ["%", "_", "100%", "a_b", "\\%"])
-def test_contains_is_plain_text(mdp: Mdp, constant: str) -> None:
+def test_contains_matches_plain_text(mdp: Mdp, constant: str) -> None:
     mdp.put_schema(SCHEMA)
     (rule,) = mdp.add_rules([f"search C c register c where c.host contains '{constant}'"])
     mdp.put_one("http://d/1", "<#c> a :C ; :host 'axb plain' .")
@@ -105,7 +101,7 @@ def test_contains_is_plain_text(mdp: Mdp, constant: str) -> None:
     assert [(end, matched) for end, _, matched in mdp.changes()] == [(rule.ends[0], True)]
 
 
-def test_a_call_of_any_size_is_added(mdp: Mdp) -> None:
+def test_calls_of_any_size_are_added(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.put_one("http://d/3", document(3))
     many = " or ".join(f"c.info.memory = {n} and c.info.cpu = 600 and c.host contains 'h{n}.'" for n in range(10))
@@ -115,8 +111,8 @@ def test_a_call_of_any_size_is_added(mdp: Mdp) -> None:
         assert mdp.results_of(added[-1].id) == {"http://d/3#c"}
 
 
-def test_the_number_of_statements_does_not_grow_with_the_batch(mdp: Mdp) -> None:
-    """Also where what came to match is described by none of its documents, but refers to them."""
+def test_the_number_of_sql_statements_does_not_grow_with_the_batch(mdp: Mdp) -> None:
+    """Also if a new match is described by none of its documents, but refers to them."""
     mdp.put_schema(SCHEMA)
     mdp.add_rules(["search C c register c where c.info.memory = 1"])
     mdp.put({f"http://c/{n}": f"<#c> a :C ; :info <http://s/{n}#s> ." for n in range(60)})

@@ -1,19 +1,18 @@
-"""Rules and documents are added in one order: whichever comes second sees the first, however they overlap."""
+"""Additions of rules and documents are serialised: the second sees the first, also if they overlap."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
 from mdv.errors import BadRequest, Conflict, InvalidRule, NotFound
 from mdv.mdp.register import register
-from mdv.mdp.rules import RuleDraft, add_rules, remove_rules
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from mdv.mdp.rules.add import add_rules
+from mdv.mdp.rules.planning import RuleDraft
+from mdv.mdp.rules.remove import remove_rules
+from tests.support.mdp import Mdp
 
 SCHEMA = ":C a rdfs:Class . :n rdfs:range xsd:integer . :next rdfs:range :C ."
 RULE = "search C c register c where c.n = 1"
@@ -26,16 +25,16 @@ def in_the_background(act: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_a_rule_added_while_a_document_is_being_registered_has_it(mdp: Mdp) -> None:
+def test_a_rule_added_during_a_registration_matches_its_document(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     other = type(mdp)(mdp.engine)
     item = mdp.prepare("http://d/1", DOCUMENT)
     with mdp.engine.begin() as connection:
-        register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
+        register(connection, [item], mdp.provider)
         thread = in_the_background(lambda: other.add_rules([RULE]))
         thread.join(0.3)
         assert thread.is_alive()
-    thread.join(10)
+    thread.join(60)
     assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#c", True)]
 
 
@@ -43,18 +42,18 @@ def test_a_document_registered_while_a_rule_is_being_added_is_matched(mdp: Mdp) 
     mdp.put_schema(SCHEMA)
     other = type(mdp)(mdp.engine)
     with mdp.engine.begin() as connection:
-        add_rules(connection, [RuleDraft(1, None, RULE)], mdp.schemas, mdp.vocabulary, mdp.rules)
+        add_rules(connection, [RuleDraft(1, None, RULE)], mdp.provider)
         thread = in_the_background(lambda: other.put_one("http://d/1", DOCUMENT))
         thread.join(0.3)
         assert thread.is_alive()
-    thread.join(10)
+    thread.join(60)
     assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#c", True)]
 
 
-def test_what_was_remembered_of_a_rule_that_was_rolled_back_is_forgotten(mdp: Mdp) -> None:
+def test_cached_plans_of_a_rolled_back_rule_are_dropped(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     with pytest.raises(ZeroDivisionError), mdp.engine.begin() as connection:
-        add_rules(connection, [RuleDraft(1, None, RULE)], mdp.schemas, mdp.vocabulary, mdp.rules)
+        add_rules(connection, [RuleDraft(1, None, RULE)], mdp.provider)
         _ = 1 / 0
     # Another rule takes the same numbers, in another process.
     type(mdp)(mdp.engine).add_rules(["search C c register c where c.next.n = 7"])
@@ -62,13 +61,13 @@ def test_what_was_remembered_of_a_rule_that_was_rolled_back_is_forgotten(mdp: Md
     assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#d", True)]
 
 
-def test_a_rule_is_read_by_the_schema_of_its_turn(mdp: Mdp) -> None:
+def test_a_rule_is_parsed_with_the_schema_at_its_position(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules([RULE])
     other = type(mdp)(mdp.engine)
     other.put_schema(SCHEMA + " :D rdfs:subClassOf :C .")
     other.put_one("http://d/1", "<#d> a :D ; :n 1 .")
-    # This process has not heard of it: of one rule that it has a meaning, of the other that it means more.
+    # This process has no news of it: it knows one rule, and another meaning of the other.
     for text in ("search D d register d", "search C c register c where c.n < 2"):
         mdp.add_rules([text])
         assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#d", True)]
@@ -80,7 +79,7 @@ def test_a_rule_is_read_by_the_schema_of_its_turn(mdp: Mdp) -> None:
         mdp.add_rules(["search D d register d"])
 
 
-def test_groups_that_another_process_ended_are_made_anew(mdp: Mdp) -> None:
+def test_groups_removed_by_another_process_are_created_again(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.put_one("http://d/1", "<#c> a :C ; :n 1 ; :next <#d> . <#d> a :C ; :n 2 .")
     other = type(mdp)(mdp.engine)
@@ -97,24 +96,24 @@ def test_a_dry_run_leaves_no_trace(mdp: Mdp) -> None:
     with mdp.engine.begin() as connection:
         savepoint = connection.begin_nested()
         item = mdp.prepare("http://d/1", DOCUMENT)
-        (answer,) = register(connection, [item], mdp.schemas, mdp.vocabulary, mdp.rules)
+        (answer,) = register(connection, [item], mdp.provider)
         savepoint.rollback()
     assert getattr(answer, "matched", None) == 1
     assert mdp.put_one("http://d/1", DOCUMENT).matched == 1
 
 
-def test_matched_counts_what_came_to_match(mdp: Mdp) -> None:
+def test_matched_counts_new_matches(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules([RULE, "search C c register c where c.next.n = 5", "search C c register c where c.n > 100"])
     assert mdp.put_one("http://d/1", "<#a> a :C ; :n 1 . <#b> a :C ; :n 2 ; :next <http://d/2#t> .").matched == 1
     assert mdp.put_one("http://d/1", "<#a> a :C ; :n 1 . <#b> a :C ; :n 3 ; :next <http://d/2#t> .").matched == 0
-    # What refers to it comes to match through this document.
+    # A referrer of it matches because of this document.
     assert mdp.put_one("http://d/2", "<#t> a :C ; :n 5 .").matched == 1
     answers = mdp.put({"http://d/3": "<#x> a :C ; :n 101 .", "http://d/4": "<#y> a :C ; :n 4 ."})
     assert [getattr(answer, "matched", None) for answer in answers] == [1, 0]
 
 
-def test_a_rule_that_another_searches_stays_until_that_one_ends(mdp: Mdp) -> None:
+def test_a_rule_that_another_searches_cannot_be_removed_before_it(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.put_one("http://d/1", "<#a> a :C ; :n 1 ; :next <#b> . <#b> a :C ; :n 2 .")
     (one,) = mdp.add_rules([("ones", RULE)])
@@ -134,7 +133,7 @@ def test_a_rule_that_another_searches_stays_until_that_one_ends(mdp: Mdp) -> Non
         mdp.remove_rules([two.id])
 
 
-def test_rules_that_come_and_go_at_once_leave_what_is_needed(mdp: Mdp) -> None:
+def test_rules_added_and_removed_concurrently_keep_exact_use_counts(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     failures: list[BaseException] = []
 
@@ -144,9 +143,7 @@ def test_rules_that_come_and_go_at_once_leave_what_is_needed(mdp: Mdp) -> None:
             for n in range(8):
                 added = own.add_rules([RULE, f"search C c register c where c.n = {n} and c.next.n = 1"])
                 with own.engine.begin() as connection:
-                    remove_rules(
-                        connection, [rule.id for rule in added[: 1 + n % 2]], own.schemas, own.vocabulary, own.rules
-                    )
+                    remove_rules(connection, [rule.id for rule in added[: 1 + n % 2]], own.provider)
         except BaseException as error:
             failures.append(error)
 
@@ -163,8 +160,8 @@ def test_rules_that_come_and_go_at_once_leave_what_is_needed(mdp: Mdp) -> None:
 
 
 @pytest.mark.parametrize("compared", ["c.n = {}", "c.n > {}"])
-def test_many_rules_at_once_gain_only_what_is_theirs(mdp: Mdp, compared: str) -> None:
-    """Also where an atomic rule that was there as a part becomes an end, with an older number than other ends."""
+def test_rules_added_together_gain_only_their_own_matches(mdp: Mdp, compared: str) -> None:
+    """Also if an atomic rule that existed as a part becomes an end rule, with a smaller number than other end rules."""
     mdp.put_schema(SCHEMA)
     rule = "search C c register c where " + compared
     mdp.add_rules([rule.format(5) + " and c.next.n = 1"])
@@ -179,7 +176,7 @@ def test_many_rules_at_once_gain_only_what_is_theirs(mdp: Mdp, compared: str) ->
     assert gained & mine == expected
 
 
-def test_matched_leaves_out_the_one_constant_that_is_met(mdp: Mdp) -> None:
+def test_matched_excludes_the_one_constant_that_is_equal(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules(["search C c register c where c.n != 5"])
     assert mdp.put_one("http://d/1", "<#c> a :C ; :n 5 .").matched == 0
@@ -189,7 +186,7 @@ def test_matched_leaves_out_the_one_constant_that_is_met(mdp: Mdp) -> None:
     assert [matched for _, _, matched in mdp.changes()] == [False]
 
 
-def test_groups_of_a_schema_that_was_rolled_back_are_forgotten(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_groups_of_a_rolled_back_schema_are_dropped(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     mdp.put_schema(SCHEMA)
     mdp.add_rules([RULE])
     other = type(mdp)(mdp.engine)
@@ -198,7 +195,7 @@ def test_groups_of_a_schema_that_was_rolled_back_are_forgotten(mdp: Mdp, monkeyp
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("mdv.db.filter.keep_difference", fail)
+        patch.setattr("mdv.db.filter.store_difference", fail)
         with pytest.raises(ZeroDivisionError):
             mdp.put_schema(SCHEMA + " :D rdfs:subClassOf :C .")
     other.put_schema(SCHEMA + " :E rdfs:subClassOf :C . :F rdfs:subClassOf :C .")
@@ -206,7 +203,7 @@ def test_groups_of_a_schema_that_was_rolled_back_are_forgotten(mdp: Mdp, monkeyp
     assert [(uri, matched) for _, uri, matched in mdp.changes()] == [("http://d/1#f", True)]
 
 
-def test_what_is_read_once_is_not_kept_for_ever(mdp: Mdp) -> None:
+def test_rules_that_are_parsed_once_are_not_cached_forever(mdp: Mdp) -> None:
     mdp.put_schema(SCHEMA)
     with mdp.engine.connect() as connection:
         schema = mdp.schemas.now(connection)
@@ -216,7 +213,7 @@ def test_what_is_read_once_is_not_kept_for_ever(mdp: Mdp) -> None:
     assert len(mdp.rules._plans) < 10
 
 
-def test_names_of_any_length_are_found(mdp: Mdp) -> None:
+def test_rules_with_long_names_are_found(mdp: Mdp) -> None:
     long = "x" * 1900
     mdp.put_schema(f"<http://v/{long}C> a rdfs:Class . <http://v/{long}p> rdfs:range xsd:integer .")
     (rule,) = mdp.add_rules([f"search <http://v/{long}C> c register c where c.<http://v/{long}p> > 3"])

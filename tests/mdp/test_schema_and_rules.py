@@ -1,15 +1,11 @@
-"""A schema that changes under rules: what comes to match is found, and what would break a rule is refused."""
+"""Schema changes with rules: new matches are found, and a change that would break a rule is refused."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pytest
 
 from mdv.errors import BreakingSchema
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
 
 BASE = """<> mdv:world mdv:open .
 :Person a rdfs:Class . :Student a rdfs:Class .
@@ -25,7 +21,7 @@ def follow(mdp: Mdp, pairs: set[tuple[int, str]]) -> set[tuple[int, str]]:
     return pairs
 
 
-def test_a_new_subclass_brings_its_instances_to_the_rules_of_its_superclass(mdp: Mdp) -> None:
+def test_a_new_subclass_adds_its_instances_to_the_rules_of_its_superclass(mdp: Mdp) -> None:
     mdp.put_schema(BASE)
     rules = mdp.add_rules(["search Person p register p", "search Person p register p where p.age > 10",
                            "search Person p register p where p.knows.age = 20"])  # fmt: skip
@@ -43,7 +39,7 @@ def test_a_new_subclass_brings_its_instances_to_the_rules_of_its_superclass(mdp:
     assert {uri for _, uri in pairs} == {"http://d/1#p"}
 
 
-def test_instances_of_a_subclass_that_come_later_are_found_too(mdp: Mdp) -> None:
+def test_later_instances_of_a_new_subclass_are_found(mdp: Mdp) -> None:
     mdp.put_schema(BASE)
     mdp.add_rules(["search Person p register p where p.age = 20"])
     mdp.put_schema(BASE + ":Student rdfs:subClassOf :Person . :Freshman rdfs:subClassOf :Student .")
@@ -69,13 +65,13 @@ def test_values_that_become_numbers_are_compared_as_numbers(mdp: Mdp) -> None:
         mdp.put_schema(BASE + ":weight rdfs:range xsd:integer .")
 
 
-def test_a_range_that_changes_what_a_rule_is_made_of_is_followed(mdp: Mdp) -> None:
+def test_a_changed_range_changes_the_decomposition_of_a_rule(mdp: Mdp) -> None:
     mdp.put_schema(BASE + ":friend a rdf:Property .")
     mdp.put_one("http://d/1", "<#a> a :Person ; :friend <#s> . <#s> a :Student ; :age 20 .")
     (rule,) = mdp.add_rules(["search Person p register p where p.friend.age = 20"])
     pairs = follow(mdp, set())
     assert mdp.results_of(rule.id) == {"http://d/1#a"}
-    # From now on a friend is a Person, which <#s> is not.
+    # From here on a friend is a Person; <#s> is not.
     mdp.put_schema(BASE + ":friend rdfs:range :Person .")
     ends = mdp.ends_of(rule.id)
     assert mdp.results_of(rule.id) == set()
@@ -90,7 +86,7 @@ def test_a_range_that_changes_what_a_rule_is_made_of_is_followed(mdp: Mdp) -> No
     BASE.replace(":knows rdfs:range :Person .", ""),
     BASE + ":age mdv:setValued true .",
 ])  # fmt: skip
-def test_what_would_break_a_rule_is_refused_and_names_it(mdp: Mdp, schema: str) -> None:
+def test_a_schema_change_that_would_break_a_rule_is_refused_and_names_it(mdp: Mdp, schema: str) -> None:
     mdp.put_schema(BASE)
     mdp.add_rules([("grown", "search Person p register p where p.knows.age > 18")])
     before = mdp.one("select schema_version from mdp_state")
@@ -101,14 +97,14 @@ def test_what_would_break_a_rule_is_refused_and_names_it(mdp: Mdp, schema: str) 
     assert mdp.one("select schema_version from mdp_state") == before
 
 
-def test_a_class_wins_over_a_rule_of_its_name(mdp: Mdp) -> None:
+def test_a_class_takes_precedence_over_a_rule_of_its_name(mdp: Mdp) -> None:
     mdp.put_schema(BASE)
     mdp.put_one("http://d/1", DOCUMENT)
     mdp.add_rules([("Grown", "search Person p register p where p.age > 18")])
     (over,) = mdp.add_rules(["search Grown g register g"])
     assert mdp.results_of(over.id) == {"http://d/1#p"}
-    # It would come to mean something else.
-    with pytest.raises(BreakingSchema, match="would become a class"):
+    # Its meaning would change.
+    with pytest.raises(BreakingSchema, match="the new schema has a class of that name"):
         mdp.put_schema(BASE + ":Grown a rdfs:Class .")
     mdp.remove_rules([over.id])
     mdp.put_schema(BASE + ":Grown a rdfs:Class .")
@@ -128,8 +124,10 @@ BELOW = " y:q rdfs:subPropertyOf y:p ."
 
 
 @pytest.mark.parametrize(("before", "after"), [(BELOW, ""), ("", BELOW)], ids=["leaves", "joins"])
-def test_a_rule_that_moves_into_a_group_that_the_schema_touches_is_told_once(mdp: Mdp, before: str, after: str) -> None:
-    """`c.p` comes to mean y:p, which other rules speak of already and whose values change at the same time."""
+def test_a_rule_that_moves_between_groups_during_a_schema_change_is_reported_once(
+    mdp: Mdp, before: str, after: str
+) -> None:
+    """`c.p` now means y:p, which other rules use already and whose values change at the same time."""
     mdp.put_schema(MOVING + before)
     mdp.put_one("http://d/1", Y + "<#a> a :C ; y:p 9 ; y:q 1 . <#b> a :C ; y:q 1 .")
     texts = [

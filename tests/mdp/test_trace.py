@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import mdv
 from mdv.cli.filter import tables
 from mdv.errors import NotFound
-from mdv.mdp import trace as tracing
+from mdv.inspect import filter_replay as tracing
+from mdv.inspect.filter_replay import FilterReplay, replay_filter
 from mdv.mdp.register import prepare
-from mdv.mdp.trace import Trace, trace
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DEMO = Path(mdv.__file__).parent / "demo"
 DOC = "http://mdv.example/doc.rdf"
 
 
-def run(mdp: Mdp, document: str) -> Trace:
+def run(mdp: Mdp, document: str) -> FilterReplay:
     with mdp.engine.connect() as connection:
-        return trace(connection, document, mdp.schemas)
+        return replay_filter(connection, document, mdp.schemas)
 
 
 def shown(mdp: Mdp, document: str) -> list[list[tuple[str, int]]]:
@@ -59,7 +56,7 @@ def test_the_trace_of_figure_1_is_figure_9(paper: Mdp) -> None:
     assert text + "\n" == (GOLDEN / "figure9.txt").read_text("utf-8")
 
 
-def test_what_other_documents_say_is_the_other_input_of_a_join(paper: Mdp) -> None:
+def test_statements_of_other_documents_are_the_other_input_of_a_join(paper: Mdp) -> None:
     paper.add_rules(["search CycleProvider c register c where c.serverInformation.memory > 64 and c.serverPort = 1"])
     put(paper, "http://d/info", turtle("<http://r/info> a :ServerInformation ; :memory 92 ."), "text/turtle")
     put(paper, "http://d/host", turtle("<http://r/host> a :CycleProvider ; :serverPort 1 ;"
@@ -69,12 +66,12 @@ def test_what_other_documents_say_is_the_other_input_of_a_join(paper: Mdp) -> No
     assert run(paper, "http://d/info").results[0].resource == "http://r/host"
 
 
-def test_a_document_that_no_rule_looks_at_has_no_iterations(paper: Mdp) -> None:
+def test_a_document_that_triggers_no_rule_has_no_iterations(paper: Mdp) -> None:
     put(paper, DOC, (GOLDEN / "figure1.rdf").read_bytes())
-    assert run(paper, DOC) == Trace(DOC, [], [], False)
+    assert run(paper, DOC) == FilterReplay(DOC, [], [], False)
 
 
-def test_only_what_is_registered_can_be_traced(paper: Mdp) -> None:
+def test_only_registered_documents_can_be_traced(paper: Mdp) -> None:
     put(paper, DOC, (GOLDEN / "figure1.rdf").read_bytes())
     paper.put({DOC: None})
     for uri in (DOC, "http://d/never"):
@@ -82,7 +79,7 @@ def test_only_what_is_registered_can_be_traced(paper: Mdp) -> None:
             run(paper, uri)
 
 
-def test_of_a_great_many_rules_those_are_looked_at_that_may_match(paper: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_rules_only_possible_matches_are_traced(paper: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MAX_ROWS", 20)
     join = ("search CycleProvider c register c where c.serverHost contains 'uni-passau.de'"
             " and c.serverInformation.cpu = 600 and c.serverInformation.memory = {}")  # fmt: skip
@@ -97,7 +94,7 @@ def test_of_a_great_many_rules_those_are_looked_at_that_may_match(paper: Mdp, mo
     assert [row.resource for row in found.results] == [DOC + "#host"]
 
 
-def test_what_is_too_much_is_cut_off_and_told(paper: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_trace_is_truncated_and_flagged(paper: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MAX_ROWS", 5)
     paper.add_rules([f"search CycleProvider c register c where c.serverPort > {port}" for port in range(10)])
     put(paper, DOC, (GOLDEN / "figure1.rdf").read_bytes())

@@ -1,22 +1,21 @@
-"""Values are typed once, when they are stored, by the ranges of the schema; and again when the schema changes."""
+"""Values are typed by the schema's ranges when they are stored, and again when the schema changes."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
-from mdv.mdp.schemas import Schemas, read_schema_document
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from mdv.mdp.schemas import read_schema_document
+from tests.support.mdp import Mdp
 
 D = "http://d/1"
 OPEN = "<> mdv:world mdv:open . "
 
 
 def typed(mdp: Mdp, name: str = "p") -> list[tuple[Any, ...]]:
-    """Value, number, instant, truth of each stored value of a property, by value."""
+    """Return value, number, instant and boolean of each stored value of a property, ordered by value."""
     return mdp.rows(
         "select value, number, instant, truth from filter_data f join vocabulary v on v.id = f.property_id"
         " where v.uri = :uri order by value",
@@ -24,7 +23,7 @@ def typed(mdp: Mdp, name: str = "p") -> list[tuple[Any, ...]]:
     )
 
 
-def test_numbers_instants_and_booleans_are_stored_as_such(mdp: Mdp) -> None:
+def test_numbers_instants_and_booleans_are_stored_typed(mdp: Mdp) -> None:
     mdp.put_schema("""
         :number rdfs:range xsd:decimal . :instant rdfs:range xsd:dateTime . :truth rdfs:range xsd:boolean .
         :text rdfs:range xsd:string . :any a rdf:Property .""")
@@ -36,7 +35,7 @@ def test_numbers_instants_and_booleans_are_stored_as_such(mdp: Mdp) -> None:
     assert typed(mdp, "any") == [("9", None, None, None)]
 
 
-def test_92_is_92_0(mdp: Mdp) -> None:
+def test_92_equals_92_0(mdp: Mdp) -> None:
     mdp.put_schema(":p rdfs:range xsd:decimal ; mdv:setValued true .")
     mdp.put_one(D, "<#a> :p 92, 92.0, '092', '+92.', 9.2 .")
     assert mdp.one("select count(*) from filter_data where number = 92") == 4
@@ -51,7 +50,7 @@ def test_large_and_long_numbers_stay_exact(mdp: Mdp) -> None:
     assert [row[1] for row in typed(mdp, "d")] == [Decimal("1e-308"), Decimal("1e308")]
 
 
-def test_nan_and_the_infinities_have_no_number(mdp: Mdp) -> None:
+def test_nan_and_infinity_have_no_number(mdp: Mdp) -> None:
     mdp.put_schema(":p rdfs:range xsd:double ; mdv:setValued true .")
     mdp.put_one(D, "<#a> :p 'NaN', 'INF', '-INF', '1e999', '64.5' .")
     assert [(value, number) for value, number, _, _ in typed(mdp)] == [
@@ -68,7 +67,7 @@ def test_a_value_is_typed_by_the_range_of_a_superproperty(mdp: Mdp) -> None:
     assert [row[:2] for row in typed(mdp, "text")] == [("7", 7), ("seven", None)]
 
 
-def test_a_newly_declared_property_types_what_an_open_world_had_stored(mdp: Mdp) -> None:
+def test_declaring_a_property_types_its_stored_values(mdp: Mdp) -> None:
     mdp.put_schema(OPEN)
     mdp.put({D: "<#a> :p '5' ; :q '6' .", "http://d/2": "<#b> :p '7' ."})
     assert [row[1] for row in typed(mdp)] == [None, None]
@@ -87,7 +86,7 @@ def test_a_new_subproperty_relation_types_stored_values(mdp: Mdp) -> None:
     assert [row[1] for row in typed(mdp) + typed(mdp, "low")] == [None, None]
 
 
-def test_a_range_taken_away_untypes_stored_values(mdp: Mdp) -> None:
+def test_removing_a_range_removes_the_types_of_stored_values(mdp: Mdp) -> None:
     mdp.put_schema(":p rdfs:range xsd:integer .")
     mdp.put_one(D, "<#a> :p '5' .")
     mdp.put_schema(":p rdfs:range xsd:string .")
@@ -96,14 +95,14 @@ def test_a_range_taken_away_untypes_stored_values(mdp: Mdp) -> None:
     assert [row[1:] for row in typed(mdp)] == [(None, None, None)]
 
 
-def test_a_range_of_another_kind_types_stored_values_anew(mdp: Mdp) -> None:
+def test_a_range_of_another_kind_types_stored_values_again(mdp: Mdp) -> None:
     mdp.put_schema(":p rdfs:range xsd:integer .")
     mdp.put_one(D, "<#a> :p '1970' .")
     mdp.put_schema(":p rdfs:range xsd:gYear .")
     assert typed(mdp) == [("1970", None, 0, None)]
 
 
-def test_a_property_that_an_open_world_no_longer_declares_is_untyped(mdp: Mdp) -> None:
+def test_a_property_no_longer_declared_in_an_open_world_is_untyped(mdp: Mdp) -> None:
     mdp.put_schema(OPEN + ":p rdfs:range xsd:integer .")
     mdp.put_one(D, "<#a> :p '5' .")
     mdp.put_schema(OPEN)
@@ -125,5 +124,5 @@ def test_a_schema_can_change_twice_in_one_transaction(mdp: Mdp) -> None:
     with mdp.engine.begin() as connection:
         for more in (":p rdfs:range xsd:integer .", ":p rdfs:range xsd:integer . :q rdfs:range xsd:integer ."):
             document = read_schema_document((mdp.PREFIXES + OPEN + more).encode(), "text/turtle")
-            put_schema(connection, document, Schemas(), mdp.vocabulary, mdp.rules)
+            put_schema(connection, document, Provider(mdp.engine))
     assert [row[1] for row in typed(mdp) + typed(mdp, "q")] == [5, 6]

@@ -1,15 +1,13 @@
-"""Webhooks: what is told when, what becomes of messages, and what two workers at once may not do."""
+"""Webhooks: which messages are sent, how they are retried, and concurrency of two workers."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from receiver import Handler, Receiver, receiving, saying
 from standardwebhooks.webhooks import Webhook as Verifier
 
 from mdv.db import webhooks as db
@@ -17,22 +15,29 @@ from mdv.db.lmrs import Lmr
 from mdv.db.webhooks import Delivery, Message, Webhook
 from mdv.errors import Conflict, NotFound
 from mdv.mdp import webhooks
-from mdv.mdp.deliver import LOST, MOST_OF_ONE_LMR, Deliveries
 from mdv.mdp.subscribe import delete_lmr
-from mdv.mdp.webhooks import KEPT, KEPT_MESSAGES, MOST_DEAD, MOST_WEBHOOKS, WAITS, settle
-from mdv.webhooks.send import Answer
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from mdv.mdp.webhook_sender import CLAIM_TIMEOUT, MAX_CONCURRENT_SENDS_PER_LMR, WebhookSender
+from mdv.mdp.webhooks import (
+    MAX_DEAD_MESSAGES_IN_A_ROW,
+    MAX_KEPT_MESSAGES,
+    MAX_WEBHOOKS_PER_LMR,
+    MESSAGE_RETENTION,
+    RETRY_DELAYS_SECONDS,
+    record_attempt,
+)
+from mdv.webhooks.send import WebhookResponse
+from tests.support.eventually import eventually
+from tests.support.mdp import Mdp
+from tests.support.webhook_receiver import Handler, Receiver, receiving, saying
 
 SCHEMA = "<> mdv:world mdv:open . :Host a rdfs:Class . :memory rdfs:range xsd:integer ."
 BIG = "search Host h register h where h.memory > 64"
-ATTEMPTS = len(WAITS) + 1
-LONGEST = timedelta(seconds=WAITS[-1])
+ATTEMPTS = len(RETRY_DELAYS_SECONDS) + 1
+LONGEST = timedelta(seconds=RETRY_DELAYS_SECONDS[-1])
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = datetime.now(UTC)
@@ -45,7 +50,7 @@ class Clock:
 
 
 class Post:
-    """One LMR with a webhook, a receiver, and somebody who delivers."""
+    """One LMR with a webhook, a receiver and a sender."""
 
     def __init__(self, mdp: Mdp, receiver: Receiver) -> None:
         self.mdp, self.receiver, self.engine, self.clock = mdp, receiver, mdp.engine, Clock()
@@ -56,8 +61,8 @@ class Post:
         self.states: list[str] = []
         self.deliveries = self.deliverer()
 
-    def deliverer(self, private: bool = True) -> Deliveries:
-        return Deliveries(
+    def deliverer(self, private: bool = True) -> WebhookSender:
+        return WebhookSender(
             self.engine, private, clock=self.clock, chance=lambda: 0.5, told=lambda state: self.states.append(state)
         )
 
@@ -66,7 +71,7 @@ class Post:
             return webhooks.add_webhook(connection, lmr, self.receiver.url, self.clock())
 
     def change(self, number: int = 1, memory: int = 92) -> int:
-        """Let a document come or change; the last offset of the feed then."""
+        """Register or change a document; return the last offset of the feed."""
         self.mdp.put_one(f"http://d/{number}", f"<#host> a :Host ; :memory {memory} .")
         return self.newest
 
@@ -75,7 +80,7 @@ class Post:
         return int(self.mdp.one('select max("offset") from feed where lmr_id = :lmr', lmr=self.lmr.id))
 
     def work(self, times: int = 1) -> None:
-        """Send what is due; then so often again when the next attempt is."""
+        """Send due messages; then advance the clock to the next attempt and repeat, `again` times."""
         self.deliveries.work()
         for _ in range(times - 1):
             self.clock.pass_(LONGEST)
@@ -91,7 +96,7 @@ class Post:
             return webhooks.get_webhook(connection, self.lmr, self.hook.id)
 
     def sent(self, state: str | None = None) -> list[Delivery]:
-        """The messages, the newest first."""
+        """Return the messages, newest first."""
         with self.engine.connect() as connection:
             return db.list_deliveries(connection, self.hook.id, None, 1000, state)
 
@@ -107,10 +112,10 @@ def post(mdp: Mdp, receiver: Receiver) -> Post:
     return Post(mdp, receiver)
 
 
-# What is told
+# Messages
 
 
-def test_a_registration_leads_to_one_signed_message_and_the_feed_has_the_event_up_to_there(post: Post) -> None:
+def test_a_registration_sends_one_signed_message_with_the_offset_of_the_feed(post: Post) -> None:
     cursor = post.mdp.feed(post.lmr).cursor
     offset = post.change()
     post.work()
@@ -124,7 +129,7 @@ def test_a_registration_leads_to_one_signed_message_and_the_feed_has_the_event_u
     assert post.now.told == offset and post.states == ["delivered"]
 
 
-def test_a_new_webhook_is_told_of_nothing_that_was_before(post: Post) -> None:
+def test_a_new_webhook_is_not_notified_of_earlier_events(post: Post) -> None:
     post.change()
     later = post.add(post.lmr)
     post.work()
@@ -134,26 +139,26 @@ def test_a_new_webhook_is_told_of_nothing_that_was_before(post: Post) -> None:
     assert later.told == post.newest
 
 
-def test_what_does_not_concern_the_lmr_makes_no_message(post: Post) -> None:
+def test_a_change_that_does_not_concern_the_lmr_sends_no_message(post: Post) -> None:
     post.mdp.put_one("http://d/1", "<#host> a :Host ; :memory 3 .")
     post.work()
     assert post.receiver.got == []
 
 
-def test_a_new_schema_is_told(post: Post) -> None:
+def test_a_schema_change_sends_a_message(post: Post) -> None:
     post.mdp.put_schema(SCHEMA + " :cpu rdfs:range xsd:integer .")
     post.work()
     assert post.receiver.offsets() == [post.newest]
 
 
-def test_many_changes_are_told_with_one_message(post: Post) -> None:
+def test_many_changes_are_sent_as_one_message(post: Post) -> None:
     for number in range(5):
         last = post.change(number)
     post.work()
     assert post.receiver.offsets() == [last]
 
 
-def test_while_a_message_is_tried_again_what_comes_makes_no_second_one(post: Post) -> None:
+def test_changes_during_a_retry_create_no_second_message(post: Post) -> None:
     post.receiver.answers = [500, 500]
     first = post.change(1)
     post.work()
@@ -162,12 +167,12 @@ def test_while_a_message_is_tried_again_what_comes_makes_no_second_one(post: Pos
     last = post.change(3)
     assert [delivery.state for delivery in post.sent()] == ["waiting"]
     post.work(2)
-    # When it has arrived, the next one tells the newest offset, and nothing of those between.
+    # After delivery, the next message has the newest offset, and there is none for those between.
     assert post.receiver.offsets() == [first, first, first, last]
     assert post.now.told == last
 
 
-def test_a_message_is_tried_again_with_the_same_id_and_body_signed_anew(post: Post) -> None:
+def test_a_retry_has_the_same_id_and_body_and_a_new_signature(post: Post) -> None:
     post.receiver.answers = [500, 502]
     post.change()
     post.work(3)
@@ -177,10 +182,10 @@ def test_a_message_is_tried_again_with_the_same_id_and_body_signed_anew(post: Po
     assert (post.now.failures, post.now.failing_since) == (0, None)
 
 
-def test_the_waits_between_attempts_grow_and_vary(post: Post) -> None:
+def test_the_delays_between_attempts_grow_with_jitter(post: Post) -> None:
     post.receiver.answers = [500] * ATTEMPTS
     post.change()
-    for wait in WAITS:
+    for wait in RETRY_DELAYS_SECONDS:
         post.work()
         (waiting,) = post.sent()
         assert waiting.not_before - post.clock() == timedelta(seconds=wait)
@@ -189,12 +194,15 @@ def test_the_waits_between_attempts_grow_and_vary(post: Post) -> None:
         post.work()
         assert len(post.receiver.got) == before  # not before its time
         post.clock.pass_(timedelta(milliseconds=1))
-    assert webhooks.wait_after(1, None, lambda: 0.0) == 4
-    assert webhooks.wait_after(1, None, lambda: 1.0) == pytest.approx(6)
+    assert webhooks.retry_delay(1, None, lambda: 0.0) == 4
+    assert webhooks.retry_delay(1, None, lambda: 1.0) == pytest.approx(6)
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [("90", 90), ("999999", WAITS[-1]), ("0", WAITS[0]), ("x", WAITS[0])])
-def test_a_receiver_may_ask_for_time_but_not_for_ever(post: Post, asked: str, seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [("90", 90), ("999999", RETRY_DELAYS_SECONDS[-1]), ("0", RETRY_DELAYS_SECONDS[0]), ("x", RETRY_DELAYS_SECONDS[0])],
+)
+def test_a_receiver_may_request_a_delay_up_to_a_limit(post: Post, asked: str, seconds: float) -> None:
     post.receiver.answers = [saying(503, "later", Retry_After=asked)]
     post.change()
     post.work()
@@ -211,7 +219,7 @@ def test_a_redirect_is_a_failure(post: Post) -> None:
     assert (waiting.state, waiting.status) == ("waiting", 302) and "not followed" in str(waiting.reason)
 
 
-def test_an_address_that_has_become_private_is_not_sent_to(post: Post) -> None:
+def test_an_address_that_has_become_private_gets_no_message(post: Post) -> None:
     post.change()
     post.deliverer(private=False).work()
     (waiting,) = post.sent()
@@ -219,25 +227,25 @@ def test_an_address_that_has_become_private_is_not_sent_to(post: Post) -> None:
     assert post.receiver.got == []
 
 
-# When it fails for long
+# Repeated failures
 
 
-def test_a_message_that_failed_to_the_last_is_dead_and_can_be_sent_again_under_its_id(post: Post) -> None:
+def test_a_message_is_dead_after_its_last_attempt_and_can_be_sent_again_under_its_id(post: Post) -> None:
     post.receiver.answers = [500] * ATTEMPTS
     offset = post.change()
     post.work(ATTEMPTS + 2)
     (dead,) = post.sent("dead")
     assert (dead.attempts, dead.status, dead.ended_at is not None) == (ATTEMPTS, 500, True)
     assert len(post.receiver.got) == ATTEMPTS and post.now.told < offset and post.now.failures == ATTEMPTS
-    again = post.run(webhooks.replay, dead.id, post.clock())
+    again = post.run(webhooks.retry_dead_message, dead.id, post.clock())
     assert (again.id, again.state, again.attempts) == (dead.id, "waiting", 0)
     post.work()
     assert len({(got.id, got.body) for got in post.receiver.got}) == 1 and post.now.told == offset
     with pytest.raises(Conflict, match="was delivered"):
-        post.run(webhooks.replay, dead.id, post.clock())
+        post.run(webhooks.retry_dead_message, dead.id, post.clock())
 
 
-def test_after_a_dead_message_the_next_tells_of_all_that_has_come(post: Post) -> None:
+def test_the_message_after_a_dead_one_covers_all_changes(post: Post) -> None:
     post.receiver.answers = [500] * ATTEMPTS
     first = post.change(1)
     post.work(ATTEMPTS - 1)
@@ -255,37 +263,42 @@ def test_a_dead_message_is_not_sent_again_while_a_newer_one_waits(post: Post) ->
     post.change(2)
     post.work()
     (dead,), (waiting,) = post.sent("dead"), post.sent("waiting")
-    with pytest.raises(Conflict, match=f"{waiting.id} waits to be sent, and tells all that {dead.id} does"):
-        post.run(webhooks.replay, dead.id, post.clock())
+    with pytest.raises(Conflict, match=f"{waiting.id} is waiting to be sent and replaces {dead.id}"):
+        post.run(webhooks.retry_dead_message, dead.id, post.clock())
     with pytest.raises(Conflict, match="waits for its next attempt"):
-        post.run(webhooks.replay, waiting.id, post.clock())
+        post.run(webhooks.retry_dead_message, waiting.id, post.clock())
 
 
-def test_after_some_dead_messages_in_a_row_a_webhook_is_paused_until_it_is_resumed(post: Post) -> None:
-    post.receiver.answers = [saying(500, "broken")] * (ATTEMPTS * MOST_DEAD)
+def test_repeated_dead_messages_pause_a_webhook_until_it_is_resumed(post: Post) -> None:
+    post.receiver.answers = [saying(500, "broken")] * (ATTEMPTS * MAX_DEAD_MESSAGES_IN_A_ROW)
     began = post.clock()
-    for number in range(MOST_DEAD):
+    for number in range(MAX_DEAD_MESSAGES_IN_A_ROW):
         post.change(number)
         post.work(ATTEMPTS)
         post.clock.pass_(LONGEST)
     paused = post.now
-    assert (paused.state, paused.failures, paused.failing_since) == ("paused", ATTEMPTS * MOST_DEAD, began)
-    assert paused.reason == f"{MOST_DEAD} messages died in a row, the last so: It answered 500: broken"
+    assert (paused.state, paused.failures, paused.failing_since) == (
+        "paused",
+        ATTEMPTS * MAX_DEAD_MESSAGES_IN_A_ROW,
+        began,
+    )
+    failed = f"{MAX_DEAD_MESSAGES_IN_A_ROW} messages in a row could not be delivered."
+    assert paused.reason == f"{failed} The last error: It answered 500: broken"
     last = post.change(99)
     post.work(3)
-    assert len(post.receiver.got) == ATTEMPTS * MOST_DEAD  # nothing more is sent
-    resumed = post.run(webhooks.resume, post.clock())
+    assert len(post.receiver.got) == ATTEMPTS * MAX_DEAD_MESSAGES_IN_A_ROW  # no further message is sent
+    resumed = post.run(webhooks.resume_webhook, post.clock())
     assert (resumed.state, resumed.reason, resumed.failures) == ("active", None, 0)
     post.work()
     assert post.receiver.offsets()[-1] == last and post.now.told == last
 
 
-def test_resuming_tells_what_only_a_dead_message_told(post: Post) -> None:
+def test_resuming_sends_the_offset_of_a_dead_message_again(post: Post) -> None:
     post.receiver.answers = [410]
     offset = post.change()
     post.work(3)
     assert len(post.receiver.got) == 1
-    post.run(webhooks.resume, post.clock())
+    post.run(webhooks.resume_webhook, post.clock())
     post.work()
     assert post.receiver.offsets() == [offset, offset] and len({got.id for got in post.receiver.got}) == 2
 
@@ -300,11 +313,11 @@ def test_a_quiet_week_between_dead_messages_does_not_pause_a_webhook(post: Post)
     assert post.now.state == "active"
 
 
-def test_gone_pauses_at_once(post: Post) -> None:
+def test_status_410_pauses_a_webhook_immediately(post: Post) -> None:
     post.receiver.answers = [410]
     post.change()
     post.work(2)
-    assert (post.now.state, post.now.reason) == ("paused", "The receiver answered 410: it is gone for good.")
+    assert (post.now.state, post.now.reason) == ("paused", "The receiver responded with 410 (gone).")
     (dead,) = post.sent()
     assert (dead.state, dead.attempts, dead.status) == ("dead", 1, 410)
 
@@ -313,21 +326,21 @@ def test_a_paused_webhook_keeps_its_message_and_sends_it_when_resumed(post: Post
     post.receiver.answers = [500]
     offset = post.change()
     post.work()
-    post.run(webhooks.pause, "Somebody has paused it.")
+    post.run(webhooks.pause_webhook, "Somebody has paused it.")
     post.work()
     assert len(post.receiver.got) == 1
-    with pytest.raises(Conflict, match=r"paused \(Somebody has paused it\.\): resume it first"):
-        post.run(webhooks.tell_now, post.clock())
-    post.run(webhooks.resume, post.clock())
+    with pytest.raises(Conflict, match=r"paused \(Somebody has paused it\.\)\. Resume it first"):
+        post.run(webhooks.send_now, post.clock())
+    post.run(webhooks.resume_webhook, post.clock())
     post.work()
     assert post.receiver.offsets() == [offset, offset] and len({got.id for got in post.receiver.got}) == 1
 
 
-def test_a_message_of_now_can_be_sent_though_all_was_told(post: Post) -> None:
+def test_a_message_can_be_sent_on_request_without_new_events(post: Post) -> None:
     offset = post.change()
     post.work()
-    made = post.run(webhooks.tell_now, post.clock())
-    assert post.run(webhooks.tell_now, post.clock()).id == made.id  # one at a time
+    made = post.run(webhooks.send_now, post.clock())
+    assert post.run(webhooks.send_now, post.clock()).id == made.id  # one at a time
     post.work()
     assert post.receiver.offsets() == [offset, offset] and post.receiver.got[1].id == str(made.id)
 
@@ -335,8 +348,8 @@ def test_a_message_of_now_can_be_sent_though_all_was_told(post: Post) -> None:
 # Secrets
 
 
-def test_for_a_day_after_a_rotation_both_secrets_sign(post: Post) -> None:
-    new = post.run(webhooks.rotate, post.clock())
+def test_both_secrets_sign_for_a_day_after_a_rotation(post: Post) -> None:
+    new = post.run(webhooks.rotate_secret, post.clock())
     assert new.secret != post.hook.secret
     post.change(1)
     post.work()
@@ -349,20 +362,20 @@ def test_for_a_day_after_a_rotation_both_secrets_sign(post: Post) -> None:
     assert [len(got.headers["webhook-signature"].split(" ")) for got in post.receiver.got] == [2, 1]
 
 
-def test_secrets_are_in_no_text_of_a_webhook(post: Post) -> None:
-    assert post.hook.secret not in repr(post.run(webhooks.rotate, post.clock()))
+def test_secrets_are_not_in_the_repr_of_a_webhook(post: Post) -> None:
+    assert post.hook.secret not in repr(post.run(webhooks.rotate_secret, post.clock()))
 
 
 # Several workers
 
 
-def test_two_workers_at_once_send_each_message_once(post: Post) -> None:
+def test_two_concurrent_workers_send_each_message_once(post: Post) -> None:
     lmrs = [post.mdp.create_lmr(f"lmr {number}") for number in range(4)]
     for lmr in lmrs:
         post.mdp.subscribe(lmr, BIG)
-        for _ in range(MOST_WEBHOOKS):
+        for _ in range(MAX_WEBHOOKS_PER_LMR):
             post.add(lmr)
-    expected = 1 + len(lmrs) * MOST_WEBHOOKS
+    expected = 1 + len(lmrs) * MAX_WEBHOOKS_PER_LMR
     for round_ in range(3):
         post.change(round_)
         workers = [post.deliverer() for _ in range(3)]
@@ -375,61 +388,61 @@ def test_two_workers_at_once_send_each_message_once(post: Post) -> None:
     assert post.mdp.one("select count(*) from webhook_deliveries where state = 'delivered'") == 3 * expected
 
 
-def test_a_message_that_a_worker_died_with_is_sent_by_another_and_a_late_word_of_it_does_not_count(post: Post) -> None:
+def test_a_message_of_a_dead_worker_is_sent_by_another_and_a_late_result_is_ignored(post: Post) -> None:
     offset = post.change()
     with post.engine.begin() as connection:
-        db.make_messages(connection, post.clock())
-        taken = db.claim(connection, post.clock(), post.clock() + LOST, [])
+        db.create_messages(connection, post.clock())
+        taken = db.claim_message(connection, post.clock(), post.clock() + CLAIM_TIMEOUT, [])
     assert taken is not None
     post.work()
-    assert post.receiver.got == []  # it is somebody's
-    post.clock.pass_(LOST)
+    assert post.receiver.got == []  # another worker has claimed it
+    post.clock.pass_(CLAIM_TIMEOUT)
     post.receiver.answers = [500]
     post.work()
     assert post.receiver.offsets() == [offset]
     with post.engine.begin() as connection:
-        assert settle(connection, taken, Answer(200), post.clock(), lambda: 0.5) is None
+        assert record_attempt(connection, taken, WebhookResponse(200), post.clock(), lambda: 0.5) is None
     (waiting,) = post.sent()
     assert (waiting.state, waiting.attempts, waiting.status) == ("waiting", 2, 500)
 
 
-def test_of_two_workers_that_took_a_message_only_the_last_may_say_what_came_of_it(post: Post) -> None:
+def test_of_two_workers_with_one_message_only_the_last_claim_may_record_the_result(post: Post) -> None:
     post.change()
 
     def take() -> Message:
         with post.engine.begin() as connection:
-            db.make_messages(connection, post.clock())
-            taken = db.claim(connection, post.clock(), post.clock(), [])
+            db.create_messages(connection, post.clock())
+            taken = db.claim_message(connection, post.clock(), post.clock(), [])
         assert taken is not None
         return taken
 
     def says(message: Message) -> str | None:
         with post.engine.begin() as connection:
-            return settle(connection, message, Answer(500), post.clock(), lambda: 0.5)
+            return record_attempt(connection, message, WebhookResponse(500), post.clock(), lambda: 0.5)
 
     first, second = take(), take()  # at the same moment, by clocks that differ
     assert says(first) is None
-    post.run(webhooks.tell_now, post.clock())  # it begins to count anew
-    post.clock.pass_(LOST)
+    post.run(webhooks.send_now, post.clock())  # its count restarts
+    post.clock.pass_(CLAIM_TIMEOUT)
     third = take()
     assert (third.id, third.attempts) == (first.id, first.attempts)
     assert (says(first), says(second), says(third)) == (None, None, "waiting")
 
 
-def test_a_message_with_which_every_worker_dies_is_dead_in_the_end(post: Post) -> None:
+def test_a_message_that_kills_every_worker_becomes_a_dead_letter(post: Post) -> None:
     post.change()
     with post.engine.begin() as connection:
-        db.make_messages(connection, post.clock())
+        db.create_messages(connection, post.clock())
     for _ in range(ATTEMPTS):
         with post.engine.begin() as connection:
-            assert db.claim(connection, post.clock(), post.clock() + LOST, []) is not None
-        post.clock.pass_(LOST)
+            assert db.claim_message(connection, post.clock(), post.clock() + CLAIM_TIMEOUT, []) is not None
+        post.clock.pass_(CLAIM_TIMEOUT)
     post.work(2)
     (dead,) = post.sent()
-    assert dead.state == "dead" and "ended without telling" in str(dead.reason) and post.receiver.got == []
+    assert dead.state == "dead" and "The worker died" in str(dead.reason) and post.receiver.got == []
 
 
-def test_no_transaction_is_open_while_a_receiver_is_waited_for(post: Post) -> None:
+def test_no_transaction_is_open_while_waiting_for_a_receiver(post: Post) -> None:
     open_: list[int] = []
 
     def look(handler: Handler) -> None:
@@ -444,7 +457,7 @@ def test_no_transaction_is_open_while_a_receiver_is_waited_for(post: Post) -> No
     assert open_ == [0]
 
 
-def test_slow_receivers_of_one_lmr_hold_up_nobody_else(post: Post) -> None:
+def test_slow_receivers_of_one_lmr_do_not_block_others(post: Post) -> None:
     slow = post.mdp.create_lmr("slow")
     post.mdp.subscribe(slow, BIG)
     released = threading.Event()
@@ -455,41 +468,41 @@ def test_slow_receivers_of_one_lmr_hold_up_nobody_else(post: Post) -> None:
         handler.end_headers()
 
     with receiving() as sleepy:
-        sleepy.answers = [sleep] * MOST_WEBHOOKS
+        sleepy.answers = [sleep] * MAX_WEBHOOKS_PER_LMR
         with post.engine.begin() as connection:
-            for _ in range(MOST_WEBHOOKS):
+            for _ in range(MAX_WEBHOOKS_PER_LMR):
                 webhooks.add_webhook(connection, slow, sleepy.url, post.clock())
         offset = post.change()
         post.deliveries.wake()
         eventually(lambda: post.now.told == offset)
-        eventually(lambda: len(sleepy.got) == MOST_OF_ONE_LMR)
+        eventually(lambda: len(sleepy.got) == MAX_CONCURRENT_SENDS_PER_LMR)
         post.change(2)
         post.deliveries.wake()
         eventually(lambda: len(post.receiver.got) == 2)
-        assert len(sleepy.got) == MOST_OF_ONE_LMR
+        assert len(sleepy.got) == MAX_CONCURRENT_SENDS_PER_LMR
         released.set()
-        # In the end all of them hear of both.
+        # In the end all of them receive both.
         latest = int(post.mdp.one('select max("offset") from feed where lmr_id = :lmr', lmr=slow.id))
-        eventually(lambda: sleepy.offsets().count(latest) == MOST_WEBHOOKS)
+        eventually(lambda: sleepy.offsets().count(latest) == MAX_WEBHOOKS_PER_LMR)
 
 
-def test_what_breaks_inside_is_an_attempt_that_failed(post: Post) -> None:
-    def broken(url: str, body: bytes, headers: dict[str, str]) -> Answer:
+def test_an_internal_error_counts_as_a_failed_attempt(post: Post) -> None:
+    def broken(url: str, body: bytes, headers: dict[str, str]) -> WebhookResponse:
         raise ZeroDivisionError
 
     post.change()
-    Deliveries(post.engine, True, post=broken, clock=post.clock).work()
+    WebhookSender(post.engine, True, post=broken, clock=post.clock).work()
     (waiting,) = post.sent()
-    assert (waiting.state, waiting.reason) == ("waiting", "MDV itself failed: ZeroDivisionError.")
+    assert (waiting.state, waiting.reason) == ("waiting", "Internal error in MDV: ZeroDivisionError.")
 
 
-def test_whether_anybody_is_to_be_told_is_looked_at(post: Post) -> None:
-    assert post.deliverer().are_wanted()
-    post.run(webhooks.pause, "So.")
-    assert not post.deliverer().are_wanted()
+def test_any_active_webhook_ignores_paused_webhooks(post: Post) -> None:
+    assert post.deliverer().any_active_webhook()
+    post.run(webhooks.pause_webhook, "So.")
+    assert not post.deliverer().any_active_webhook()
 
 
-# What goes
+# Deletion
 
 
 def test_an_lmr_that_is_deleted_leaves_no_webhook_and_no_message(post: Post) -> None:
@@ -497,12 +510,12 @@ def test_an_lmr_that_is_deleted_leaves_no_webhook_and_no_message(post: Post) -> 
     post.change()
     post.work()
     with post.engine.begin() as connection:
-        delete_lmr(connection, post.lmr, post.mdp.schemas, post.mdp.vocabulary, post.mdp.rules)
+        delete_lmr(connection, post.lmr, post.mdp.provider)
     left = "select (select count(*) from webhooks) + (select count(*) from webhook_deliveries)"
     assert post.mdp.one(left) == 0
 
 
-def test_a_webhook_that_is_deleted_while_it_is_told_is_gone(post: Post) -> None:
+def test_a_webhook_can_be_deleted_while_a_message_is_sent(post: Post) -> None:
     def vanish(handler: Handler) -> None:
         post.run(webhooks.delete_webhook)
         handler.send_response(200)
@@ -516,32 +529,25 @@ def test_a_webhook_that_is_deleted_while_it_is_told_is_gone(post: Post) -> None:
         post.run(webhooks.delete_webhook)
 
 
-def test_only_the_last_messages_are_kept_and_those_only_for_some_days(post: Post) -> None:
+def test_only_the_latest_messages_are_kept_and_only_for_some_days(post: Post) -> None:
     for _ in range(3):
-        post.run(webhooks.tell_now, post.clock())
+        post.run(webhooks.send_now, post.clock())
         post.work()
     post.mdp.run(
         'insert into webhook_deliveries (webhook_id, "offset", position, state, not_before, created_at, ended_at)'
-        f" select {post.hook.id}, 1, 1, 'dead', now(), now(), now() from generate_series(1, {2 * KEPT_MESSAGES})"
+        f" select {post.hook.id}, 1, 1, 'dead', now(), now(), now() from generate_series(1, {2 * MAX_KEPT_MESSAGES})"
     )
-    post.run(webhooks.tell_now, post.clock())
+    post.run(webhooks.send_now, post.clock())
     post.work()
-    assert len(post.sent()) == KEPT_MESSAGES
-    post.clock.pass_(KEPT + timedelta(seconds=10))
+    assert len(post.sent()) == MAX_KEPT_MESSAGES
+    post.clock.pass_(MESSAGE_RETENTION + timedelta(seconds=10))
     post.change()
     post.deliverer().work()
     assert [delivery.state for delivery in post.sent()] == ["delivered"]
 
 
-def test_an_lmr_has_no_more_webhooks_than_allowed(post: Post) -> None:
-    for _ in range(MOST_WEBHOOKS - 1):
+def test_the_number_of_webhooks_per_lmr_is_limited(post: Post) -> None:
+    for _ in range(MAX_WEBHOOKS_PER_LMR - 1):
         post.add(post.lmr)
-    with pytest.raises(Conflict, match=f"has {MOST_WEBHOOKS} webhooks, and may have no more"):
+    with pytest.raises(Conflict, match=f"has {MAX_WEBHOOKS_PER_LMR} webhooks, which is the maximum"):
         post.add(post.lmr)
-
-
-def eventually(holds: Callable[[], object], seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, holds
-        time.sleep(0.02)

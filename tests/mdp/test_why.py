@@ -1,13 +1,12 @@
-"""Why a resource is, or is not, at an LMR: told with the paper's example, and held against the oracle."""
+"""Explanations why a resource is, or is not, at an LMR: the paper's example, and comparison with the oracle."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,22 +14,17 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 
 import mdv
-from mdv.db.why import giving_up
 from mdv.errors import BadRequest
-from mdv.mdp.because import Why, why_lines
-from mdv.mdp.beginnings import beginning, stages
-from mdv.mdp.why import explain_resource
+from mdv.inspect.explain_resource import explain_resource
+from mdv.inspect.match_origins import first_stages, stages
+from mdv.inspect.resource_reasons import ResourceExplanation, explanation_lines
+from mdv.inspect.sql.explain_resource import stop_when_slow
 from mdv.rules.normal import Access, Comparison, Conjunction, NormalPredicate, Sort, Variable
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
-
-sys.path.append(str(Path(__file__).parents[1] / "model"))
-
-from rule_worlds import RESOURCES, SCHEMA, Said, populations, rule_texts, schema_in_force, turtle
-from rules_oracle import HOLDS, World
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.generated_rules import RESOURCES, SCHEMA, Said, populations, rule_texts, schema_in_force, turtle
+from tests.support.mdp import Mdp
+from tests.support.rule_oracle import HOLDS, World
 
 DEMO = Path(mdv.__file__).parent / "demo"
 EXAMPLE_1 = (Path(__file__).parents[1] / "golden" / "rules" / "demo" / "example_1.rule").read_text("utf-8")
@@ -40,13 +34,13 @@ ATLAS, ATLAS_INFO = f"{D}atlas.ttl#host", f"{D}atlas.ttl#info"
 LMR = 1
 
 
-def explained(mdp: Mdp, uri: str, lmr: int = LMR) -> Why:
+def explained(mdp: Mdp, uri: str, lmr: int = LMR) -> ResourceExplanation:
     with mdp.engine.connect() as connection:
-        return explain_resource(connection, lmr, uri, mdp.schemas, mdp.vocabulary, mdp.rules)
+        return explain_resource(connection, lmr, uri, mdp.provider)
 
 
 def hold(mdp: Mdp, reasons: dict[str, int], lmr: int = LMR) -> None:
-    """Let the MDP know that an LMR holds these resources, each with so many reasons."""
+    """Record at the MDP that an LMR holds these resources, each with its number of reasons."""
     with mdp.engine.begin() as connection:
         for uri, count in reasons.items():
             connection.execute(
@@ -73,14 +67,14 @@ def paper(mdp: Mdp) -> Mdp:
     return mdp
 
 
-def sentences(why: Why) -> list[str]:
+def sentences(why: ResourceExplanation) -> list[str]:
     return [rule.sentence for rule in why.nearest]
 
 
 # -- selected
 
 
-def test_a_rule_that_selects_it_is_told_with_the_values_that_satisfy_it(paper: Mdp) -> None:
+def test_a_selecting_rule_is_explained_with_the_values_that_satisfy_it(paper: Mdp) -> None:
     (rule,) = paper.add_rules([("passau", EXAMPLE_1)])
     hold(paper, {HOST: 1, INFO: 0})
     why = explained(paper, HOST)
@@ -105,15 +99,15 @@ def test_a_rule_that_selects_it_is_told_with_the_values_that_satisfy_it(paper: M
     assert why.chain is None
 
 
-def test_the_lines_for_people_are_the_same_from_the_answer_and_from_its_json(paper: Mdp) -> None:
+def test_the_printed_lines_are_the_same_from_the_object_and_from_its_json(paper: Mdp) -> None:
     paper.add_rules([EXAMPLE_1])
     why = explained(paper, HOST)
-    assert why_lines(why) == why_lines(why.as_dict())
-    assert why_lines(why)[0] == f"<{HOST}> is at the LMR: one of its rules selects it."
-    assert "    c.serverInformation.memory > 64: 92" in why_lines(why)
+    assert explanation_lines(why) == explanation_lines(why.as_dict())
+    assert explanation_lines(why)[0] == f"<{HOST}> is at the LMR: one of its rules selects it."
+    assert "    c.serverInformation.memory > 64: 92" in explanation_lines(why)
 
 
-def test_rules_that_match_stretches_of_constants_are_found_like_any_other(paper: Mdp) -> None:
+def test_rules_matched_by_ranges_of_constants_are_found(paper: Mdp) -> None:
     constants = [f"{sign} {number}" for sign in (">", ">=", "<", "<=", "!=", "=") for number in (64, 91, 92, 93)]
     rule = "search ServerInformation s register s where s.memory {}"
     ids = [added.id for added in paper.add_rules([rule.format(constant) for constant in constants], owner=2)]
@@ -124,7 +118,7 @@ def test_rules_that_match_stretches_of_constants_are_found_like_any_other(paper:
     ]  # fmt: skip
 
 
-def test_of_many_rules_that_select_it_some_are_shown(paper: Mdp) -> None:
+def test_of_many_selecting_rules_some_are_shown(paper: Mdp) -> None:
     ids = [rule.id for rule in paper.add_rules([
         f"search CycleProvider c register c where c.serverPort > {n} and c.serverHost contains 'passau'"
         for n in range(30)
@@ -135,14 +129,14 @@ def test_of_many_rules_that_select_it_some_are_shown(paper: Mdp) -> None:
     assert why.sentence.endswith("more than 20 of its rules select it.")
 
 
-def test_rules_of_other_lmrs_are_not_told(paper: Mdp) -> None:
+def test_rules_of_other_lmrs_are_not_shown(paper: Mdp) -> None:
     paper.add_rules([EXAMPLE_1], owner=2)
     why = explained(paper, HOST)
     assert (why.held, why.selected, why.nearest) == (False, False, ())
     assert why.sentence == f"<{HOST}> is not at the LMR, which has no rules."
 
 
-def test_a_rule_with_two_variables_tells_both_resources_and_both_values(paper: Mdp) -> None:
+def test_a_rule_with_two_variables_is_explained_with_both_resources_and_values(paper: Mdp) -> None:
     paper.add_rules(["search CycleProvider c, CycleProvider d register c where c.serverPort = d.serverPort and c != d"])
     (rule,) = explained(paper, HOST).as_dict()["rules"]
     assert rule["binding"] == {"c": HOST, "d": ATLAS}
@@ -153,13 +147,13 @@ def test_a_rule_with_two_variables_tells_both_resources_and_both_values(paper: M
     assert "constant" not in rule["predicates"][0]
 
 
-def test_of_an_or_the_side_that_holds_is_told(paper: Mdp) -> None:
+def test_for_a_rule_with_or_the_satisfied_side_is_shown(paper: Mdp) -> None:
     paper.add_rules(["search CycleProvider c register c where c.serverPort = 1 or c.serverHost contains 'pirates'"])
     (rule,) = explained(paper, HOST).rules
     assert [held.predicate for held in rule.predicates] == ["c.serverHost contains 'pirates'"]
 
 
-def test_a_rule_that_searches_a_rule_is_told_with_what_that_asks(paper: Mdp) -> None:
+def test_a_rule_that_searches_a_rule_is_explained_with_the_predicates_of_both(paper: Mdp) -> None:
     paper.add_rules([("big", "search ServerInformation s register s where s.memory > 64"),
                      "search CycleProvider c, big b register c where c.serverInformation = b"])  # fmt: skip
     (rule,) = explained(paper, HOST).rules
@@ -219,7 +213,7 @@ FAILING = [
 ]
 
 
-def test_the_first_predicate_that_fails_is_told_in_a_sentence(paper: Mdp) -> None:
+def test_the_first_failing_predicate_is_explained_in_a_sentence(paper: Mdp) -> None:
     for rule, sentence in FAILING:
         (added,) = paper.add_rules([rule])
         why = explained(paper, ATLAS)
@@ -228,7 +222,7 @@ def test_the_first_predicate_that_fails_is_told_in_a_sentence(paper: Mdp) -> Non
         paper.remove_rules([added.id])
 
 
-def test_what_would_have_to_refer_to_it_is_told(paper: Mdp) -> None:
+def test_a_missing_referrer_is_explained(paper: Mdp) -> None:
     paper.add_rules(["search CycleProvider c, ServerInformation s register s"
                      " where c.serverInformation = s and c.serverPort = 1"])  # fmt: skip
     assert sentences(explained(paper, INFO)) == ["c.serverPort = 1 fails: serverPort is 5874"]
@@ -239,13 +233,13 @@ def test_what_would_have_to_refer_to_it_is_told(paper: Mdp) -> None:
     assert sentences(explained(paper, ATLAS)) == ["c != d fails: no CycleProvider d satisfies it; c is <" + ATLAS + ">"]
 
 
-def test_a_reference_that_leads_astray_is_told(mdp: Mdp) -> None:
+def test_a_reference_to_an_undescribed_resource_or_a_wrong_class_is_explained(mdp: Mdp) -> None:
     mdp.put_schema(
         "<> mdv:world mdv:open . :C a rdfs:Class . :I a rdfs:Class . :info rdfs:range :I . :m a rdf:Property ."
     )
     mdp.put_one("http://d/1", "<http://r/1> a :C ; :info <http://r/9> . <http://r/2> a :C ; :info <http://r/1> .")
     mdp.add_rules(["search C c register c where c.info.m = '1'"])
-    assert sentences(explained(mdp, "http://r/1")) == ["info is <http://r/9>, of which nothing is said"]
+    assert sentences(explained(mdp, "http://r/1")) == ["info is <http://r/9>, which no document describes"]
     assert sentences(explained(mdp, "http://r/2")) == ["info is <http://r/1>, which is not an I"]
 
 
@@ -267,35 +261,35 @@ def test_the_rules_that_get_furthest_come_first_and_five_are_shown(paper: Mdp) -
     ]
 
 
-def test_of_rules_that_get_as_far_those_of_another_kind_come_first(paper: Mdp) -> None:
+def test_among_rules_that_get_equally_far_different_patterns_come_first(paper: Mdp) -> None:
     paper.add_rules([f"search CycleProvider c register c where c.serverPort = {n}" for n in range(50)])
     (other,) = paper.add_rules(["search CycleProvider c register c where c.serverHost = 'x'"])
     assert [rule.id for rule in explained(paper, HOST).nearest[:3]] == [1, other.id, 2]
 
 
-def test_nothing_is_said_of_an_unknown_resource(paper: Mdp) -> None:
+def test_an_unknown_resource_has_no_rules_in_its_explanation(paper: Mdp) -> None:
     paper.add_rules(["search rdfs:Resource r register r"])
     why = explained(paper, "http://nowhere/")
     assert (why.held, why.selected, why.described, why.rules, why.nearest) == (False, False, False, (), ())
-    assert why.sentence.startswith("Nothing is said of <http://nowhere/>")
+    assert why.sentence.startswith("No registered document describes <http://nowhere/>")
 
 
-def test_what_is_no_uri_is_refused(paper: Mdp) -> None:
+def test_an_invalid_uri_is_refused(paper: Mdp) -> None:
     for uri in ("host", "http://a/ b", "http://a/\0", "http://a/\ud800"):
         with pytest.raises(BadRequest, match="not an absolute URI"):
             explained(paper, uri)
 
 
-def test_what_takes_too_long_is_given_up_and_the_transaction_goes_on(connection: Connection) -> None:
+def test_a_slow_step_is_cancelled_and_the_transaction_continues(connection: Connection) -> None:
     finished = False
-    with giving_up(connection, 1):
+    with stop_when_slow(connection, 1):
         connection.execute(text("select pg_sleep(30)"))
         finished = True
     assert not finished
     assert connection.execute(text("select 1")).scalar_one() == 1
 
 
-def test_what_is_only_a_class_or_a_target_is_not_described(paper: Mdp) -> None:
+def test_a_class_or_a_target_without_statements_is_not_described(paper: Mdp) -> None:
     paper.put_one(f"{D}doc.rdf", None)
     why = explained(paper, "http://mdv.example/schema#CycleProvider")
     assert (why.described, why.documents) == (False, ())
@@ -304,7 +298,7 @@ def test_what_is_only_a_class_or_a_target_is_not_described(paper: Mdp) -> None:
 # -- reached
 
 
-def test_what_comes_along_is_told_with_the_reference_and_the_rules_of_its_start(paper: Mdp) -> None:
+def test_a_referenced_resource_is_explained_with_its_chain_and_the_rules_of_its_root(paper: Mdp) -> None:
     (rule,) = paper.add_rules([("passau", EXAMPLE_1)])
     hold(paper, {HOST: 1, INFO: 0})
     why = explained(paper, INFO)
@@ -326,7 +320,7 @@ CHAINS = """
 """
 
 
-def test_the_chain_is_a_shortest_one_over_strong_references_and_blank_nodes(mdp: Mdp) -> None:
+def test_the_chain_is_a_shortest_path_over_strong_references_and_blank_nodes(mdp: Mdp) -> None:
     mdp.put_schema(CHAINS)
     mdp.put_one(
         "http://d/1",
@@ -355,7 +349,7 @@ def test_the_chain_is_a_shortest_one_over_strong_references_and_blank_nodes(mdp:
     assert len(shorter.steps) == 3
 
 
-def test_what_is_awaited_is_not_there_and_the_chain_says_why_it_would_come(mdp: Mdp) -> None:
+def test_an_awaited_resource_is_not_held_and_its_chain_is_explained(mdp: Mdp) -> None:
     mdp.put_schema(CHAINS)
     mdp.put_one("http://d/1", "<http://r/1> a :C ; :strong <http://r/2> .")
     mdp.add_rules(["search C c register c"])
@@ -363,10 +357,10 @@ def test_what_is_awaited_is_not_there_and_the_chain_says_why_it_would_come(mdp: 
     why = explained(mdp, "http://r/2")
     assert (why.held, why.described) == (False, False)
     assert why.chain is not None
-    assert "comes as soon as some document describes it" in why.sentence
+    assert "will be sent when a document describes it" in why.sentence
 
 
-def test_the_chain_stays_within_what_that_lmr_holds(mdp: Mdp) -> None:
+def test_the_chain_contains_only_resources_held_by_that_lmr(mdp: Mdp) -> None:
     mdp.put_schema(CHAINS)
     mdp.put_one(
         "http://d/1",
@@ -385,12 +379,12 @@ def test_the_chain_stays_within_what_that_lmr_holds(mdp: Mdp) -> None:
 # -- the oracle
 
 
-def test_stages_are_the_class_the_predicates_and_what_no_predicate_speaks_of() -> None:
+def test_stages_are_the_class_the_predicates_and_the_unconstrained_variables() -> None:
     rule = normalise(parse("search Book b, Agent a, Place p register b where b.author.home = p"), WORLD.schema)
     (conjunction,) = rule.conjunctions
     told = [([v.name for v in stage.variables], stage.predicate is None) for stage in stages(conjunction)]
     assert told == [(["b"], True), (["a2"], False), (["p"], False), (["a"], True)]
-    assert beginning(conjunction, 4) == Conjunction(
+    assert first_stages(conjunction, 4) == Conjunction(
         tuple(sorted(conjunction.variables, key=lambda v: ["b", "a2", "p", "a"].index(v.name))), "b",
         conjunction.predicates,
     )  # fmt: skip
@@ -400,7 +394,7 @@ WORLD = schema_in_force(SCHEMA)
 
 
 def satisfiable(part: Conjunction, world: World, resource: str) -> bool:
-    """Whether a conjunction registers a resource, said naively."""
+    """Return True if a conjunction registers a resource, by the naive definition."""
 
     def values(access: Access, sort: Sort, binding: dict[str, str]) -> list[Any]:
         if access.property is None:
@@ -428,7 +422,7 @@ def satisfiable(part: Conjunction, world: World, resource: str) -> bool:
     return any(all(holds(p, binding) for p in part.predicates) for binding in bindings(part.variables, {}))
 
 
-def test_a_variable_that_should_refer_to_itself_is_told_of(mdp: Mdp) -> None:
+def test_a_variable_that_must_refer_to_itself_is_explained(mdp: Mdp) -> None:
     mdp.put_schema(":C a rdfs:Class . :D a rdfs:Class . :next rdfs:range :D .")
     mdp.put_one("http://d/1", "<#c> a :C . <#d> a :D ; :next <#e> . <#e> a :D .")
     mdp.add_rules(["search C c, D d register c where d.next = d"])
@@ -443,7 +437,7 @@ EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "60")) // 6
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(content=populations(), texts=st.lists(rule_texts(small=True), min_size=6, max_size=6))
-def test_what_is_said_agrees_with_the_oracle(mdp: Mdp, content: Said, texts: list[Any]) -> None:
+def test_explanations_agree_with_the_oracle(mdp: Mdp, content: Said, texts: list[Any]) -> None:
     if mdp.one("select schema_version from mdp_state") == 0:
         mdp.put_schema(SCHEMA)
     mdp.put_one("http://d/1", turtle(content))
@@ -469,11 +463,84 @@ def test_what_is_said_agrees_with_the_oracle(mdp: Mdp, content: Said, texts: lis
 
 
 def check_failing(number: int, part: int, satisfied: int, rules: dict[int, str], world: World, resource: str) -> None:
-    """What comes before the predicate that fails holds, and no conjunction of the rule gets further."""
+    """The predicates before the failing one hold, and no conjunction of the rule gets further."""
     normal = normalise(parse(rules[number]), WORLD.schema)
     conjunction = normal.conjunctions[part]
-    assert not satisfied or satisfiable(beginning(conjunction, satisfied), world, resource)
+    assert not satisfied or satisfiable(first_stages(conjunction, satisfied), world, resource)
     for other in normal.conjunctions:
         further = satisfied + 1
         if further <= len(stages(other)):
-            assert not satisfiable(beginning(other, further), world, resource)
+            assert not satisfiable(first_stages(other, further), world, resource)
+
+
+# -- suspended rules
+
+PORT_RULE = "search CycleProvider c register c where c.serverPort = {}"
+
+
+def test_a_resource_selected_only_by_a_suspended_rule_is_explained(paper: Mdp) -> None:
+    lmr = paper.create_lmr("north")
+    (rule, other) = paper.subscribe(lmr, ("ports", PORT_RULE.format(5874)), PORT_RULE.format(1))
+    position = paper.suspend([rule.id], "It took 9 s.")
+    found = explained(paper, HOST, lmr.id)
+    assert (found.held, found.selected, found.rules, found.nearest) == (True, True, (), ())
+    assert found.sentence == f"<{HOST}> is at the LMR: only a suspended rule selects it."
+    (suspended,) = found.suspended
+    assert (suspended.id, suspended.position, suspended.selects) == (rule.id, position, True)
+    assert explanation_lines(found)[-2:] == [
+        f"Rule {rule.id} (ports) has been suspended since position {position}; its matches at that position still"
+        " count. It selected this resource.",
+        "  It took 9 s.",
+    ]
+    # Resources that it refers to, too.
+    led = explained(paper, INFO, lmr.id)
+    assert led.chain is not None and [named.id for named in led.chain.rules] == [rule.id]
+    # Another rule is named first, and the suspended one as well.
+    paper.change_subscription(lmr, other.id, PORT_RULE.format(5874))
+    both = explained(paper, HOST, lmr.id)
+    assert [selecting.id for selecting in both.rules] == [other.id]
+    assert [(one.id, one.selects) for one in both.suspended] == [(rule.id, True)]
+
+
+def test_the_suspended_rule_that_selected_a_resource_is_evaluated_as_of_its_suspension(paper: Mdp) -> None:
+    lmr = paper.create_lmr("north")
+    texts = [PORT_RULE.format(5874), PORT_RULE.format(9999), "search CycleProvider c register c where c.serverPort > 9"]
+    rules = paper.subscribe(lmr, *texts)
+    paper.suspend([rule.id for rule in rules])
+    prefix = "@prefix v: <http://mdv.example/schema#> . "
+    paper.put_one(f"{D}doc.rdf", prefix + f"<{HOST}> a v:CycleProvider ; v:serverPort 9999 .")
+    found = explained(paper, HOST, lmr.id)
+    assert [one.selects for one in found.suspended] == [True, False, True]
+    missing = explained(paper, f"{D}nowhere", lmr.id)
+    assert [one.selects for one in missing.suspended] == [False] * 3
+    assert "suspended" not in missing.sentence
+
+
+def test_suspended_rules_that_may_select_an_unselected_resource_are_mentioned(paper: Mdp) -> None:
+    lmr = paper.create_lmr("north")
+    (rule,) = paper.subscribe(lmr, PORT_RULE.format(1))
+    paper.suspend([rule.id])
+    found = explained(paper, HOST, lmr.id)
+    assert (found.held, found.selected) == (False, False)
+    assert found.sentence.endswith("; suspended rules may select it when they are resumed.")
+    paper.put_one(f"{D}doc.rdf", None)
+    assert "No registered document" in explained(paper, HOST, lmr.id).sentence
+
+
+def test_a_deleted_resource_that_a_suspended_rule_still_selects_is_explained(paper: Mdp) -> None:
+    lmr = paper.create_lmr("north")
+    (rule,) = paper.subscribe(lmr, PORT_RULE.format(5874))
+    paper.suspend([rule.id])
+    paper.put_one(f"{D}doc.rdf", None)
+    found = explained(paper, HOST, lmr.id)
+    assert (found.held, found.described) == (False, False)
+    assert found.sentence.endswith("because a suspended rule still selects it.")
+
+
+def test_the_evaluation_of_suspended_rules_has_a_time_limit(paper: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    lmr = paper.create_lmr("north")
+    rules = paper.subscribe(lmr, PORT_RULE.format(5874), PORT_RULE.format(5874) + " and c.serverPort > 3")
+    paper.suspend([rule.id for rule in rules])
+    monkeypatch.setattr("mdv.inspect.explain_resource.MAX_SUSPENDED_SECONDS", 0)
+    found = explained(paper, HOST, lmr.id)
+    assert found.selected and [one.selects for one in found.suspended] == [None, None]

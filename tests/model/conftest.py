@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from systems_of_two import System, systems
 
 from mdv.embedded import Postgres
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.mdp import Mdp
+from tests.support.two_processes import System, systems
 
 
 @pytest.fixture
 def system(mdp: Mdp, postgres: Postgres, template: str) -> System:
-    """Two processes on a new database, each time that it is called."""
+    """Return two processes on a new database for each call."""
     return systems(type(mdp), postgres, template)

@@ -1,6 +1,6 @@
-"""The global dependency graph (paper, 3.3.2 and 3.3.3): rules merged into it and taken out again, in any order.
+"""The global dependency graph (paper, 3.3.2 and 3.3.3): rules merged into it and removed again, in any order.
 
-After every step the tables are compared with a recount: every rule that there is, taken apart anew.
+After every step the tables are compared with a recount: all rules, decomposed again.
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rule_worlds import SCHEMA, RuleText, rule_texts, schema_in_force, variants
 
 from mdv.errors import Conflict, InvalidRule, NotFound
-from mdv.rules.atomic import AtomicRule, Triggering, decompose
+from mdv.rules.atomic import AtomicRule, TriggeringRule, decompose
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
 from mdv.rules.pattern import pattern
-
-if TYPE_CHECKING:
-    from conftest import Mdp
+from tests.support.generated_rules import SCHEMA, RuleText, rule_texts, schema_in_force, variants
+from tests.support.mdp import Mdp
 
 EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "10"))
 WORLD = schema_in_force(SCHEMA).schema
@@ -36,9 +34,10 @@ FILTER_RULES = [f"filter_rules_{name}" for name in ("eq", "ne", "lt", "le", "gt"
     "filter_rules"
 ]
 GRAPH = ["atomic_rules", "rule_dependencies", "rule_groups", "end_rules", "rule_ends", "rule_searches", *FILTER_RULES]
+SUSPENDED = ["suspended_rules", "suspended_ends"]
 
 Key: TypeAlias = tuple[Any, ...]
-"""What an atomic rule says: a triggering rule by its predicate, a join rule by its group and what its inputs say."""
+"""The content of an atomic rule: a triggering rule by its predicate, a join rule by its group and its inputs."""
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def world(mdp: Mdp) -> Mdp:
 
 
 class Recount:
-    """The graph that these rules make, by name or number, each taken apart for itself."""
+    """Return the graph of these rules, by name or number, each decomposed separately."""
 
     def __init__(self, rules: dict[object, str]) -> None:
         named = {name: parse(text) for name, text in rules.items() if isinstance(name, str)}
@@ -81,7 +80,7 @@ class Recount:
 
 def key_of(atomic: tuple[AtomicRule, ...], place: int) -> Key:
     rule = atomic[place]
-    if not isinstance(rule, Triggering):
+    if not isinstance(rule, TriggeringRule):
         return ("join", as_text(rule.as_json()), tuple(key_of(atomic, source) for source in rule.inputs))
     if rule.operator is None or rule.sort is None or rule.constant is None:
         return ("triggering", rule.class_iri)
@@ -95,7 +94,7 @@ def as_text(body: dict[str, Any]) -> str:
 
 
 class Stored:
-    """The graph as the tables have it."""
+    """Return the graph stored in the tables."""
 
     def __init__(self, mdp: Mdp) -> None:
         self.mdp = mdp
@@ -108,7 +107,7 @@ class Stored:
         inputs = mdp.rows("select target, source, group_id from rule_dependencies order by target, param")
         self.inputs: dict[int, list[int]] = {}
         for target, source, group in inputs:
-            assert source < target, "what is older needs nothing that is younger: so there is no cycle"
+            assert source < target, "older rules need no younger ones, so there is no cycle"
             assert self.rows[target][1] == group
             self.inputs.setdefault(target, []).append(source)
         for number in sorted(self.inputs):
@@ -127,10 +126,10 @@ class Stored:
 
 
 def check(mdp: Mdp, rules: dict[object, str], ids: dict[object, int]) -> None:
-    """That the tables are what these rules make, and nothing else."""
+    """Check that the tables contain exactly the graph of these rules."""
     stored, wanted = Stored(mdp), Recount(rules)
     assert stored.keys.keys() == stored.rows.keys(), "an atomic rule without its row, or a row without its rule"
-    assert len(set(stored.keys.values())) == len(stored.keys), "an atomic rule that is there twice"
+    assert len(set(stored.keys.values())) == len(stored.keys), "a duplicate atomic rule"
     assert {stored.keys[n]: uses for n, (uses, *_) in stored.rows.items()} == wanted.uses
     assert all(row[0] > 0 for row in stored.rows.values()), "an orphan"
     for number, key in stored.keys.items():
@@ -144,11 +143,11 @@ def check(mdp: Mdp, rules: dict[object, str], ids: dict[object, int]) -> None:
 
 def check_groups(stored: Stored, wanted: Recount) -> None:
     members = {(whole, body): count for whole, body, count, _ in stored.groups.values()}
-    assert len(members) == len(stored.groups), "a group that is there twice"
+    assert len(members) == len(stored.groups), "a duplicate group"
     of_joins = Counter((False, key[1]) for key in wanted.joins)
     rows = stored.mdp.rows("select rule_id, driver_id, group_id, leaves from end_rules")
     assert {stored.keys[end] for end, *_ in rows} == wanted.wholes.keys() and len(rows) == len(wanted.wholes)
-    # A rule may be written in several ways that are taken apart into the same: any of their patterns will do.
+    # Several texts of a rule may decompose into the same: any of their patterns is accepted.
     of_ends = Counter((True, stored.groups[group][1]) for _, _, group, _ in rows)
     assert members == of_joins + of_ends
     for _, found_by, group, leaves in rows:
@@ -175,7 +174,7 @@ def texts(mdp: Mdp) -> dict[str, int]:
     return dict(mdp.rows("select text, uses from atomic_rules"))
 
 
-def test_a_rule_that_is_part_of_another_is_there_once(world: Mdp) -> None:
+def test_an_atomic_rule_shared_by_two_rules_is_stored_once(world: Mdp) -> None:
     first, second = world.add_rules([A, B])
     assert texts(world)[B] == 2
     assert second.ends[0] in {source for (source,) in world.rows("select source from rule_dependencies")}
@@ -186,15 +185,15 @@ def test_a_rule_that_is_part_of_another_is_there_once(world: Mdp) -> None:
     assert empty(world)
 
 
-def test_what_another_rule_needs_stays_when_its_own_rule_ends(world: Mdp) -> None:
+def test_an_atomic_rule_that_another_rule_needs_stays_when_its_rule_is_removed(world: Mdp) -> None:
     first, second = world.add_rules([A, B])
     world.remove_rules([second.id])
     assert texts(world)[B] == 1
-    assert world.one("select count(*) from end_rules") == 1, "what is only needed is no end"
+    assert world.one("select count(*) from end_rules") == 1, "a rule that is only needed by others is no end rule"
     check(world, {first.id: A}, {first.id: first.id})
 
 
-def test_the_same_rule_twice_is_one_set_of_atomic_rules(world: Mdp) -> None:
+def test_adding_the_same_rule_twice_gives_one_set_of_atomic_rules(world: Mdp) -> None:
     added = world.add_rules([A, A])
     (third,) = world.add_rules([A])
     assert {rule.ends for rule in (*added, third)} == {third.ends}
@@ -204,8 +203,8 @@ def test_the_same_rule_twice_is_one_set_of_atomic_rules(world: Mdp) -> None:
     check(world, {added[1].id: A}, {added[1].id: added[1].id})
 
 
-def test_very_many_rules_are_merged_as_a_few_are(world: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mdv.mdp.rules.MERGED_AT_ONCE", 70)
+def test_very_many_rules_are_merged_like_a_few(world: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.mdp.rules.planning.RULES_PER_MERGE", 70)
     shapes = (
         "search Book b register b where b.pages = {}",
         "search Book b register b where b.author.name = 'a' and b.pages > {}",
@@ -213,7 +212,7 @@ def test_very_many_rules_are_merged_as_a_few_are(world: Mdp, monkeypatch: pytest
         "search Agent a register a where a.name = 'a' or a.name = 'b{}'",
         "search Agent a register a",
     )
-    # Each comes again, next to itself and much later; some were there before.
+    # Each comes again, at once and much later; some existed before.
     texts_of = [shapes[n % len(shapes)].format(n // 2 % 40) for n in range(300)]
     before = [(rule.id, text) for rule, text in zip(world.add_rules(texts_of[:9]), texts_of, strict=False)]
     added = [(rule.id, text) for rule, text in zip(world.add_rules(texts_of), texts_of, strict=True)]
@@ -223,7 +222,7 @@ def test_very_many_rules_are_merged_as_a_few_are(world: Mdp, monkeypatch: pytest
     assert empty(world)
 
 
-def test_constants_that_are_the_same_number_are_the_same_rule(world: Mdp) -> None:
+def test_rules_with_equal_numeric_constants_share_their_atomic_rules(world: Mdp) -> None:
     rule = "search Book b register b where b.total = {}"
     one, other, more = world.add_rules([rule.format(5), rule.format("5.00"), rule.format("5.01")])
     assert one.ends == other.ends != more.ends
@@ -234,13 +233,13 @@ def test_constants_that_are_the_same_number_are_the_same_rule(world: Mdp) -> Non
     [("1" + "0" * 40, "1" + "0" * 39 + "1"), ("0." + "0" * 40 + "1", "0." + "0" * 40 + "2"), ("0", "1e-60"),
      ("3.0000000000000000000000000001", "3")],
 )  # fmt: skip
-def test_numbers_are_told_apart_to_the_last_digit(world: Mdp, one: str, other: str) -> None:
+def test_numbers_are_distinguished_to_the_last_digit(world: Mdp, one: str, other: str) -> None:
     rule = "search Book b register b where b.total = {}"
     (first,), (second,) = world.add_rules([rule.format(one)]), world.add_rules([rule.format(other)])
     assert first.ends != second.ends
 
 
-def test_a_rule_with_or_ends_in_each_of_its_parts_once(world: Mdp) -> None:
+def test_a_rule_with_or_has_each_distinct_end_rule_once(world: Mdp) -> None:
     text = "search Book b register b where b.pages = 1 or b.pages = 2 or b.pages = 1.0"
     (rule,) = world.add_rules([text])
     assert len(rule.ends) == len(set(rule.ends)) == 2
@@ -251,7 +250,7 @@ def test_a_rule_with_or_ends_in_each_of_its_parts_once(world: Mdp) -> None:
     assert empty(world)
 
 
-def test_a_join_that_comes_to_compare_numbers_is_another_rule(mdp: Mdp) -> None:
+def test_a_join_that_now_compares_numbers_becomes_another_atomic_rule(mdp: Mdp) -> None:
     mdp.put_schema("<> mdv:world mdv:open . :B a rdfs:Class . :x a rdf:Property . :y a rdf:Property .")
     mdp.put_one("http://d/1", "<#a> a :B ; :x '5' . <#b> a :B ; :y '05' .")
     (rule,) = mdp.add_rules(["search B a, B b register a where a.x = b.y"])
@@ -266,7 +265,7 @@ def test_a_join_that_comes_to_compare_numbers_is_another_rule(mdp: Mdp) -> None:
 # -- rules over rules
 
 
-def test_a_rule_that_another_searches_cannot_end_before_it(world: Mdp) -> None:
+def test_a_rule_that_another_searches_cannot_be_removed_before_it(world: Mdp) -> None:
     big, over = world.add_rules([("big", "search Book b register b where b.pages > 5"),
                                  ("over", "search big b register b where b.total = 1")])  # fmt: skip
     with pytest.raises(Conflict, match="over") as raised:
@@ -276,14 +275,14 @@ def test_a_rule_that_another_searches_cannot_end_before_it(world: Mdp) -> None:
     assert empty(world)
 
 
-def test_a_rule_that_is_not_there_cannot_end(world: Mdp) -> None:
+def test_an_unknown_rule_cannot_be_removed(world: Mdp) -> None:
     (rule,) = world.add_rules([A])
     with pytest.raises(NotFound, match="99"):
         world.remove_rules([rule.id, 99])
     check(world, {rule.id: A}, {rule.id: rule.id})
 
 
-def test_a_circle_of_rules_is_refused_and_nothing_changes(world: Mdp) -> None:
+def test_a_cycle_of_rules_is_refused_and_nothing_changes(world: Mdp) -> None:
     texts_of = {"one": "search Book b register b", "two": "search one b register b where b.pages = 1"}
     one, two = world.add_rules(list(texts_of.items()))
     ids = {"one": one.id, "two": two.id}
@@ -296,7 +295,7 @@ def test_a_circle_of_rules_is_refused_and_nothing_changes(world: Mdp) -> None:
     check(world, texts_of, ids)
 
 
-def test_a_change_of_a_rule_is_followed_by_those_that_search_it(world: Mdp) -> None:
+def test_a_changed_rule_changes_the_rules_that_search_it(world: Mdp) -> None:
     rules = {
         "one": "search Book b register b where b.pages > 5",
         "two": "search one b register b where b.total = 1",
@@ -321,7 +320,7 @@ def test_a_change_of_a_rule_is_followed_by_those_that_search_it(world: Mdp) -> N
     assert empty(world)
 
 
-def test_a_change_that_a_searching_rule_cannot_follow_is_refused_and_names_it(world: Mdp) -> None:
+def test_a_change_that_would_break_a_searching_rule_is_refused_and_names_it(world: Mdp) -> None:
     world.put_schema(SCHEMA + ":shelf rdfs:domain :Place ; rdfs:range xsd:integer . @prefix o: <http://o/> ."
                      " o:shelf rdfs:domain :Book ; rdfs:range xsd:string .")  # fmt: skip
     one, _ = world.add_rules(
@@ -331,7 +330,7 @@ def test_a_change_that_a_searching_rule_cannot_follow_is_refused_and_names_it(wo
         world.change_rule(one.id, "search Place p register p")
 
 
-# -- random sets of rules
+# -- random rules
 
 
 NAMES = ["first", "second", "third"]
@@ -339,13 +338,13 @@ NAMES = ["first", "second", "third"]
 
 @contextmanager
 def fresh(mdp: Mdp) -> Iterator[Mdp]:
-    """The same database, emptied of rules, and a process that remembers none."""
-    mdp.run(f"truncate {', '.join(['rules', *GRAPH])}")
+    """The same database without rules, and a process with an empty cache."""
+    mdp.run(f"truncate {', '.join(['rules', *GRAPH, *SUSPENDED])}")
     yield type(mdp)(mdp.engine)
 
 
 class Rulebase:
-    """The rules of an MDP, and what they say."""
+    """The rules of an MDP with their texts."""
 
     def __init__(self, mdp: Mdp) -> None:
         self.mdp = mdp
@@ -383,7 +382,7 @@ class Rulebase:
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture,
                                  HealthCheck.data_too_large])  # fmt: skip
 @given(data=st.data())
-def test_rules_added_changed_and_removed_at_random_leave_exact_counts(world: Mdp, data: st.DataObject) -> None:
+def test_random_additions_changes_and_removals_of_rules_leave_exact_counts(world: Mdp, data: st.DataObject) -> None:
     with fresh(world) as mdp:
         base = Rulebase(mdp)
         for _ in range(data.draw(st.integers(2, 8))):
@@ -427,10 +426,10 @@ def remove(base: Rulebase, data: st.DataObject) -> None:
         base.remove(names)
 
 
-# -- several at once
+# -- concurrency
 
 
-def test_rules_added_and_removed_by_two_at_once_leave_exact_counts(world: Mdp) -> None:
+def test_concurrent_additions_and_removals_of_rules_leave_exact_counts(world: Mdp) -> None:
     kinds = ["search Book b register b where b.author.name = '{}' and b.pages > {}",
              "search Book b register b where b.pages > {1} or b.author.name = '{0}'",
              "search Agent a register a where a.name = '{}'",
@@ -440,7 +439,7 @@ def test_rules_added_and_removed_by_two_at_once_leave_exact_counts(world: Mdp) -
     def work(number: int) -> dict[object, str]:
         mine = type(world)(world.engine)
         kept: dict[object, str] = {}
-        ready.wait(30)
+        ready.wait(60)
         for step in range(12):
             texts_of = [kind.format(step % 3, (step + number) % 4) for kind in kinds]
             added = mine.add_rules(texts_of[step % 2 :])

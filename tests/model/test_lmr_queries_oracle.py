@@ -7,18 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cached import Cache, cache_engine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from queries_oracle import answer
-from rule_worlds import RuleText, Said, contents, populations, rule_texts, schema_in_force
-from rules_oracle import World
-from test_queries_oracle import query_texts
 
 from mdv.embedded import Postgres
-from mdv.lmr.answer import Resources, Rows
+from mdv.lmr.query import QueryRows, ResourcePage
 from mdv.rules.ast import ParsedQuery
 from mdv.rules.parse import parse, parse_query
+from tests.support.generated_queries import query_texts
+from tests.support.generated_rules import RuleText, Said, contents, populations, rule_texts, schema_in_force
+from tests.support.loaded_cache import Cache, cache_engine
+from tests.support.query_oracle import answer
+from tests.support.rule_oracle import World
+
+pytestmark = pytest.mark.full
 
 EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "60"))
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
@@ -36,7 +38,7 @@ def cache(request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path) ->
     local=st.one_of(populations(), contents()),
     texts=st.lists(query_texts(), min_size=2, max_size=6),
 )
-def test_a_query_at_an_lmr_gives_the_rows_of_the_oracle_in_their_order(
+def test_a_query_at_an_lmr_returns_the_rows_of_the_oracle_in_order(
     cache: Cache, content: Said, local: Said, texts: list[str]
 ) -> None:
     cache.load({0: content, 1: local})
@@ -46,14 +48,14 @@ def test_a_query_at_an_lmr_gives_the_rows_of_the_oracle_in_their_order(
         assert isinstance(parsed, ParsedQuery)
         wanted = answer(parsed, known)
         found = cache.ask(text, limit=10_000)
-        assert isinstance(found, Rows)
+        assert isinstance(found, QueryRows)
         assert found.rows == wanted[:10_000], text
         assert found.truncated == (len(wanted) > 10_000)
 
 
 @settings(max_examples=EXAMPLES // 2, deadline=None, suppress_health_check=RELAXED)
 @given(content=populations(), texts=st.lists(rule_texts(), min_size=2, max_size=6), size=st.integers(1, 4))
-def test_a_rule_asked_at_an_lmr_gives_what_it_would_register_page_by_page(
+def test_a_rule_queried_at_an_lmr_returns_its_matches_in_pages(
     cache: Cache, content: Said, texts: list[RuleText], size: int
 ) -> None:
     cache.load({0: content})
@@ -63,7 +65,7 @@ def test_a_rule_asked_at_an_lmr_gives_what_it_would_register_page_by_page(
         after: str | None = None
         while True:
             page = cache.ask(text.text, limit=size, after=after)
-            assert isinstance(page, Resources)
+            assert isinstance(page, ResourcePage)
             found += [uri for uri, _ in page.items]
             after = page.next
             if after is None:

@@ -1,6 +1,6 @@
-"""The oracle is the definition of the rule language: here each sentence of the contract about rules is a case.
+"""The oracle defines the rule language: each sentence of the contract about rules is a case here.
 
-Names such as `b1` stand for the resources `http://r/b1`. A world is Turtle; several documents may make one.
+Names such as `b1` stand for the resources `http://r/b1`. A dataset is Turtle; it may consist of several documents.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from itertools import product
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rule_worlds import (
+
+from mdv.mdp.register import prepare
+from mdv.mdp.schemas import SchemaInForce
+from mdv.model import Statement
+from mdv.rules.normal import Access, Comparison, Conjunction, NormalPredicate, NormalRule, Sort, Variable
+from mdv.rules.normalise import normalise
+from mdv.rules.parse import parse
+from tests.support.generated_rules import (
     PREFIXES,
     RESOURCES,
     SCHEMA,
@@ -24,14 +31,7 @@ from rule_worlds import (
     schema_in_force,
     turtle,
 )
-from rules_oracle import HOLDS, World, matches
-
-from mdv.mdp.register import prepare
-from mdv.mdp.schemas import SchemaInForce
-from mdv.model import Statement
-from mdv.rules.normal import Access, Comparison, Conjunction, NormalPredicate, NormalRule, Sort, Variable
-from mdv.rules.normalise import normalise
-from mdv.rules.parse import parse
+from tests.support.rule_oracle import HOLDS, World, matches
 
 EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "60"))
 WORLD = schema_in_force(SCHEMA)
@@ -51,7 +51,7 @@ def said(*documents: str, world: SchemaInForce = WORLD) -> list[Statement]:
 
 
 def found(rule: str, *documents: str, world: SchemaInForce = WORLD, **rules: str) -> str:
-    """The registered resources in the order of their names."""
+    """Return the registered resources in the order of their names."""
     parsed = {name: parse(text) for name, text in rules.items()}
     return " ".join(
         sorted(uri.removeprefix(R) for uri in matches(parse(rule), world.schema, said(*documents, world=world), parsed))
@@ -66,42 +66,42 @@ BOOKS = (
 # -- search and register
 
 
-def test_where_is_optional_and_a_rule_then_registers_all_instances() -> None:
+def test_a_rule_without_where_registers_all_instances() -> None:
     assert found("search Agent a register a", BOOKS) == "a1"
 
 
-def test_an_instance_of_a_class_is_one_of_its_superclasses() -> None:
+def test_an_instance_of_a_class_is_an_instance_of_its_superclasses() -> None:
     assert found("search Book b register b", BOOKS) == "b1 b2"
     assert found("search Novel b register b", BOOKS) == "b2"
 
 
-def test_a_resource_with_several_types_is_in_all_of_them() -> None:
+def test_a_resource_with_several_types_is_an_instance_of_all() -> None:
     assert found("search Agent a register a", "r:x a :Book, :Agent .") == "x"
     assert found("search Book a register a", "r:x a :Book, :Agent .") == "x"
 
 
-def test_rdfs_resource_is_the_class_of_everything_that_is_described() -> None:
+def test_rdfs_resource_contains_every_described_resource() -> None:
     assert (
         found("search rdfs:Resource x register x", BOOKS, "r:u :name 'untyped' ; :source r:nowhere .") == "a1 b1 b2 u"
     )
 
 
-def test_types_may_come_from_another_document() -> None:
+def test_types_may_be_given_by_another_document() -> None:
     assert found("search Book b register b where b.pages = 1", "r:x a :Book .", "r:x :pages 1 .") == "x"
 
 
-def test_register_names_the_variable_that_is_registered() -> None:
+def test_register_names_the_registered_variable() -> None:
     world = "r:b1 a :Book ; :author r:a1 . r:a1 a :Agent ."
     assert found("search Book b, Agent a register a where b.author = a", world) == "a1"
     assert found("search Book b, Agent a register b where b.author = a", world) == "b1"
 
 
-def test_a_variable_that_nothing_speaks_of_must_still_be_bound() -> None:
+def test_an_unused_variable_must_still_be_bound() -> None:
     assert found("search Book b, Place p register b", BOOKS) == ""
     assert found("search Book b, Place p register b", BOOKS, "r:p a :Place .") == "b1 b2"
 
 
-def test_every_variable_stays_in_each_part_of_an_or() -> None:
+def test_every_variable_must_be_bound_in_each_side_of_an_or() -> None:
     rule = "search Book b, Agent a register b where b.pages > 5 or b.author = a"
     assert found(rule, "r:b1 a :Book ; :pages 7 .") == ""
     assert found(rule, "r:b1 a :Book ; :pages 7 .", "r:a1 a :Agent .") == "b1"
@@ -114,7 +114,7 @@ def test_a_rule_may_search_another() -> None:
     assert found("search longer b register b", BOOKS, long=long, longer="search long x register x") == "b2"
 
 
-def test_a_class_wins_over_a_rule_of_the_same_name() -> None:
+def test_a_class_takes_precedence_over_a_rule_of_the_same_name() -> None:
     assert found("search Book b register b", BOOKS, Book="search Agent a register a") == "b1 b2"
 
 
@@ -153,7 +153,7 @@ def test_a_class_wins_over_a_rule_of_the_same_name() -> None:
         ("(b.pages = 3 or b.pages = 7) and b.name = 'none'", ""),
     ],
 )
-def test_a_predicate(predicate: str, wanted: str) -> None:
+def test_a_predicate_selects_the_expected_books(predicate: str, wanted: str) -> None:
     assert found(f"search Book b register b where {predicate}", BOOKS) == wanted
 
 
@@ -161,24 +161,24 @@ def test_keywords_are_case_insensitive() -> None:
     assert found("SEARCH Book b REGISTER b WHERE b.name CONTAINS 'o' AND NOT b.pages = 7", BOOKS) == "b1"
 
 
-def test_a_quote_is_doubled() -> None:
+def test_a_quote_is_escaped_by_doubling() -> None:
     assert found("search Agent a register a where a.name = 'it''s'", 'r:a a :Agent ; :name "it\'s" .') == "a"
 
 
-def test_contains_is_no_pattern_and_goes_by_code_point() -> None:
+def test_contains_matches_plain_text_by_code_point() -> None:
     world = "r:a a :Agent ; :name 'A_%' . r:b a :Agent ; :name 'abc' ."
     assert found("search Agent a register a where a.name contains '_%'", world) == "a"
     assert found("search Agent a register a where a.name contains 'a_c'", world) == ""
     assert found("search Agent a register a where a.name contains 'B'", world) == ""
 
 
-def test_text_compares_with_language_and_datatype_aside() -> None:
+def test_text_is_compared_without_language_and_datatype() -> None:
     world = "r:a a :Agent ; :tag 'x'@en . r:b a :Agent ; :tag 'x' . r:c a :Agent ; :tag '5'^^xsd:integer ."
     assert found("search Agent a register a where a.tag? = 'x'", world) == "a b"
     assert found("search Agent a register a where a.tag? = '5'", world) == "c"
 
 
-def test_booleans_compare_as_booleans() -> None:
+def test_booleans_are_compared_as_booleans() -> None:
     world = "r:a a :Agent ; :open '1' . r:b a :Agent ; :open true . r:c a :Agent ; :open false ."
     assert found("search Agent a register a where a.open = true", world) == "a b"
     assert found("search Agent a register a where a.open != true", world) == "c"
@@ -196,7 +196,7 @@ def test_dates_and_times_are_written_as_text_and_compare_as_instants() -> None:
     assert found("search Book b register b where b.year < b.at", years, world=DATES) == "b"
 
 
-def test_nan_and_the_infinities_satisfy_no_comparison() -> None:
+def test_nan_and_infinity_satisfy_no_comparison() -> None:
     world = "r:b a :Book ; :rating 'NaN', 'INF', '-INF' ."
     for predicate in ("= 1", "!= 1", "< 1", "> 1"):
         assert found(f"search Book b register b where b.rating? {predicate}", world) == ""
@@ -219,7 +219,7 @@ def test_a_value_of_a_property_is_a_value_of_its_superproperties() -> None:
     assert found("search Book b register b where b.about?.name = 'x'", step) == "b1"
 
 
-def test_two_documents_may_give_two_values_and_each_predicate_looks_at_them_for_itself() -> None:
+def test_two_values_of_two_documents_are_evaluated_by_each_predicate_independently() -> None:
     world = ("r:b a :Book ; :pages 3 .", "r:b :pages 10 .")
     assert found("search Book b register b where b.pages > 4 and b.pages < 6", *world) == "b"
     assert found("search Book b register b where b.pages > 4 and b.pages < 2", *world) == ""
@@ -241,7 +241,7 @@ FAMILY = (
 )
 
 
-def test_a_path_goes_from_resource_to_resource() -> None:
+def test_a_path_leads_from_resource_to_resource() -> None:
     assert found("search Book b register b where b.author.name = 'Jane'", FAMILY) == "b2"
     assert found("search Book b register b where b.sequel.author.home.name = 'Bath'", FAMILY) == "b1"
 
@@ -262,14 +262,14 @@ def test_a_step_reaches_instances_of_subclasses() -> None:
     )
 
 
-def test_no_step_leads_to_what_nobody_describes_nor_to_a_literal() -> None:
+def test_no_step_leads_to_an_undescribed_resource_or_a_literal() -> None:
     world = "r:b a :Book ; :author r:gone ; :source 'http://r/c' . r:c a :Book ; :name 'x' ."
     assert found("search Book b register b where b.author.name != 'x'", world) == ""
     assert found("search Book b register b where b.source.name = 'x'", world) == ""
     assert found("search Book b register b where b.author = <http://r/gone>", world) == "b"
 
 
-def test_paths_with_a_common_beginning_mean_one_and_the_same_resource_there() -> None:
+def test_paths_with_a_common_prefix_mean_the_same_resource() -> None:
     world = (
         "r:b a :Book ; :author r:x . r:x a :Agent ; :pages 1 ; :name 'x' .",
         "r:b :author r:y . r:y a :Agent ; :pages 2 ; :name 'y' .",
@@ -279,7 +279,7 @@ def test_paths_with_a_common_beginning_mean_one_and_the_same_resource_there() ->
     assert found("search Book b register b where b.author.pages = 1 or b.author.name = 'z'", *world) == "b"
 
 
-def test_a_last_step_looks_at_all_values_although_another_path_goes_on_from_there() -> None:
+def test_a_last_step_sees_all_values_even_if_another_path_continues_from_there() -> None:
     world = ("r:b a :Book ; :author r:x . r:x a :Agent ; :pages 1 . r:y a :Agent .", "r:b :author r:y .")
     assert (
         found(
@@ -289,19 +289,19 @@ def test_a_last_step_looks_at_all_values_although_another_path_goes_on_from_ther
     )
 
 
-def test_each_any_is_its_own_choice() -> None:
+def test_each_any_is_chosen_independently() -> None:
     world = "r:b a :Book ; :about r:x, r:y . r:x :pages 1 ; :name 'x' . r:y :pages 2 ; :name 'y' ."
     assert found("search Book b register b where b.about?.pages = 1 and b.about?.name = 'y'", world) == "b"
 
 
-def test_a_variable_speaks_twice_of_one_element() -> None:
+def test_a_variable_means_one_element_in_all_its_predicates() -> None:
     rule = "search Book b, rdfs:Resource e register b where b.about? = e and e.pages = 1 and e.name = "
     world = "r:b a :Book ; :about r:x, r:y . r:x :pages 1 ; :name 'x' . r:y :pages 2 ; :name 'y' ."
     assert found(rule + "'y'", world) == ""
     assert found(rule + "'x'", world) == "b"
 
 
-def test_beyond_an_any_nothing_is_shared() -> None:
+def test_paths_share_nothing_after_an_any() -> None:
     world = ("r:b a :Book ; :about r:x, r:y . r:x :author r:a1 . r:y :author r:a2 . "
              "r:a1 a :Agent ; :pages 1 . r:a2 a :Agent ; :name 'y' .")  # fmt: skip
     assert (
@@ -312,7 +312,7 @@ def test_beyond_an_any_nothing_is_shared() -> None:
 # -- references and texts
 
 
-def test_a_uri_constant_is_compared_with_references_alone() -> None:
+def test_a_uri_constant_is_compared_with_references_only() -> None:
     world = "r:b1 a :Book ; :source r:x . r:b2 a :Book ; :source 'http://r/x' . r:b3 a :Book ; :source r:y ."
     assert found("search Book b register b where b.source = <http://r/x>", world) == "b1"
     assert found("search Book b register b where b.source != <http://r/x>", world) == "b3"
@@ -326,7 +326,7 @@ def test_a_text_is_compared_with_the_uri_of_a_reference() -> None:
     assert found("search Book b register b where b.author contains 'r/y'", world) == "b2"
 
 
-def test_a_uri_constant_is_text_where_the_range_is_a_datatype() -> None:
+def test_a_uri_constant_is_text_if_the_range_is_a_datatype() -> None:
     world = "r:b a :Book ; :link 'http://r/x' . r:c a :Book ; :link 'http://r/y' ."
     assert found("search Book b register b where b.link = <http://r/x>", world, world=DATES) == "b"
     assert found("search Book b register b where b.link != <http://r/x>", world, world=DATES) == "c"
@@ -346,7 +346,7 @@ def test_variables_are_compared_by_identity() -> None:
     assert found("search Book a, Novel b register a where a != b", BOOKS) == "b1"
 
 
-def test_values_of_two_paths_are_compared_as_what_they_are() -> None:
+def test_values_of_two_paths_are_compared_by_their_type() -> None:
     world = "r:b1 a :Book ; :pages 5 ; :rating '5.0', '7' . r:b2 a :Book ; :pages 9 ; :rating '4' ."
     assert found("search Book b register b where b.pages = b.rating?", world) == "b1"
     assert found("search Book a, Book b register a where a.pages > b.pages", world) == "b2"
@@ -358,7 +358,7 @@ def test_values_of_two_paths_are_compared_as_what_they_are() -> None:
 # -- joins
 
 
-def test_a_join_may_have_several_predicates_and_no_partner_for_each_alone_will_do() -> None:
+def test_all_predicates_of_a_join_must_hold_for_one_partner() -> None:
     rule = "search Book a, Book b register a where a.pages = b.pages and a.name = b.name and a != b"
     world = (
         "r:x a :Book ; :pages 1 ; :name 'n' . r:y a :Book ; :pages 1 ; :name 'm' . r:z a :Book ; :pages 2 ; :name 'n' ."
@@ -374,7 +374,7 @@ def test_a_join_may_be_cyclic() -> None:
     assert found(rule, ring.format("w")) == ""
 
 
-def test_a_resource_may_meet_itself() -> None:
+def test_a_resource_may_be_joined_with_itself() -> None:
     assert found("search Book a, Book b register a where a.sequel = b", "r:x a :Book ; :sequel r:x .") == "x"
     assert found("search Book a register a where a.sequel = a", "r:x a :Book ; :sequel r:x .") == "x"
 
@@ -382,34 +382,34 @@ def test_a_resource_may_meet_itself() -> None:
 # -- names
 
 
-def test_the_own_property_of_a_class_wins_at_every_step() -> None:
+def test_the_property_declared_for_a_class_takes_precedence_at_every_step() -> None:
     world = "@prefix o: <http://other/> . r:b a :Book ; :key 'k' ; :shelf r:s . r:s a :Shelf ; o:key 3 ."
     assert found("search Book b register b where b.key = 'k' and b.shelf.key = 3", world, world=DATES) == "b"
     searched = "search named s register s where s.key = 3"
     assert found(searched, world, world=DATES, named="search Book b, Shelf s register s where b.shelf = s") == "s"
 
 
-# -- the worlds of the state machine
+# -- the datasets of the state machine
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(content=contents())
-def test_documents_of_the_tiny_world_are_valid_and_come_back_as_they_are(content: Said) -> None:
+def test_generated_documents_are_valid_and_read_back_unchanged(content: Said) -> None:
     assert content
     assert frozenset(said(turtle(content))) == content
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rule=rule_texts(), content=st.lists(contents(), max_size=3))
-def test_rules_of_the_tiny_world_register_resources_of_it(rule: RuleText, content: list[Said]) -> None:
+def test_generated_rules_register_generated_resources(rule: RuleText, content: list[Said]) -> None:
     assert matches(parse(rule.text), WORLD.schema, frozenset().union(*content)) <= set(RESOURCES)
 
 
-# -- the normal form means the same
+# -- the normal form has the same meaning
 
 
 def by_normal_form(rule: NormalRule, world: World) -> set[str]:
-    """What a rule registers by its normal form: one variable after the other, with the predicates that speak of it."""
+    """Evaluate the normal form of a rule: one variable after the other, with the predicates that mention it."""
 
     def values(access: Access, sort: Sort, binding: dict[str, str]) -> list[object]:
         resource = binding[access.variable]
@@ -453,7 +453,7 @@ FIRST = RuleText("search Book b, Agent a register b where b.author = a and a.nam
     content=populations(),
     more=contents(),
 )
-def test_the_normal_form_of_a_rule_means_what_the_rule_means(
+def test_the_normal_form_of_a_rule_has_the_same_meaning(
     rule: RuleText, second: RuleText, content: Said, more: Said
 ) -> None:
     named = {"first": parse(FIRST.text), "second": parse(second.text)}

@@ -1,19 +1,18 @@
-"""The paper's filter, replayed, against the filter that ran."""
+"""The replay of the paper's filter compared with the real filter."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rule_worlds import SCHEMA, RuleText, Said, contents, populations, rule_texts, turtle
 
-from mdv.mdp.trace import trace
+from mdv.inspect.filter_replay import replay_filter
+from tests.support.generated_rules import SCHEMA, RuleText, Said, contents, populations, rule_texts, turtle
+from tests.support.mdp import Mdp
 
-if TYPE_CHECKING:
-    from conftest import Mdp
+pytestmark = pytest.mark.full
 
 EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "25"))
 ONE, OTHER = "http://d/1", "http://d/2"
@@ -31,7 +30,7 @@ def world(mdp: Mdp) -> Mdp:
 
 
 def begin(world: Mdp, rules: list[RuleText]) -> list[int]:
-    """No documents, and these rules."""
+    """Start without documents and with these rules."""
     world.put({ONE: None, OTHER: None})
     old = [number for (number,) in world.rows("select id from rules")]
     if old:
@@ -47,7 +46,7 @@ def gained(world: Mdp) -> set[tuple[int, str]]:
 
 def results(world: Mdp, document: str) -> set[tuple[int, str]]:
     with world.engine.connect() as connection:
-        found = trace(connection, document, world.schemas)
+        found = replay_filter(connection, document, world.schemas)
     assert not found.truncated
     shown = [(row.resource, row.rule) for rows in found.iterations for row in rows]
     assert len(shown) == len(set(shown))
@@ -56,7 +55,7 @@ def results(world: Mdp, document: str) -> set[tuple[int, str]]:
 
 @CHECKED
 @given(rules=st.lists(rule_texts(), min_size=1, max_size=5), content=populations())
-def test_for_a_document_alone_the_trace_ends_with_what_the_filter_found(
+def test_for_a_single_document_the_trace_ends_with_the_matches_of_the_filter(
     world: Mdp, rules: list[RuleText], content: Said
 ) -> None:
     begin(world, rules)
@@ -66,7 +65,7 @@ def test_for_a_document_alone_the_trace_ends_with_what_the_filter_found(
 
 @CHECKED
 @given(rules=st.lists(rule_texts(), min_size=1, max_size=5), content=populations(), more=contents(2))
-def test_for_a_further_document_the_trace_finds_what_the_filter_found_and_nothing_untrue(
+def test_for_a_second_document_the_trace_finds_all_new_matches_and_no_wrong_ones(
     world: Mdp, rules: list[RuleText], content: Said, more: Said
 ) -> None:
     ids = begin(world, rules)

@@ -1,10 +1,9 @@
-"""Names of blank nodes: the same for the same document, different for different ones, isomorphic when read back."""
+"""Names of blank nodes: equal for equal documents, different for different ones, isomorphic when read back."""
 
 from __future__ import annotations
 
 import random
 import tarfile
-import time
 from collections.abc import Iterable
 from itertools import combinations, permutations, product
 from pathlib import Path
@@ -17,6 +16,7 @@ from pyoxigraph import BlankNode, CanonicalizationAlgorithm, Dataset, Literal, N
 from mdv.errors import InvalidDocument
 from mdv.model import RDF, XSD, XSD_STRING, ParsedDocument, Statement, Term, is_blank
 from mdv.rdf.blank import name_blank_nodes
+from tests.support.limits import hang_guard
 
 D = "http://a/d"
 A, B, P, Q = "http://a/a", "http://a/b", "http://a/p", "http://a/q"
@@ -45,13 +45,13 @@ def cycle(length: int, mark: str = "n") -> list[Edge]:
 
 
 def ids(statements: Iterable[Statement]) -> list[str]:
-    """The blank nodes, whether named yet or not, each once."""
+    """Return the blank nodes, named or not, each once."""
     ends = (end for s, _, o in statements for end in (s, o.value if o.type != "literal" else ""))
     return list(dict.fromkeys(end for end in ends if end.startswith("_:") or is_blank(end)))
 
 
 def disguised(parsed: ParsedDocument, chance: random.Random) -> ParsedDocument:
-    """The same document with other ids and in another order, some statements said twice."""
+    """Return the same document with other ids, in another order, with some repeated statements."""
     old = ids(parsed.statements)
     new = dict(zip(old, chance.sample(range(10 * len(old)), len(old)), strict=True))
 
@@ -68,7 +68,7 @@ def disguised(parsed: ParsedDocument, chance: random.Random) -> ParsedDocument:
 
 
 def named(*edges: Edge) -> tuple[Statement, ...]:
-    """The named statements, after a check of the laws that hold for every document."""
+    """Return the named statements after checking the invariants of every document."""
     parsed = document(*edges)
     statements = name_blank_nodes(parsed).statements
     assert len(statements) == len(set(edges))
@@ -84,9 +84,9 @@ def short(statements: Iterable[Statement]) -> set[str]:
 
 
 def isomorphic(one: Iterable[Statement], other: Iterable[Statement]) -> bool:
-    """The second opinion: RDF Dataset Canonicalization, from another hand.
+    """A second implementation: RDF Dataset Canonicalization by another author.
 
-    (rdflib.compare does not serve: it takes two twin nodes with two children each, renamed, for different graphs.)
+    (rdflib.compare is not suitable: it takes two twin nodes with two children each, renamed, for different graphs.)
     """
     return canonical(one) == canonical(other)
 
@@ -121,8 +121,8 @@ def test_without_blank_nodes_statements_are_distinct_and_sorted() -> None:
     assert result == name_blank_nodes(ParsedDocument(D, said[::-1], {"a": "http://a/"}))
 
 
-def test_names_are_these() -> None:
-    """Names are stored: a change of the algorithm that changes them would rewrite every document with blank nodes."""
+def test_names_are_stable() -> None:
+    """Names are stored: an algorithm that changes them would rewrite every document with blank nodes."""
     result = named((A, P, "_:x"), ("_:x", Q, "_:y"), ("_:y", P, '"1"'), (A, P, "_:z"), (A, P, "_:twin"))
     assert short(result) == {
         "2f75cd76311989687abf",
@@ -132,7 +132,7 @@ def test_names_are_these() -> None:
     }
 
 
-def test_subject_becomes_name_and_object_becomes_uri() -> None:
+def test_blank_subjects_become_names_and_blank_objects_become_uris() -> None:
     ((subject, _, value),) = named(("_:x", P, '"text"'))
     assert is_blank(subject)
     assert value == Term.literal("text")
@@ -150,35 +150,35 @@ def test_kind_language_and_datatype_are_content() -> None:
     assert not any("-" in name for name in names)
 
 
-def test_edge_that_leads_to_a_node_tells_it_from_others() -> None:
+def test_nodes_are_distinguished_by_their_incoming_edges() -> None:
     names = short(named((A, P, "_:x"), (B, P, "_:y"), (A, Q, "_:z"), ("_:u", P, A)))
     assert len(names) == 4
     assert not any("-" in name for name in names)
 
 
-def test_twins_have_ordinals() -> None:
+def test_twins_are_numbered() -> None:
     names = sorted(short(named(*((f"_:{i}", P, '"same"') for i in range(3)))))
     assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
 
 
-def test_thousand_twins() -> None:
+def test_a_thousand_twins_get_distinct_names() -> None:
     assert len(short(named(*((A, P, f"_:{i}") for i in range(1000))))) == 1000
     assert len(short(named(*(("_:hub", P, f"_:{i}") for i in range(1000))))) == 1001
 
 
-def test_nested_nodes() -> None:
+def test_nested_nodes_get_distinct_names() -> None:
     names = short(named((A, P, "_:x"), ("_:x", P, "_:y"), ("_:y", P, "_:z"), ("_:z", P, '"deep"')))
     assert not any("-" in name for name in names)
 
 
-def test_shared_node_is_not_two_twins() -> None:
+def test_a_shared_node_differs_from_two_twins() -> None:
     shared = named(("_:x", P, "_:s"), ("_:y", P, "_:s"))
     apart = named(("_:x", P, "_:s"), ("_:y", P, "_:t"))
     assert len(ids(shared)) == 3
     assert len(ids(apart)) == 4
 
 
-def test_twins_of_twins_keep_together() -> None:
+def test_nested_twins_keep_their_children() -> None:
     edges = [("_:root", P, f"_:{a}") for a in "xyz"]
     edges += [(f"_:{a}", P, f"_:{a}{b}") for a in "xyz" for b in "xyz"]
     edges += [(f"_:{a}{b}", Q, f"_:{a}{b}{c}") for a in "xyz" for b in "xyz" for c in "xy"]
@@ -186,7 +186,7 @@ def test_twins_of_twins_keep_together() -> None:
     assert isomorphic(statements, document(*edges).statements)
 
 
-def test_twin_components_do_not_mix() -> None:
+def test_twin_components_are_not_mixed() -> None:
     edges = [edge for twin in "xy" for edge in ((f"_:{twin}1", P, f"_:{twin}2"), (f"_:{twin}1", P, f"_:{twin}3"))]
     statements = named(*edges)
     assert isomorphic(statements, document(*edges).statements)
@@ -207,14 +207,14 @@ def test_two_triangles_on_a_hub_are_not_a_hexagon_on_a_hub() -> None:
     assert short(named(*triangles, *hubs[0])).isdisjoint(short(named(*hexagon, *hubs[1])))
 
 
-def test_self_loop() -> None:
+def test_a_self_loop_differs_from_a_link() -> None:
     loop, no_loop = named(("_:x", P, "_:x")), named(("_:x", P, "_:y"))
     assert len(ids(loop)) == 1
     assert len(ids(no_loop)) == 2
     assert len(short(named(("_:x", P, "_:x"), ("_:y", P, "_:y"), ("_:x", P, "_:y"), ("_:y", P, "_:x")))) == 2
 
 
-def test_direction_and_property_of_a_link_count() -> None:
+def test_names_depend_on_direction_and_property_of_a_link() -> None:
     marked = ("_:x", P, '"marked"')
     forms = [(("_:x", P, "_:y"),), (("_:y", P, "_:x"),), (("_:x", Q, "_:y"),), (("_:x", P, "_:y"), ("_:y", P, "_:x"))]
     names = [short(named(marked, *form)) for form in forms]
@@ -229,20 +229,20 @@ def list_of_equal_items(length: int) -> ParsedDocument:
     return document(*edges)
 
 
-def test_long_list_of_equal_items() -> None:
+def test_a_long_list_of_equal_items_is_named() -> None:
     assert len(ids(name_blank_nodes(list_of_equal_items(50_000)).statements)) == 50_000
     parsed = list_of_equal_items(2_000)
     assert name_blank_nodes(disguised(parsed, random.Random(1))) == name_blank_nodes(parsed)
 
 
-def test_long_cycle() -> None:
+def test_a_long_cycle_is_named() -> None:
     parsed = document(*cycle(5_000))
     statements = name_blank_nodes(parsed).statements
     assert len(ids(statements)) == 5_000
     assert name_blank_nodes(disguised(parsed, random.Random(1))).statements == statements
 
 
-def test_unrelated_component_leaves_names() -> None:
+def test_an_unrelated_component_does_not_change_names() -> None:
     base = [(A, P, "_:x"), ("_:x", Q, "_:y"), ("_:y", P, "_:x"), (B, P, "_:z"), ("_:z", P, '"z"')]
     for other in (
         [(A, Q, "_:new")],
@@ -253,7 +253,7 @@ def test_unrelated_component_leaves_names() -> None:
         assert set(named(*base)) < set(named(*base, *other))
 
 
-def test_one_twin_less_leaves_the_first_names() -> None:
+def test_removing_a_twin_keeps_the_first_names() -> None:
     assert set(named(*cycle(3, "a"))) < set(named(*cycle(3, "a"), *cycle(3, "b")))
 
 
@@ -266,7 +266,7 @@ def rook(size: int) -> list[Edge]:
 
 
 def shrikhande() -> list[Edge]:
-    """As regular as the rook's graph of side 4, and not isomorphic to it: refining cannot tell them apart."""
+    """As regular as the rook's graph of side 4, and not isomorphic to it: refinement cannot distinguish them."""
     squares = list(product(range(4), repeat=2))
     steps = {(0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3)}
     near = [(a, b) for a, b in combinations(squares, 2) if ((a[0] - b[0]) % 4, (a[1] - b[1]) % 4) in steps]
@@ -283,7 +283,7 @@ def cube(dimensions: int) -> list[Edge]:
 
 
 def companions(base: list[tuple[int, int]], twisted: bool) -> list[Edge]:
-    """The graphs of Cai, Fürer and Immerman over a base graph, as labelled by nothing as can be."""
+    """The graphs of Cai, Fürer and Immerman over a base graph, with as few labels as possible."""
     around: dict[int, list[tuple[int, int]]] = {}
     for edge in base:
         for end in edge:
@@ -318,11 +318,11 @@ def ring_with_chords(size: int) -> list[tuple[int, int]]:
     ],
     ids=["K5", "petersen", "cube", "tesseract+", "rook", "shrikhande", "cocktail", "K33", "ring", "companions"],
 )
-def test_symmetric_graph_is_named(edges: list[Edge]) -> None:
+def test_symmetric_graphs_are_named(edges: list[Edge]) -> None:
     named(*edges)
 
 
-def test_graphs_that_refining_cannot_tell_apart_are_told_apart() -> None:
+def test_graphs_that_refinement_cannot_distinguish_get_different_names() -> None:
     assert short(named(*rook(4))).isdisjoint(short(named(*shrikhande())))
     plain, twisted = (companions([*combinations(range(4), 2)], twisted) for twisted in (False, True))
     assert short(named(*plain)).isdisjoint(short(named(*twisted)))
@@ -332,11 +332,9 @@ def test_graphs_that_refining_cannot_tell_apart_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "edges", [companions(ring_with_chords(60), twisted=False), rook(20)], ids=["companions", "rook"]
 )
-def test_document_made_to_exhaust_the_naming_is_refused(edges: list[Edge]) -> None:
-    start = time.monotonic()
-    with pytest.raises(InvalidDocument, match="give these nodes URIs") as refused:
+def test_a_document_designed_to_exhaust_the_naming_is_refused(edges: list[Edge]) -> None:
+    with hang_guard(), pytest.raises(InvalidDocument, match="give these nodes URIs") as refused:
         name_blank_nodes(document(*edges))
-    assert time.monotonic() - start < 10
     assert refused.value.flaws[0].property == P
 
 
@@ -350,7 +348,7 @@ def test_nodes_without_links_need_no_work() -> None:
     name_blank_nodes(document(*((A, P, f"_:{i}") for i in range(100))), work_limit=0)
 
 
-# --- laws
+# --- invariants
 
 NODES = [f"_:{i}" for i in range(6)]
 
@@ -387,7 +385,7 @@ def test_named_document_reads_back_isomorphic(edges: list[Edge]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(edges_of(NODES[:4], [], [P]) | edges_of(NODES[:4], [A], [P]), min_size=2, max_size=6))
-def test_equal_names_mean_isomorphic_documents_and_only_those(graphs: list[list[Edge]]) -> None:
+def test_exactly_isomorphic_documents_have_equal_names(graphs: list[list[Edge]]) -> None:
     by_names: dict[tuple[Statement, ...], set[frozenset[Edge]]] = {}
     for edges in graphs:
         by_names.setdefault(name_blank_nodes(document(*edges)).statements, set()).add(least(edges))
@@ -396,7 +394,7 @@ def test_equal_names_mean_isomorphic_documents_and_only_those(graphs: list[list[
 
 
 def least(edges: list[Edge]) -> frozenset[Edge]:
-    """The form of a small graph by trying every naming of its nodes: the oracle."""
+    """Return the form of a small graph by trying every naming of its nodes: the oracle."""
     nodes = sorted({end for s, _, o in edges for end in (s, o) if end.startswith("_:")})
     forms = []
     for order in permutations(NODES[: len(nodes)]):
@@ -405,7 +403,7 @@ def least(edges: list[Edge]) -> frozenset[Edge]:
     return frozenset(min(forms))
 
 
-def test_every_graph_of_three_nodes_and_one_property_has_its_own_names() -> None:
+def test_every_graph_of_three_nodes_and_one_property_has_distinct_names() -> None:
     places = [(f"_:{i}", P, f"_:{j}") for i in range(3) for j in range(3)]
     forms: dict[frozenset[Edge], tuple[Statement, ...]] = {}
     for chosen in product((False, True), repeat=len(places)):
@@ -442,7 +440,7 @@ def read(triple: Triple) -> Statement:
 
 
 @pytest.mark.skipif(not GUTENBERG.exists(), reason=f"no Gutenberg catalogue at {GUTENBERG}")
-def test_gutenberg_documents_have_the_same_names_each_time() -> None:
+def test_gutenberg_documents_have_reproducible_names() -> None:
     chance = random.Random(2014)
     named_nodes = 0
     with tarfile.open(GUTENBERG) as archive:

@@ -1,4 +1,4 @@
-"""Digests: equal for equal content alone, and the same everywhere and for ever."""
+"""Digests: equal for equal content only, and stable across machines and versions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NEARLY_THE_SAME = [
 ]
 
 
-def test_what_differs_in_anything_differs_in_its_digest() -> None:
+def test_different_statements_have_different_digests() -> None:
     for one, other in combinations(NEARLY_THE_SAME, 2):
         assert statement_hash(one) != statement_hash(other)
         assert content_hash([one]) != content_hash([other])
         assert content_hash([one, other]) != content_hash([one])
 
 
-def test_digests_are_the_same_for_ever() -> None:
+def test_digests_are_stable() -> None:
     statement = Statement("http://e/é", P, Term.literal("𝒳\r\n", lang="en-gb"))
     assert statement_hash(statement) == -549884723141920065
     assert (

@@ -1,27 +1,26 @@
-"""The gate: what is not safe, whole and well-formed is refused, with its place, and quickly."""
+"""The gate refuses unsafe, incomplete and malformed documents, with their place, before they are parsed."""
 
 from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from mdv.errors import MdvError, NotWellFormed, TooLarge
 from mdv.model import LANG_STRING, RDF, XSD_STRING, ParsedDocument, Statement, Term
+from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
 from mdv.rdf.gated import MAX_DEPTH
 from mdv.rdf.parse import parse
 from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, SYNTAXES, TURTLE, Syntax, syntax_of_media_type
 from mdv.rdf.validate import refuse_reserved
+from tests.support.limits import hang_guard
 
 D = "http://mdv.example/doc.rdf"
 S = "http://mdv.example/schema#"
 EX = "http://example.org/"
-QUICK = 3.0
-"""Seconds; far above what is needed, far below what an attack would take."""
 
 
 def xml(inside: str, attributes: str = "") -> bytes:
@@ -43,6 +42,13 @@ def refusal(body: bytes | str, syntax: Syntax = RDF_XML, charset: str | None = N
     with pytest.raises(MdvError) as caught:
         read(body, syntax, charset)
     assert caught.value.status in (400, 413, 422)
+    return caught.value
+
+
+def gate_refusal(body: bytes | str, syntax: Syntax = RDF_XML) -> MdvError:
+    """Check that the gate itself refuses: the parser never sees the body."""
+    with hang_guard(), pytest.raises(MdvError) as caught:
+        gate(body.encode() if isinstance(body, str) else body, syntax)
     return caught.value
 
 
@@ -83,27 +89,25 @@ DOCTYPES = {
 
 @pytest.mark.parametrize("where", ["text", "attribute"])
 @pytest.mark.parametrize("kind", DOCTYPES)
-def test_any_doctype_is_refused_at_once_and_nothing_is_fetched(kind: str, where: str, no_network: list[object]) -> None:
+def test_any_doctype_is_refused_and_nothing_is_fetched(kind: str, where: str, no_network: list[object]) -> None:
     doctype, use = DOCTYPES[kind]
     inside = f"<ex:A><ex:p>{use}</ex:p></ex:A>" if where == "text" else f'<ex:A ex:p="{use}"/>'
-    start = time.perf_counter()
-    assert "DOCTYPE" in refusal(doctype.encode() + xml(inside)).detail
-    assert time.perf_counter() - start < QUICK
+    assert "DOCTYPE" in gate_refusal(doctype.encode() + xml(inside)).detail
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
-def test_a_doctype_in_another_encoding_is_refused_as_one(encoding: str) -> None:
+def test_a_doctype_in_another_encoding_is_refused(encoding: str) -> None:
     text = DOCTYPES["billion laughs"][0] + xml("<ex:A><ex:p>&l11;</ex:p></ex:A>").decode()
     assert "DOCTYPE" in refusal(text.encode(encoding)).detail
 
 
-# Empty, truncated, something else
+# Empty, truncated, not RDF
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES, ids=lambda syntax: syntax.name)
 @pytest.mark.parametrize("body", [b"", b" \n\t", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
-def test_empty_documents_are_refused_and_are_no_deletion(body: bytes, syntax: Syntax) -> None:
-    assert "empty. To delete a document, delete it by name" in refusal(body, syntax).detail
+def test_empty_documents_are_refused_and_delete_nothing(body: bytes, syntax: Syntax) -> None:
+    assert "empty. To delete a document, delete it by its URI" in refusal(body, syntax).detail
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_empty_documents_are_refused_and_are_no_deletion(body: bytes, syntax: Sy
     [(b'<?xml version="1.0"?>', RDF_XML), (xml(""), RDF_XML), (b"# a comment", TURTLE), (b"# a comment", N_TRIPLES),
      (b"@prefix ex: <http://e/> .", TURTLE), (b"{}", JSON_LD), (b"[]", JSON_LD), (b"null", JSON_LD), (b'"x"', JSON_LD)],
 )  # fmt: skip
-def test_documents_that_say_nothing_are_refused(body: bytes, syntax: Syntax) -> None:
+def test_documents_without_statements_are_refused(body: bytes, syntax: Syntax) -> None:
     assert refusal(body, syntax).status == 400
 
 
@@ -134,7 +138,7 @@ TURTLE_STATEMENTS = [
 
 
 @pytest.mark.parametrize(("text", "syntax"), [(RDF_XML_TEXT, RDF_XML), (JSON_LD_TEXT, JSON_LD)])
-def test_a_document_cut_off_anywhere_is_refused(text: bytes, syntax: Syntax) -> None:
+def test_a_document_truncated_anywhere_is_refused(text: bytes, syntax: Syntax) -> None:
     assert read(text, syntax).statements
     for end in range(len(text)):
         error = refusal(text[:end], syntax)
@@ -145,9 +149,7 @@ def test_a_document_cut_off_anywhere_is_refused(text: bytes, syntax: Syntax) -> 
     ("head", "parts", "syntax"),
     [(b"", STATEMENTS, N_TRIPLES), (TURTLE_HEAD, TURTLE_STATEMENTS, TURTLE)],
 )
-def test_statements_cut_off_anywhere_are_refused_but_between_statements(
-    head: bytes, parts: list[bytes], syntax: Syntax
-) -> None:
+def test_a_document_truncated_within_a_statement_is_refused(head: bytes, parts: list[bytes], syntax: Syntax) -> None:
     text = head + b"".join(parts)
     whole_counts = [len(read(head + b"".join(parts[: n + 1]), syntax).statements) for n in range(len(parts))]
     for end in range(len(text)):
@@ -155,7 +157,7 @@ def test_statements_cut_off_anywhere_are_refused_but_between_statements(
             parsed = read(text[:end], syntax)
         except NotWellFormed:
             continue
-        # What is left is a whole document: whole statements, then at most space or a comment.
+        # The rest is a complete document: complete statements, then at most space or a comment.
         rest = text[:end].rpartition(b".")[2].strip()
         assert not rest or rest.startswith(b"#"), text[:end]
         assert len(parsed.statements) in whole_counts
@@ -173,19 +175,19 @@ def test_statements_cut_off_anywhere_are_refused_but_between_statements(
         (xml("") + b"<more/>", "not well-formed"),
     ],
 )
-def test_what_is_no_rdf_xml_is_told_so(body: bytes, words: str) -> None:
+def test_text_that_is_not_rdf_xml_is_refused_with_a_reason(body: bytes, words: str) -> None:
     error = refusal(body)
     assert words in error.detail and error.status == 400
 
 
-def test_a_node_alone_without_rdf_rdf_is_refused() -> None:
+def test_a_node_without_rdf_rdf_is_refused() -> None:
     body = f'<Description xmlns="{RDF}" about="x"/>'.encode()
     assert refusal(body).flaws[0].line == 1
 
 
 @pytest.mark.parametrize("text", ["<html><body>x</body></html>", "Internal Server Error"])
 @pytest.mark.parametrize("syntax", [TURTLE, N_TRIPLES, JSON_LD])
-def test_an_error_page_is_no_statement(text: str, syntax: Syntax) -> None:
+def test_an_error_page_is_refused(text: str, syntax: Syntax) -> None:
     assert refusal(text, syntax).flaws[0].line == 1
 
 
@@ -200,7 +202,7 @@ def test_a_document_over_the_size_limit_is_refused_before_it_is_read() -> None:
 
 
 def nested_xml(depth: int) -> bytes:
-    """Elements, rdf:RDF the first of them; an odd depth ends in a node."""
+    """Nested elements, the first of them rdf:RDF; an odd depth ends in a node."""
     pairs = (depth - 1) // 2
     last = "<ex:A/>" if depth % 2 == 0 else ""
     return xml("<ex:A><ex:p>" * pairs + last + "</ex:p></ex:A>" * pairs)
@@ -233,7 +235,7 @@ KINDS = [(RDF_XML, "xml"), (RDF_XML, "xml literal"), (TURTLE, "[]"), (TURTLE, "(
 
 
 @pytest.mark.parametrize(("syntax", "kind"), KINDS)
-def test_200_levels_are_read_and_more_refused(syntax: Syntax, kind: str) -> None:
+def test_two_hundred_levels_are_read_and_more_are_refused(syntax: Syntax, kind: str) -> None:
     assert read(nested(MAX_DEPTH, syntax, kind), syntax).statements
     deeper = refusal(nested(MAX_DEPTH + (2 if kind == "contexts" else 1), syntax, kind), syntax)
     assert "more than 200 levels" in deeper.detail
@@ -241,11 +243,8 @@ def test_200_levels_are_read_and_more_refused(syntax: Syntax, kind: str) -> None
 
 
 @pytest.mark.parametrize(("syntax", "kind"), KINDS)
-def test_huge_depth_is_refused_at_once(syntax: Syntax, kind: str) -> None:
-    body = nested(100_000, syntax, kind)
-    start = time.perf_counter()
-    assert "more than 200 levels" in refusal(body, syntax).detail
-    assert time.perf_counter() - start < QUICK
+def test_huge_depth_is_refused_by_the_gate(syntax: Syntax, kind: str) -> None:
+    assert "more than 200 levels" in gate_refusal(nested(500_000, syntax, kind), syntax).detail
 
 
 @pytest.mark.parametrize(
@@ -260,18 +259,18 @@ def test_huge_depth_is_refused_at_once(syntax: Syntax, kind: str) -> None:
         (b"<#a> <#(]> ]]]]] ", TURTLE),
     ],
 )
-def test_depth_cannot_hide_behind_strings_comments_and_stray_brackets(before: bytes, syntax: Syntax) -> None:
+def test_depth_is_counted_despite_strings_comments_and_stray_brackets(before: bytes, syntax: Syntax) -> None:
     for bracket in (b"[", b"{") if syntax is JSON_LD else (b"[", b"("):
         inner = {b"[": b"[", b"{": b'{"http://e/p":', b"(": b"( "}[bracket]
         assert "more than 200 levels" in refusal(before + inner * 60_000, syntax).detail
 
 
-def test_mixed_brackets_that_close_each_other_wrongly_hide_no_depth() -> None:
+def test_depth_is_counted_despite_mismatched_brackets() -> None:
     assert "more than 200 levels" in refusal(b'{"http://e/p":' + b"[}" * 60_000, JSON_LD).detail
 
 
 @pytest.mark.parametrize("syntax", [TURTLE, N_TRIPLES])
-def test_nested_quoted_statements_are_refused_by_depth_before_the_parser_sees_them(syntax: Syntax) -> None:
+def test_nested_quoted_statements_are_refused_by_depth_before_parsing(syntax: Syntax) -> None:
     term = "<<( <http://e/a> <http://e/p> " * 60_000 + "<http://e/o>" + " )>>" * 60_000
     assert "more than 200 levels" in refusal(f"<http://e/a> <http://e/p> {term} .", syntax).detail
 
@@ -288,33 +287,31 @@ def test_nested_quoted_statements_are_refused_by_depth_before_the_parser_sees_th
         ("<ex:A><ex:p><![CDATA[" + "<a>" * 5_000 + "]]></ex:p></ex:A>", RDF_XML),
     ],
 )  # fmt: skip
-def test_brackets_in_strings_names_and_comments_are_no_depth(body: str, syntax: Syntax) -> None:
+def test_brackets_in_strings_names_and_comments_are_not_counted(body: str, syntax: Syntax) -> None:
     assert read(xml(body) if syntax is RDF_XML else body, syntax).statements
 
 
-def test_many_brackets_side_by_side_are_no_depth() -> None:
+def test_sibling_brackets_do_not_add_depth() -> None:
     assert len(read("<#a> <#p> " + ", ".join("[ <#q> (1) ]" for _ in range(500)) + " .", TURTLE).statements) == 2000
 
 
-def test_a_string_that_does_not_end_is_refused_quickly_among_many_brackets() -> None:
-    for text in ("<#a> <#p> " + "()" * 300 + '"""' + '\\"' * 100_000, "<#a> <#p> " + "()" * 300 + "'a" * 100_001):
-        start = time.perf_counter()
-        assert refusal(text, TURTLE).status == 400
-        assert time.perf_counter() - start < QUICK
+def test_an_unterminated_string_among_many_brackets_is_refused_in_linear_work() -> None:
+    """The work is proportional to the text: searching for the end again at each bracket would take too long."""
+    for text in ("<#a> <#p> " + "()" * 300 + '"""' + '\\"' * 500_000, "<#a> <#p> " + "()" * 300 + "'a" * 500_001):
+        with hang_guard():
+            assert refusal(text, TURTLE).status == 400
 
 
-# Contexts that cost
+# Expensive contexts
 
 
-def test_terms_defined_through_thousands_of_others_are_refused_before_the_parser_sees_them() -> None:
+def test_terms_defined_through_thousands_of_others_are_refused_before_parsing() -> None:
     forth = {f"t{n}": f"t{n - 1}:x" if n else EX for n in range(20_000)}
     back = {f"t{n}": {"@id": f"t{n + 1}:x"} for n in range(20_000)}
     ring = {f"t{n}": {"@type": f"t{(n + 1) % 20_000}", "@id": f"{EX}{n}"} for n in range(20_000)}
     for context in (forth, back, ring):
         body = json.dumps({"@context": [context], "@id": "#a", "t1:p": "x"})
-        start = time.perf_counter()
-        assert "through more than 20 others" in refusal(body, JSON_LD).detail
-        assert time.perf_counter() - start < QUICK
+        assert "through more than 20 other terms" in gate_refusal(body, JSON_LD).detail
 
 
 def test_terms_may_be_defined_through_some_others() -> None:
@@ -328,25 +325,23 @@ def test_terms_may_be_defined_through_some_others() -> None:
     assert values(read(json.dumps({"@context": context, "g": "1", "h": "2"}), JSON_LD), "http://e/f/g") == ["1"]
 
 
-def test_names_cannot_be_made_to_grow() -> None:
+def test_names_that_contexts_expand_are_limited() -> None:
     for long in ({"@vocab": EX + "a" * 100_000}, {"t": EX + "a" * 100_000}, {"t": {"@id": EX + "a" * 100_000}}):
         terms = {f"t{n}": {"@type": "@id"} for n in range(5_000)}
-        assert "too long" in refusal(json.dumps({"@context": long | terms, "t": "x"}), JSON_LD).detail
+        assert "the limit is 2,048" in refusal(json.dumps({"@context": long | terms, "t": "x"}), JSON_LD).detail
 
 
 @pytest.mark.parametrize("scoped", [True, False])
-def test_contexts_that_would_be_applied_again_for_each_object_are_limited(scoped: bool) -> None:
+def test_contexts_applied_again_for_each_object_are_limited(scoped: bool) -> None:
     terms = {f"t{n}": f"{EX}{n}" for n in range(6_000)}
     if scoped:
         body = {"@context": {"p": {"@id": EX + "p", "@context": terms}}, "p": [{"t1": "x"} for _ in range(6_000)]}
     else:
         body = {"@context": terms, "t1": [{"@context": {"a": EX}, "t1": "x"} for _ in range(6_000)]}
-    start = time.perf_counter()
-    assert "one @context at the top" in refusal(json.dumps(body), JSON_LD).detail
-    assert time.perf_counter() - start < QUICK
+    assert "one @context at the top" in gate_refusal(json.dumps(body), JSON_LD).detail
 
 
-def test_a_large_context_at_the_top_is_fine() -> None:
+def test_a_large_context_at_the_top_is_accepted() -> None:
     terms = {f"t{n}": f"{EX}{n}" for n in range(3_000)}
     body = {"@context": terms, "@graph": [{"t1": str(n)} for n in range(3_000)]}
     assert len(read(json.dumps(body), JSON_LD).statements) == 3_000
@@ -378,15 +373,15 @@ def encoded(encoding: str, declared: str | None, bom: bytes = b"") -> bytes:
         (encoded("utf-8", "iso-8859-1"), "utf-8"),
     ],
 )
-def test_xml_in_its_encodings_reads_the_same(body: bytes, charset: str | None) -> None:
+def test_xml_reads_the_same_in_every_encoding(body: bytes, charset: str | None) -> None:
     assert values(read(body, RDF_XML, charset), EX + "p") == [TEXT]
 
 
 @pytest.mark.parametrize(
     ("body", "words", "line"),
     [
-        (encoded("latin-1", None), "not in the encoding", 2),
-        (encoded("latin-1", "utf-8"), "not in the encoding", 3),
+        (encoded("latin-1", None), "invalid in the document's encoding", 2),
+        (encoded("latin-1", "utf-8"), "invalid in the document's encoding", 3),
         (encoded("utf-8", "klingon"), "klingon", 1),
         (encoded("utf-8", "utf-16"), "not well-formed", 1),
         (xml("<ex:A>\n<ex:p>\x00</ex:p></ex:A>"), "U+0000", 3),
@@ -395,7 +390,7 @@ def test_xml_in_its_encodings_reads_the_same(body: bytes, charset: str | None) -
         (xml("<ex:A>\n<ex:p>&#xFFFE;</ex:p></ex:A>"), "U+FFFE", 3),
     ],
 )
-def test_bytes_and_characters_that_are_not_xml_are_refused_with_their_line(body: bytes, words: str, line: int) -> None:
+def test_invalid_bytes_and_characters_in_xml_are_refused_with_their_line(body: bytes, words: str, line: int) -> None:
     error = refusal(body)
     assert words in error.detail and error.flaws[0].line == line
 
@@ -403,7 +398,7 @@ def test_bytes_and_characters_that_are_not_xml_are_refused_with_their_line(body:
 @pytest.mark.parametrize("charset", ["klingon", "é", "x y", "a\0b"])
 def test_an_unknown_charset_is_refused(charset: str) -> None:
     assert "charset" in refusal(xml("<ex:A/>"), RDF_XML, charset).detail
-    assert "always UTF-8" in refusal(b"<#a> <#p> 1 .", TURTLE, charset).detail
+    assert "must be UTF-8" in refusal(b"<#a> <#p> 1 .", TURTLE, charset).detail
 
 
 @pytest.mark.parametrize("syntax", [TURTLE, N_TRIPLES, JSON_LD])
@@ -433,11 +428,11 @@ def test_a_content_type_names_syntax_and_charset() -> None:
         (b'{"@id": "http://e/a", "http://e/p": "a\0b"}', JSON_LD),
     ],
 )
-def test_nul_is_refused_however_it_is_written(body: bytes, syntax: Syntax) -> None:
+def test_nul_is_refused_in_any_notation(body: bytes, syntax: Syntax) -> None:
     assert refusal(body, syntax).flaws
 
 
-# RDF/XML: what stands where it says nothing
+# RDF/XML: misplaced text and attributes
 
 
 @pytest.mark.parametrize(
@@ -445,7 +440,8 @@ def test_nul_is_refused_however_it_is_written(body: bytes, syntax: Syntax) -> No
     [
         ("\n<A xmlns=''/>", "<A> is in no namespace"),
         ("<ex:A>\n<p xmlns=''>x</p></ex:A>", "<p> is in no namespace"),
-        ("\n<rdf:Description memory='92'/>", 'memory="…" has no prefix, and <rdf:Description> lends it no namespace'),
+        ("\n<rdf:Description memory='92'/>",
+         'memory="…" has no prefix, and cannot take the namespace of <rdf:Description>'),
         ("\n<ex:A ex:memory='92' memory='64'/>", 'memory="…" is given twice, with a prefix and without'),
         ("\n<ex:A rdf:about='a' about='b'/>", 'about="…" is given twice, with a prefix and without'),
         ("\n<ex:A rdf:about='a' rdf:ID='b'/>", "rdf:ID and rdf:about on one element"),
@@ -457,17 +453,17 @@ def test_nul_is_refused_however_it_is_written(body: bytes, syntax: Syntax) -> No
         ("\n<ex:A rdf:ID='a:b'/>", 'rdf:ID="a:b" is not an XML name'),
         ("\n<ex:A rdf:ID=''/>", 'rdf:ID="" is not an XML name'),
         ("\n<ex:A rdf:nodeID='a b'/>", 'rdf:nodeID="a b" is not an XML name'),
-        ("\n<ex:A rdf:resource='a'/>", "rdf:resource belongs on a property, and this element is a resource"),
-        ("\n<ex:A rdf:parseType='Literal'/>", "rdf:parseType belongs on a property, and this element is a resource"),
-        ("\n<ex:A rdf:datatype='a'/>", "rdf:datatype belongs on a property, and this element is a resource"),
-        ("<ex:A>\n<ex:p rdf:about='x'/></ex:A>", "rdf:about belongs on a resource, and this element is a property"),
+        ("\n<ex:A rdf:resource='a'/>", "rdf:resource belongs on a property, but this element is a resource"),
+        ("\n<ex:A rdf:parseType='Literal'/>", "rdf:parseType belongs on a property, but this element is a resource"),
+        ("\n<ex:A rdf:datatype='a'/>", "rdf:datatype belongs on a property, but this element is a resource"),
+        ("<ex:A>\n<ex:p rdf:about='x'/></ex:A>", "rdf:about belongs on a resource, but this element is a property"),
         ("\n<ex:A rdf:bagID='a'/>", "rdf:bagID is not an attribute of RDF/XML"),
         ("\n<ex:A rdf:aboutEach='a'/>", "rdf:aboutEach is not an attribute of RDF/XML"),
         ("\n<ex:A rdf:li='a'/>", "rdf:li is not an attribute of RDF/XML"),
         ("\n<rdf:li/>", "rdf:li cannot be the element of a resource"),
         ("<ex:A>\n<rdf:Description/></ex:A>", "rdf:Description cannot be a property"),
-        ("\n<ex:A>text</ex:A>", "the text 'text' says nothing directly inside a resource"),
-        ("\n<ex:A><ex:p/>text</ex:A>", "the text 'text' says nothing directly inside a resource"),
+        ("\n<ex:A>text</ex:A>", "the text 'text' is not allowed directly inside a resource"),
+        ("\n<ex:A><ex:p/>text</ex:A>", "the text 'text' is not allowed directly inside a resource"),
         ("<ex:A>\n<ex:p rdf:resource='a' rdf:nodeID='b'/></ex:A>", "rdf:resource and rdf:nodeID on one property"),
         ("<ex:A>\n<ex:p rdf:resource='a'>x</ex:p></ex:A>", "rdf:resource on a property that also has content"),
         ("<ex:A>\n<ex:p rdf:resource='a'><ex:B/></ex:p></ex:A>", "rdf:resource on a property that also has content"),
@@ -475,30 +471,31 @@ def test_nul_is_refused_however_it_is_written(body: bytes, syntax: Syntax) -> No
         ("<ex:A>\n<ex:p rdf:datatype='a'><ex:B/></ex:p></ex:A>",
          "rdf:datatype on a property whose value is a resource"),
         ("<ex:A>\n<ex:p ex:q='1'>x</ex:p></ex:A>", "<http://example.org/q> on a property that also has content"),
-        ("<ex:A>\n<ex:p rdf:parseType='Resource' ex:q='1'/></ex:A>", "<http://example.org/q> beside rdf:parseType"),
-        ("<ex:A>\n<ex:p rdf:parseType='Literal' rdf:datatype='a'/></ex:A>", "rdf:datatype beside rdf:parseType"),
+        ("<ex:A>\n<ex:p rdf:parseType='Resource' ex:q='1'/></ex:A>",
+         "<http://example.org/q> together with rdf:parseType"),
+        ("<ex:A>\n<ex:p rdf:parseType='Literal' rdf:datatype='a'/></ex:A>", "rdf:datatype together with rdf:parseType"),
         ("<ex:A>\n<ex:p>text<ex:B/></ex:p></ex:A>", "text and an element as one value"),
         ("<ex:A><ex:p><ex:B/>\n<ex:B/></ex:p></ex:A>", "2 resources as one value of <http://example.org/p>"),
         ("<ex:A>\n<ex:p rdf:parseType='Collection'>x</ex:p></ex:A>",
-         "the text 'x' says nothing directly inside rdf:parseType=\"Collection\""),
+         "the text 'x' is not allowed directly inside rdf:parseType=\"Collection\""),
         ("<ex:A xml:lang='de'>\n<ex:p><ex:B xml:lang='' ex:q='1'/></ex:p></ex:A>",
-         'xml:lang="" ends an outer language, which <http://example.org/q> cannot express'),
+         'xml:lang="" removes an outer language, which <http://example.org/q> cannot express'),
     ],
 )  # fmt: skip
-def test_what_rdf_xml_cannot_mean_is_told_with_its_line(inside: str, message: str) -> None:
+def test_meaningless_rdf_xml_is_refused_with_its_line(inside: str, message: str) -> None:
     assert flaws(inside) == [(2, message)]
 
 
-def test_text_directly_inside_rdf_rdf_and_attributes_of_it_are_told() -> None:
+def test_text_and_attributes_of_rdf_rdf_are_refused() -> None:
     found = flaws("<ex:A/>stray", " ex:p='1' q='2'")
-    assert [message.split(" says")[0] for _, message in found] == [
-        'q="…" has no prefix, and <rdf:RDF> lends it no namespace',
-        "<http://example.org/p>",
-        "the text 'stray'",
+    assert [message for _, message in found] == [
+        'q="…" has no prefix, and cannot take the namespace of <rdf:RDF>',
+        "<http://example.org/p> has no meaning on rdf:RDF",
+        "the text 'stray' is not allowed directly inside rdf:RDF",
     ]
 
 
-def test_all_errors_are_told_together_each_with_its_line() -> None:
+def test_all_errors_are_reported_together_with_their_lines() -> None:
     error = refusal(xml("<A xmlns=''/>\n<rdf:Description x='1'/>\n<ex:A rdf:ID='a'/>\n<ex:A rdf:ID='a'>text</ex:A>"))
     assert [flaw.line for flaw in error.flaws] == [2, 3, 5, 5]
     assert error.detail == "The RDF/XML has 4 errors."
@@ -512,7 +509,7 @@ def test_the_same_rdf_id_under_another_base_is_another_resource() -> None:
     assert refusal(xml("<ex:A xml:base='http://o/x' rdf:ID='a'/>\n<ex:A xml:base='http://o/x#y' rdf:ID='a'/>")).flaws
 
 
-# RDF/XML: what the gate settles
+# RDF/XML: what the gate normalises
 
 
 def test_attributes_without_a_prefix_belong_to_the_namespace_of_their_element() -> None:
@@ -525,17 +522,54 @@ def test_attributes_without_a_prefix_belong_to_the_namespace_of_their_element() 
     assert Statement("http://mdv.example/b", S + "q", Term.literal("1", datatype="urn:t")) in parsed.statements
 
 
+@pytest.mark.parametrize(
+    "inside",
+    [
+        '<rdf:Description rdf:about="http://e/a" {}><ex:p>x</ex:p></rdf:Description>',
+        '<rdf:Description rdf:about="http://e/a"><ex:p {}>x</ex:p></rdf:Description>',
+        '<rdf:Description rdf:about="http://e/a"><ex:p><rdf:Description {} rdf:about="http://e/b"/></ex:p></rdf:Description>',
+        '<ex:A rdf:about="http://e/a" {}><ex:p>x</ex:p></ex:A>',
+        '<ex:A rdf:about="http://e/a"><ex:p {}><ex:A/></ex:p></ex:A>',
+        '<A rdf:about="http://e/a"><p {} rdf:resource="http://e/b"/></A>',
+    ],
+)
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        'xml:foo="bar"',
+        'xml:space="preserve"',
+        'xmlnewthing="bar"',
+        'XmlNewThing="bar"',
+        'xml="bar"',
+        'xmlnew:thing="bar" xmlns:xmlnew="http://new/"',
+        'XML-q:thing="bar" xmlns:XML-q="http://new/"',
+    ],
+)
+def test_attributes_with_names_reserved_by_xml_are_ignored(inside: str, attribute: str) -> None:
+    """W3C's unrecognised-xml-attributes, test001 and test002."""
+    with_it, without = (name_blank_nodes(read(xml(inside.format(one)))) for one in (attribute, ""))
+    assert with_it.statements == without.statements
+
+
+def test_reserved_attributes_are_ignored_on_rdf_rdf_and_kept_in_an_xml_literal() -> None:
+    reserved = 'xmlnewthing="bar" xmlnew:thing="bar" xmlns:xmlnew="http://new/"'
+    plain = "<ex:A><ex:p>x</ex:p></ex:A>"
+    assert values(read(xml(plain, " " + reserved)), EX + "p") == ["x"]
+    literal = '<ex:A><ex:p rdf:parseType="Literal"><b xmlns="" xmlnewthing="bar"></b></ex:p></ex:A>'
+    assert values(read(xml(literal)), EX + "p") == ['<b xmlnewthing="bar"></b>']
+
+
 def test_attributes_without_a_prefix_on_a_property_describe_its_value() -> None:
     parsed = read(xml('<A rdf:ID="a"><ex:info memory="92" xml:lang="en"/></A>'))
     (info,) = [s.object for s in parsed.statements if s.property == EX + "info"]
     assert Statement(info.value, EX + "memory", Term.literal("92", lang="en")) in parsed.statements
 
 
-def test_parse_type_without_a_prefix_is_rdfs() -> None:
+def test_parse_type_without_a_prefix_is_that_of_rdf() -> None:
     assert values(read(xml('<A about="a"><p parseType="Resource"><q>1</q></p></A>')), S + "q") == ["1"]
 
 
-def test_inside_of_an_xml_literal_nothing_is_settled() -> None:
+def test_the_content_of_an_xml_literal_is_not_normalised() -> None:
     body = '<A about="a"><p parseType="Literal">x &lt; y <b class="c" xmlns="">z<!-- c --></b>'
     body += "<?pi d?><![CDATA[<&]]></p></A>"
     (value,) = [s.object for s in read(xml(body)).statements if s.property == S + "p"]
@@ -543,12 +577,12 @@ def test_inside_of_an_xml_literal_nothing_is_settled() -> None:
     assert value.value == 'x &lt; y <b class="c">z<!-- c --></b><?pi d?>&lt;&amp;'
 
 
-def test_an_xml_literal_declares_the_namespaces_it_uses_and_no_others() -> None:
+def test_an_xml_literal_declares_exactly_the_namespaces_it_uses() -> None:
     body = "<ex:A><ex:p rdf:parseType='Literal'><b ex:x='1'><c/></b></ex:p></ex:A>"
     assert values(read(xml(body)), EX + "p") == [f'<b xmlns="{S}" xmlns:ex="{EX}" ex:x="1"><c></c></b>']
 
 
-def test_an_unknown_parse_type_is_an_xml_literal_and_not_lost() -> None:
+def test_an_unknown_parse_type_is_kept_as_an_xml_literal() -> None:
     parsed = read(xml("<ex:A><ex:p rdf:parseType='daml:x'><b xmlns=''/></ex:p></ex:A>"))
     assert values(parsed, EX + "p") == ["<b></b>"]
 
@@ -566,7 +600,7 @@ def test_an_empty_language_ends_an_outer_one() -> None:
     assert values(read(xml("<ex:A xml:lang=''><ex:p>x</ex:p></ex:A>")), EX + "p") == ["x"]
 
 
-def test_a_text_over_ten_million_bytes_is_refused_in_plain_words() -> None:
+def test_a_text_over_ten_million_bytes_is_refused_with_a_clear_message() -> None:
     long = "x" * 10_000_001
     for inside in (f"<ex:A><ex:p>{long}</ex:p></ex:A>", f"<ex:A ex:p='{long}'/>", f"<!--{long}-->"):
         detail = refusal(xml(inside)).detail
@@ -574,7 +608,7 @@ def test_a_text_over_ten_million_bytes_is_refused_in_plain_words() -> None:
     assert values(read(f"<#a> <{EX}p> '{long}' .", TURTLE), EX + "p") == [long]
 
 
-def test_prefixes_are_kept_for_those_who_read_the_document_later() -> None:
+def test_prefixes_are_kept_for_later_output() -> None:
     assert gate(xml("<ex:A/>"), RDF_XML).prefixes == {"rdf": RDF, "": S, "ex": EX}
     assert gate(xml("<ex:A/>").replace(f'xmlns="{S}"'.encode(), b'xmlns=""'), RDF_XML).prefixes == {
         "rdf": RDF,
@@ -590,14 +624,14 @@ def test_prefixes_are_kept_for_those_who_read_the_document_later() -> None:
     [
         ('{"@id": "#a",\n "http://e/p": }', "line 2, column 16"),
         ('{"http://e/p": NaN}', "NaN is not JSON"),
-        ('{"http://e/p": "x", "http://e/p": "y"}', "stands twice"),
-        ('{"@context": {}, "@context": {}, "http://e/p": "y"}', "stands twice"),
+        ('{"http://e/p": "x", "http://e/p": "y"}', "occurs twice"),
+        ('{"@context": {}, "@context": {}, "http://e/p": "y"}', "occurs twice"),
         ('{"http://e/p": "x"} trailing', "Extra data"),
         ('{"http://e/p": "x"}{}', "Extra data"),
         ("{'http://e/p': 'x'}", "double quotes"),
     ],
 )
-def test_json_that_is_not_json_is_refused_with_its_place(body: str, words: str) -> None:
+def test_invalid_json_is_refused_with_its_place(body: str, words: str) -> None:
     assert words in refusal(body, JSON_LD).detail
 
 
@@ -605,9 +639,34 @@ def test_numbers_of_any_length_are_read() -> None:
     assert read('{"http://e/p": ' + "9" * 10_000 + "}", JSON_LD).statements
 
 
-def test_half_a_surrogate_pair_is_refused() -> None:
+def test_an_unpaired_surrogate_is_refused() -> None:
     for body, syntax in (('{"http://e/p": "\\ud800"}', JSON_LD), ('<#a> <#p> "\\uD800" .', TURTLE)):
         assert refusal(body, syntax).status == 400
+
+
+@pytest.mark.parametrize(
+    ("string", "half", "column"),
+    [
+        (r"a\ud800", r"\ud800", 2),
+        (r"\uDFFF", r"\uDFFF", 1),
+        (r"\ud83d\ude00\ud83d", r"\ud83d", 13),
+        (r"\ud83d\ud83d\ude00", r"\ud83d", 1),
+        (r"\\\ud800", r"\ud800", 3),
+        (r"\ud800\\udc00", r"\ud800", 1),
+    ],
+)
+@pytest.mark.parametrize("where", ['{"@id": "http://e/a",\n "http://e/p": "%s"}', '{"http://e/p": 1,\n "%s": 1}'])
+def test_an_unpaired_surrogate_in_json_is_reported_with_its_place(
+    where: str, string: str, half: str, column: int
+) -> None:
+    (flaw,) = refusal(where % string, JSON_LD).flaws
+    assert flaw.message.startswith(f"{half} is an unpaired surrogate")
+    assert (flaw.line, flaw.column) == (2, where.partition("\n")[2].index("%") + column)
+
+
+def test_surrogate_pairs_and_escaped_backslashes_are_characters() -> None:
+    parsed = read(r'{"http://e/p": "\ud83d\ude00 \\ud800 \\\uD83D\uDE00"}', JSON_LD)
+    assert values(parsed, "http://e/p") == ["😀 \\ud800 \\😀"]
 
 
 def test_a_language_string_needs_its_language() -> None:

@@ -42,7 +42,7 @@ def read_back(turtle: str) -> Schema:
 
 
 def drafted(*samples: Document) -> Schema:
-    """The schema drafted from the samples, which it must accept."""
+    """Return the schema drafted from the samples, which must accept them."""
     schema = read_back(infer_schema(samples))
     for one in samples:
         validate(one, schema)
@@ -124,14 +124,14 @@ def test_references_are_weak_with_a_hint():
     assert not read_back(text).properties[V + "p"].strong
 
 
-def test_built_in_terms_are_spoken_of_only_where_needed():
+def test_built_in_terms_are_declared_only_where_needed():
     text = infer_schema([sample("<#a> a rdf:Bag ; rdfs:label 'x' ; rdf:_1 'a' ; rdf:value 1 .")])
     assert "Properties" not in text
     assert "Classes" not in text
     drafted(sample("<#a> rdfs:label 'x'@en, 'x'@de ; rdfs:comment <#c> ; rdf:_1 1, 2 ."))
 
 
-def test_the_world_is_closed():
+def test_the_drafted_world_is_closed():
     assert not drafted(sample("<#a> a :C .")).open
 
 
@@ -146,20 +146,20 @@ def test_the_world_is_closed():
         f"<#a> <{MDV}setValued> true .",
     ],
 )
-def test_the_world_is_open_where_something_cannot_be_declared(turtle):
+def test_the_drafted_world_is_open_if_something_cannot_be_declared(turtle):
     assert drafted(sample(turtle)).open
 
 
-def test_own_datatypes_that_clash_are_text():
+def test_clashing_custom_datatypes_become_text():
     assert not drafted(sample("<#a> a :C ; :p 'x'^^:C .")).open
     drafted(sample("<#a> :p 'x'^^:p ."))
 
 
-def test_names_without_a_prefix_are_written_whole():
+def test_names_without_a_prefix_are_written_in_full():
     assert "<http://other.org/9-lives> a rdf:Property" in infer_schema([sample("<#a> <http://other.org/9-lives> 1 .")])
 
 
-def test_nothing_is_drafted_from_nothing():
+def test_without_samples_nothing_is_drafted():
     assert read_back(infer_schema([])).classes.keys() == read_back("").classes.keys()
 
 
@@ -219,7 +219,7 @@ GUTENBERG = """<?xml version="1.0" encoding="utf-8"?>
 </rdf:RDF>"""
 
 
-def test_a_catalogue_like_gutenbergs():
+def test_a_schema_is_drafted_from_a_gutenberg_document():
     uri = "http://www.gutenberg.org/cache/epub/1342/pg1342.rdf"
     parsed = ParsedDocument(uri, tuple(statements_of(GUTENBERG, pyoxigraph.RdfFormat.RDF_XML, uri)))
     schema = drafted(name_blank_nodes(parsed))

@@ -1,4 +1,4 @@
-"""Parse: gated texts become statements, two readers agree on them, and nothing is fetched or lost without a word."""
+"""Parse: gated texts become statements, two readers agree on them, and nothing is fetched or silently lost."""
 
 from __future__ import annotations
 
@@ -12,16 +12,6 @@ import pyoxigraph
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from second_opinion import (
-    CORPUS,
-    GOLDEN,
-    GUTENBERG,
-    YEARS,
-    corpus_document,
-    first_opinion,
-    gutenberg_documents,
-    second_opinion,
-)
 
 from mdv.errors import BadRequest, InvalidDocument, MdvError, NotWellFormed, TooLarge
 from mdv.model import RDF, RDF_TYPE, XSD, Statement, Term
@@ -30,6 +20,15 @@ from mdv.rdf.gate import gate
 from mdv.rdf.parse import _PLAIN, MAX_FLAWS, check_document_uri, is_absolute_iri, parse
 from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, TURTLE, Syntax
 from mdv.rdf.validate import refuse_reserved
+from tests.support.gutenberg import GUTENBERG, YEARS
+from tests.support.rdflib_reader import (
+    CORPUS,
+    GOLDEN,
+    corpus_document,
+    first_opinion,
+    gutenberg_documents,
+    second_opinion,
+)
 
 D = "http://mdv.example/dir/doc.rdf"
 EX = "http://example.org/"
@@ -40,7 +39,7 @@ def xml(inside: str, attributes: str = "") -> str:
 
 
 def said(body: str | bytes | object, syntax: Syntax = RDF_XML) -> set[Statement]:
-    """With lasting names for blank nodes."""
+    """Parse with stored names for blank nodes."""
     text = body if isinstance(body, str | bytes) else json.dumps(body)
     parsed = parse(gate(text.encode() if isinstance(text, str) else text, syntax), D)
     refuse_reserved(parsed)
@@ -57,10 +56,10 @@ def refusal(body: str | object, syntax: Syntax) -> MdvError:
     return caught.value
 
 
-# The paper's Figure 1, and a second opinion
+# The paper's Figure 1, and a second reader
 
 
-def test_figure_1_says_what_the_paper_says() -> None:
+def test_figure_1_gives_the_statements_of_the_paper() -> None:
     uri = "http://mdv.example/doc.rdf"
     document = name_blank_nodes(parse(gate((GOLDEN / "figure1.rdf").read_bytes(), RDF_XML), uri))
     expected = parse(gate((GOLDEN / "figure1.nt").read_bytes(), N_TRIPLES), uri)
@@ -69,15 +68,15 @@ def test_figure_1_says_what_the_paper_says() -> None:
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
-def test_another_reader_sees_the_same_statements(path: Path) -> None:
+def test_rdflib_reads_the_same_statements(path: Path) -> None:
     body, syntax, uri = corpus_document(path)
     gated = gate(body, syntax)
     assert first_opinion(gated, uri) == second_opinion(gated, uri)
 
 
-@pytest.mark.skipif(not GUTENBERG.exists(), reason="the Gutenberg catalogue is not at hand")
+@pytest.mark.skipif(not GUTENBERG.exists(), reason="the Gutenberg catalogue is not available")
 @pytest.mark.parametrize("year", YEARS)
-def test_another_reader_sees_the_same_in_gutenberg_documents(year: str) -> None:
+def test_rdflib_reads_the_same_statements_in_gutenberg_documents(year: str) -> None:
     for body, syntax, uri in gutenberg_documents(year, every=20):
         gated = gate(body, syntax)
         assert first_opinion(gated, uri) == second_opinion(gated, uri), uri
@@ -118,7 +117,7 @@ def test_inner_bases_are_relative_to_outer_ones() -> None:
     assert Statement("http://b/c/x/a", EX + "q", Term.uri("http://b/c/x/c")) in statements
 
 
-def test_a_gated_text_can_be_read_under_several_names() -> None:
+def test_a_gated_text_can_be_parsed_under_several_uris() -> None:
     gated = gate(xml('<ex:A xml:base="x/" rdf:about="y"/>').encode(), RDF_XML)
     subjects = [parse(gated, f"http://{host}/").statements[0].subject for host in "ab"]
     assert subjects == ["http://a/x/y", "http://b/x/y"]
@@ -159,11 +158,11 @@ def test_invalid_names_are_refused_with_their_line(body: str, syntax: Syntax, li
         {"@context": {"@base": None}, "@id": "relative", EX + "p": "x", EX + "q": {EX + "p": "y"}},
     ],
 )
-def test_json_ld_loses_no_invalid_name_silently(body: object) -> None:
+def test_invalid_names_of_json_ld_are_not_silently_dropped(body: object) -> None:
     assert refusal(body, JSON_LD).flaws
 
 
-def test_long_names_are_refused_before_there_are_many_of_them() -> None:
+def test_long_names_are_refused_and_the_errors_are_limited() -> None:
     long = EX + "x" * 100_000
     body = f"@prefix l: <{long}> .\n" + "".join(f"l:a{n} <#p> 1 .\n" for n in range(5_000))
     error = refusal(body, TURTLE)
@@ -175,7 +174,7 @@ def test_long_names_are_refused_before_there_are_many_of_them() -> None:
 # Many errors
 
 
-def test_every_flawed_line_of_n_triples_is_told() -> None:
+def test_every_invalid_line_of_n_triples_is_reported() -> None:
     lines = ['<http://e/a> <http://e/p> "x" .', '<http://e/a> <http://e/p> "x .', "# ok", "<a> <http://e/p> <b> .",
              '<http://e/a> <http://e/p> "\u2028" .', "nonsense"]  # fmt: skip
     error = refusal("\n".join(lines), N_TRIPLES)
@@ -183,14 +182,14 @@ def test_every_flawed_line_of_n_triples_is_told() -> None:
     assert error.detail == "The N-Triples has 3 errors."
 
 
-def test_several_errors_of_turtle_and_rdf_xml_are_told_together() -> None:
+def test_several_errors_of_turtle_and_rdf_xml_are_reported_together() -> None:
     assert [f.line for f in refusal("<#a> <#p> x:y .\n<#a> <#p> 1 .\n<a b> <#p> 1 .\n", TURTLE).flaws] == [1, 3]
     inside = '<ex:A rdf:about="a b"/>\n<ex:A rdf:about="ok"/>\n'
     inside += '<ex:A rdf:about="a b"/>\n<ex:A><ex:p rdf:resource="{"/></ex:A>'
     assert [f.line for f in refusal(xml(inside), RDF_XML).flaws] == [2, 4, 5]
 
 
-def test_no_more_errors_are_told_than_anyone_reads() -> None:
+def test_the_number_of_reported_errors_is_limited() -> None:
     assert len(refusal("<a b> <#p> 1 .\n" * 5_000, TURTLE).flaws) == MAX_FLAWS
     assert len(refusal("nonsense\n" * 5_000, N_TRIPLES).flaws) == MAX_FLAWS
 
@@ -198,7 +197,7 @@ def test_no_more_errors_are_told_than_anyone_reads() -> None:
 # Constructs
 
 
-def test_containers_count_their_members() -> None:
+def test_members_of_containers_are_numbered() -> None:
     body = xml('<rdf:Bag rdf:ID="b"><rdf:li>x</rdf:li><rdf:li rdf:resource="#y"/></rdf:Bag>')
     assert said(body) == turtle(f'<{D}#b> a rdf:Bag ; rdf:_1 "x" ; rdf:_2 <{D}#y> .')
 
@@ -242,7 +241,7 @@ def test_json_numbers_take_json_lds_canonical_forms() -> None:
     }
 
 
-# What a document may not hold
+# Refused content
 
 
 @pytest.mark.parametrize(
@@ -257,18 +256,18 @@ def test_json_numbers_take_json_lds_canonical_forms() -> None:
         ({"@id": "#g", "@graph": [{"@id": "#a", EX + "p": "x"}]}, JSON_LD, "named graph"),
     ],
 )
-def test_what_mdv_does_not_store_is_refused(body: object, syntax: Syntax, words: str) -> None:
+def test_unsupported_constructs_are_refused(body: object, syntax: Syntax, words: str) -> None:
     assert words in refusal(body, syntax).detail
 
 
-def test_json_ld_whose_every_key_is_dropped_is_refused() -> None:
+def test_json_ld_without_any_mapped_key_is_refused() -> None:
     assert "no @context maps" in refusal({"name": "Ann", "knows": {"name": "Bob"}}, JSON_LD).detail
     assert len(said({"@id": "#a", EX + "p": "x", "comment": "dropped"}, JSON_LD)) == 1
 
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[object]]]:
-    """An address that listens, and who came."""
+    """Return an address that listens, and the requests that it received."""
     came: list[object] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.05)
@@ -301,7 +300,7 @@ def test_a_remote_context_is_refused_and_never_fetched(kind: str, server: tuple[
         "scoped": {"@context": {"a": {"@id": EX + "a", "@context": url}}, "a": {"b": "c"}},
         "relative": {"@context": "context.jsonld", "a": "b"},
     }
-    assert "MDV fetches nothing" in refusal(bodies[kind], JSON_LD).detail
+    assert "which MDV does not fetch" in refusal(bodies[kind], JSON_LD).detail
     assert not came
 
 
@@ -318,15 +317,15 @@ def test_schema_locations_and_stylesheets_are_not_fetched(server: tuple[str, lis
 
 
 @pytest.mark.parametrize("uri", ["http://e/d", "urn:mdvx:y", "http://é/ü?q=1", "file:///t/x", "http://e/" + "x" * 2039])
-def test_absolute_uris_name_documents(uri: str) -> None:
+def test_absolute_uris_are_accepted_as_document_names(uri: str) -> None:
     assert check_document_uri(uri) == uri
 
 
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
-        (None, "Say which document"),
-        ("", "Say which document"),
+        (None, "The URI of the document is missing"),
+        ("", "The URI of the document is missing"),
         ("doc.rdf", "not an absolute URI"),
         ("//host/doc", "not an absolute URI"),
         ("http://e/a b", "not an absolute URI"),
@@ -341,16 +340,16 @@ def test_absolute_uris_name_documents(uri: str) -> None:
         ("http://e/d#", "has a fragment"),
         ("http://e/" + "x" * 2040, "longer than 2,048 bytes"),
         ("http://e/" + "é" * 1020, "longer than 2,048 bytes"),
-        ("urn:mdv:schema", "begins with urn:mdv:, as MDV's own names do"),
-        ("URN:Mdv:lmr:1", "begins with urn:mdv:, as MDV's own names do"),
+        ("urn:mdv:schema", "begins with urn:mdv:, which is reserved for MDV"),
+        ("URN:Mdv:lmr:1", "begins with urn:mdv:, which is reserved for MDV"),
     ],
 )
-def test_other_strings_name_no_document(uri: str | None, words: str) -> None:
+def test_other_strings_are_refused_as_document_names(uri: str | None, words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         check_document_uri(uri)
 
 
-def test_an_iri_is_absolute_by_the_measure_of_all_readers() -> None:
+def test_all_readers_agree_on_absolute_iris() -> None:
     for iri in ("http://e/é", "urn:a", "a+b.c-d:e", "tag:e,2001:x"):
         assert is_absolute_iri(iri)
         assert said(f"<{iri}> <{EX}p> <{iri}> .", TURTLE) == said(f"<{iri}> <{EX}p> <{iri}> .", N_TRIPLES)
@@ -359,7 +358,7 @@ def test_an_iri_is_absolute_by_the_measure_of_all_readers() -> None:
 
 
 @given(iri=st.from_regex(_PLAIN, fullmatch=True))
-def test_what_is_plainly_an_iri_is_one_to_the_parser(iri: str) -> None:
+def test_the_parser_accepts_every_plain_iri(iri: str) -> None:
     (quad,) = pyoxigraph.parse(f"<{iri}> <urn:p> <urn:o> .", format=pyoxigraph.RdfFormat.N_TRIPLES)
     assert quad.subject == pyoxigraph.NamedNode(iri)
 

@@ -1,4 +1,4 @@
-"""The schema: what is declared, inherited, contradictory, and how names resolve."""
+"""The schema: declarations, inheritance, contradictions, and the resolution of names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mdv.errors import InvalidSchema
 from mdv.model import MDV, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, Statement, Term
-from mdv.rdf.schema import EMPTY, Schema, UnknownName, differences, read_schema
-from mdv.rdf.values import Kind
+from mdv.rdf.schema import EMPTY_SCHEMA, Schema, UnknownName, diff_schemas, read_schema
+from mdv.rdf.values import ValueKind
 
 V = "http://example.org/v#"
 PREFIXES = {"": V, "v": V, "w": "http://example.org/w#", "rdf": RDF, "rdfs": RDFS, "xsd": XSD, "mdv": MDV}
@@ -50,7 +50,7 @@ def only_flaw_of(turtle: str) -> str:
     return flaws[0]
 
 
-# What makes a class, a property, a datatype
+# Declarations of classes, properties and datatypes
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def only_flaw_of(turtle: str) -> str:
         ":p rdfs:range :C .",
     ],
 )
-def test_what_makes_a_class(turtle):
+def test_every_declaration_of_a_class_is_recognised(turtle):
     assert V + "C" in schema_of(turtle).classes
 
 
@@ -84,7 +84,7 @@ def test_what_makes_a_class(turtle):
         ":p rdfs:range [ a owl:Class ] .",
     ],
 )
-def test_what_makes_a_property(turtle):
+def test_every_declaration_of_a_property_is_recognised(turtle):
     schema = schema_of(turtle)
     assert V + "p" in schema.properties
     assert V + "p" not in schema.classes
@@ -95,7 +95,7 @@ def test_a_declared_datatype_is_text_and_no_class():
     assert schema.datatypes == {V + "Isbn"}
     assert schema.is_datatype(V + "Isbn")
     assert V + "Isbn" not in schema.classes
-    assert schema.properties[V + "isbn"].kind is Kind.TEXT
+    assert schema.properties[V + "isbn"].kind is ValueKind.TEXT
 
 
 def test_a_subclass_of_a_datatype_is_a_datatype():
@@ -105,23 +105,23 @@ def test_a_subclass_of_a_datatype_is_a_datatype():
 
 def test_a_datatype_as_range_is_no_class():
     schema = schema_of(":p rdfs:range xsd:integer . :q rdfs:range rdfs:Literal .")
-    assert schema.classes.keys() == EMPTY.classes.keys()
+    assert schema.classes.keys() == EMPTY_SCHEMA.classes.keys()
 
 
-def test_what_concerns_blank_nodes_is_ignored():
+def test_statements_about_blank_nodes_are_ignored():
     schema = schema_of(":C rdfs:subClassOf [ a owl:Restriction ] . [] a rdfs:Class . [] rdfs:domain :X . :D a :C .")
-    assert schema.classes.keys() == EMPTY.classes.keys()
+    assert schema.classes.keys() == EMPTY_SCHEMA.classes.keys()
 
 
 def test_statements_of_other_vocabularies_are_ignored():
     schema = schema_of("<> a owl:Ontology ; rdfs:comment 'mine' . :p owl:inverseOf :q .")
-    assert schema.properties == EMPTY.properties
+    assert schema.properties == EMPTY_SCHEMA.properties
 
 
 def test_defaults_are_weak_single_and_closed():
     schema = schema_of(":p a rdf:Property .")
     found = schema.properties[V + "p"]
-    assert (found.range, found.kind, found.strong, found.set_valued) == (None, Kind.TEXT, False, False)
+    assert (found.range, found.kind, found.strong, found.set_valued) == (None, ValueKind.TEXT, False, False)
     assert not schema.open
 
 
@@ -133,11 +133,11 @@ def test_mdv_terms_are_read():
 
 
 @pytest.mark.parametrize(("value", "expected"), [("true", 1), ("1", 1), ("'true'", 1), ("'0'", 0), ("false", 0)])
-def test_set_valued_takes_every_form_of_a_boolean(value, expected):
+def test_set_valued_accepts_every_form_of_a_boolean(value, expected):
     assert schema_of(f":p mdv:setValued {value} .").properties[V + "p"].set_valued is bool(expected)
 
 
-def test_the_world_is_said_on_any_subject():
+def test_the_world_may_be_declared_on_any_subject():
     assert schema_of(":anything mdv:world mdv:open . <> mdv:world mdv:open .").open
     assert schema_of("[] mdv:world mdv:open .").open
     assert not schema_of("<> mdv:world mdv:closed .").open
@@ -148,16 +148,16 @@ def test_the_world_is_said_on_any_subject():
 
 def test_rdf_and_rdfs_terms_are_built_in():
     classes = ["List", "Bag", "Seq", "Alt", "Statement", "Property"]
-    assert {RDF + name for name in classes} | {RDFS + "Resource", RDFS + "Class"} <= EMPTY.classes.keys()
+    assert {RDF + name for name in classes} | {RDFS + "Resource", RDFS + "Class"} <= EMPTY_SCHEMA.classes.keys()
     names = [RDF + name for name in ("type", "value", "first", "rest", "_1", "_23", "subject", "predicate", "object")]
     names += [RDFS + name for name in ("label", "comment", "seeAlso", "isDefinedBy", "member", "subClassOf")]
-    assert all(EMPTY.property_of(name) for name in names)
-    assert [name for name in names if EMPTY.property_of(name).set_valued] == [RDF_TYPE]
-    assert not any(EMPTY.property_of(RDF + name) for name in ("_0", "_", "_01", "_1a", "li", "nothing"))
-    assert not EMPTY.open
+    assert all(EMPTY_SCHEMA.property_of(name) for name in names)
+    assert [name for name in names if EMPTY_SCHEMA.property_of(name).set_valued] == [RDF_TYPE]
+    assert not any(EMPTY_SCHEMA.property_of(RDF + name) for name in ("_0", "_", "_01", "_1a", "li", "nothing"))
+    assert not EMPTY_SCHEMA.open
 
 
-def test_a_schema_may_say_more_about_built_in_terms():
+def test_a_schema_may_extend_built_in_terms():
     schema = schema_of("rdf:value mdv:setValued true . rdfs:label rdfs:range xsd:string . rdf:_1 mdv:setValued true .")
     assert schema.properties[RDF + "value"].set_valued
     assert schema.properties[RDFS + "label"].range == XSD + "string"
@@ -165,7 +165,7 @@ def test_a_schema_may_say_more_about_built_in_terms():
     assert not schema.property_of(RDF + "_2").set_valued
 
 
-def test_resource_is_the_class_of_everything():
+def test_rdfs_resource_is_a_superclass_of_every_class():
     schema = schema_of(":C rdfs:subClassOf :D .")
     assert all(RDFS_RESOURCE in found.superclasses for found in schema.classes.values())
     assert set(schema.classes[RDFS_RESOURCE].subclasses) == schema.classes.keys()
@@ -191,7 +191,7 @@ def test_a_subproperty_inherits_range_strong_and_set_valued():
     assert (low.range, low.strong, low.set_valued) == (V + "C", True, True)
 
 
-def test_a_subproperty_may_say_otherwise_and_the_nearest_counts():
+def test_a_subproperty_may_override_and_the_nearest_declaration_counts():
     schema = schema_of(
         ":top rdfs:range xsd:decimal ; mdv:setValued true . :mid rdfs:subPropertyOf :top ; rdfs:range xsd:integer ."
         ":low rdfs:subPropertyOf :mid ; mdv:setValued false ."
@@ -201,7 +201,7 @@ def test_a_subproperty_may_say_otherwise_and_the_nearest_counts():
     assert not schema.properties[V + "low"].set_valued
 
 
-def test_one_silent_superproperty_does_not_hide_what_another_says():
+def test_an_undeclared_setting_of_one_superproperty_does_not_hide_that_of_another():
     schema = schema_of(":p rdfs:subPropertyOf :silent , :says . :says mdv:setValued true .")
     assert schema.properties[V + "p"].set_valued
 
@@ -236,7 +236,7 @@ def test_a_long_chain_needs_no_recursion():
     chain = "".join(f":c{n} rdfs:subClassOf :c{n + 1} . :p{n} rdfs:subPropertyOf :p{n + 1} ." for n in range(300))
     schema = schema_of(chain + ":p300 rdfs:range xsd:integer .")
     assert len(schema.classes[V + "c0"].superclasses) == 302
-    assert schema.properties[V + "p0"].kind is Kind.NUMBER
+    assert schema.properties[V + "p0"].kind is ValueKind.NUMBER
 
 
 @settings(deadline=None)
@@ -283,7 +283,7 @@ def test_settings_that_contradict_in_a_cycle_are_refused_once():
     only_flaw_of(turtle.format("mdv:setValued true", "mdv:setValued false"))
 
 
-def test_a_property_that_contradicts_itself_is_refused():
+def test_a_contradictory_property_is_refused():
     only_flaw_of(":p mdv:reference mdv:strong, mdv:weak .")
     only_flaw_of(":p mdv:setValued true, false .")
     schema_of(":p mdv:setValued true, 1 .")
@@ -297,7 +297,7 @@ def test_a_strong_reference_to_a_datatype_is_refused():
     schema_of(inherited + ":p mdv:reference mdv:weak .")
 
 
-def test_an_open_and_closed_world_is_refused():
+def test_a_world_both_open_and_closed_is_refused():
     assert "world" in only_flaw_of("<> mdv:world mdv:open . :x mdv:world mdv:closed .")
 
 
@@ -314,17 +314,17 @@ def test_an_open_and_closed_world_is_refused():
         "<> mdv:world true .",
     ],
 )
-def test_values_that_mdv_terms_do_not_have_are_refused(turtle):
+def test_invalid_values_of_mdv_terms_are_refused(turtle):
     assert "must be" in only_flaw_of(turtle)
 
 
-def test_unknown_mdv_terms_are_refused_with_the_nearest():
+def test_unknown_mdv_terms_are_refused_with_a_suggestion():
     assert "did you mean mdv:setValued?" in only_flaw_of(":p mdv:setvalued true .")
     assert "did you mean mdv:strong?" in only_flaw_of(":p mdv:reference mdv:Strong .")
-    assert "there is no mdv:strong" in only_flaw_of(":p mdv:strong true .")
+    assert "there is no property mdv:strong" in only_flaw_of(":p mdv:strong true .")
 
 
-def test_relative_names_are_the_authors_own_though_they_look_like_mdv_terms():
+def test_relative_names_belong_to_the_author_even_if_they_look_like_mdv_terms():
     schema = schema_of(
         "<#Host> a rdfs:Class . <#memory> rdfs:range xsd:integer . <#note> a rdf:Property . :p <#note> 1 ."
     )
@@ -334,7 +334,7 @@ def test_relative_names_are_the_authors_own_though_they_look_like_mdv_terms():
     assert "belongs to MDV" in only_flaw_of("<#world> a rdf:Property .")
 
 
-def test_a_name_of_two_things_is_refused():
+def test_a_name_with_two_roles_is_refused():
     assert "both a class and a property" in only_flaw_of(":x a rdfs:Class, rdf:Property .")
     assert "both a class and a property" in only_flaw_of(":p rdfs:domain :x . :x rdfs:range xsd:string .")
     assert "both a class and a property" in only_flaw_of("rdf:type a rdfs:Class .")
@@ -348,12 +348,12 @@ def test_a_subproperty_of_type_is_refused():
     assert "rdf:type" in only_flaw_of(":kind rdfs:subPropertyOf rdf:type .")
 
 
-def test_literals_where_rdfs_needs_uris_are_refused():
+def test_literals_are_refused_where_rdfs_needs_uris():
     for name in ("subClassOf", "subPropertyOf", "domain", "range"):
         assert "needs a URI" in only_flaw_of(f":x rdfs:{name} 'y' .")
 
 
-def test_all_flaws_are_told_together():
+def test_all_flaws_are_reported_together():
     flaws = flaws_of(
         ":p rdfs:range :A, :B ; mdv:setValued 'yes' . :x a rdfs:Class, rdf:Property ."
         "<> mdv:world mdv:open, mdv:closed ."
@@ -398,7 +398,7 @@ W = PREFIXES["w"]
         ("Resource", RDFS_RESOURCE),
     ],
 )
-def test_names_of_classes(name, iri):
+def test_names_of_classes_are_resolved(name, iri):
     assert schema_of(NAMES).resolve_class(name) == iri
 
 
@@ -411,22 +411,22 @@ def test_names_of_classes(name, iri):
         ("v:title", "Book", V + "title"),
         ("height", None, W + "height"),
         ("height", "Book", W + "height"),
-        ("label", None, W + "label"),  # what the schema adds before what is built in
+        ("label", None, W + "label"),  # terms that the schema adds come before built-in ones
         ("odd", None, "urn:u:odd"),
         ("rdf:_3", None, RDF + "_3"),
         ("comment", "Book", RDFS + "comment"),
     ],
 )
-def test_names_of_properties(name, class_, iri):
+def test_names_of_properties_are_resolved(name, class_, iri):
     schema = schema_of(NAMES)
     assert schema.resolve_property(name, class_ and V + class_) == iri
 
 
-def test_a_class_own_property_wins_over_the_default_namespace():
+def test_a_property_of_the_class_takes_precedence_over_the_default_namespace():
     assert schema_of(NAMES).resolve_property("name", W + "Agent") == W + "name"
 
 
-def test_unknown_names_come_with_the_nearest():
+def test_unknown_names_are_reported_with_suggestions():
     schema = schema_of(NAMES)
     with pytest.raises(UnknownName, match=r"unknown class 'Bok'; did you mean Book\?") as caught:
         schema.resolve_class("Bok")
@@ -442,7 +442,7 @@ def test_unknown_names_come_with_the_nearest():
         schema.resolve_class("title")
 
 
-def test_ambiguous_names_come_with_the_choices():
+def test_ambiguous_names_are_reported_with_the_choices():
     with pytest.raises(UnknownName) as caught:
         schema_of(NAMES).resolve_property("size")
     assert set(caught.value.ambiguous) == {"w:size", "<http://other.org/x/size>"}
@@ -457,12 +457,12 @@ def test_an_unknown_name_survives_pickling():
     assert str(error) == "unknown property 'x'; did you mean y?"
 
 
-def test_prefixes_are_those_of_the_file_and_the_built_in():
-    assert EMPTY.prefixes == {"rdf": RDF, "rdfs": RDFS, "xsd": XSD, "mdv": MDV}
+def test_prefixes_are_those_of_the_file_and_the_built_in_ones():
+    assert EMPTY_SCHEMA.prefixes == {"rdf": RDF, "rdfs": RDFS, "xsd": XSD, "mdv": MDV}
     assert schema_of("", {"rdf": "http://other/"}).prefixes["rdf"] == "http://other/"
 
 
-def test_short_names():
+def test_names_are_shortened_by_prefixes():
     schema = schema_of(NAMES)
     assert schema.shorten(W + "Tree") == "w:Tree"
     assert schema.shorten(V + "Book") == "Book"
@@ -472,7 +472,7 @@ def test_short_names():
 
 
 @pytest.mark.parametrize("iri", sorted(schema_of(NAMES).classes))
-def test_short_names_resolve_to_what_they_shorten(iri):
+def test_short_names_resolve_to_their_iris(iri):
     schema = schema_of(NAMES)
     assert schema.resolve_class(schema.shorten(iri)) == iri
 
@@ -480,21 +480,21 @@ def test_short_names_resolve_to_what_they_shorten(iri):
 # Equality and differences
 
 
-def test_schemas_are_values():
+def test_schemas_are_compared_by_value():
     one, other = schema_of(NAMES), schema_of(NAMES)
     assert one == other
     assert hash(one) == hash(other)
-    assert not differences(one, other)
+    assert not diff_schemas(one, other)
     assert pickle.loads(pickle.dumps(one)) == one
 
 
-def test_differences_tell_what_grew():
+def test_differences_list_additions():
     old = schema_of(":A a rdfs:Class . :B a rdfs:Class . :p rdfs:range :A .")
     new = schema_of(
         ":A a rdfs:Class . :B rdfs:subClassOf :A . :C a rdfs:Class . :q a rdf:Property . <> mdv:world mdv:open ."
         ":p rdfs:range :A ; mdv:reference mdv:strong ; mdv:setValued true ; rdfs:subPropertyOf :q ."
     )
-    found = differences(old, new)
+    found = diff_schemas(old, new)
     assert found.added_classes == {V + "C"}
     assert found.changed_classes == {V + "B"}
     assert found.removed_classes == frozenset()
@@ -506,9 +506,9 @@ def test_differences_tell_what_grew():
     assert change.aspects == {"strong", "set_valued", "superproperties"}
 
 
-def test_differences_tell_what_went():
+def test_differences_list_removals():
     old = schema_of("<> mdv:world mdv:open . :A a rdfs:Class . :p rdfs:range xsd:string . :q rdfs:range xsd:date .")
-    found = differences(old, schema_of(":p rdfs:range xsd:integer ."))
+    found = diff_schemas(old, schema_of(":p rdfs:range xsd:integer ."))
     assert found.removed_classes == {V + "A"}
     assert found.removed_properties == {V + "q"}
     assert found.closed
@@ -516,13 +516,13 @@ def test_differences_tell_what_went():
     assert bool(found)
 
 
-def test_an_effective_change_through_a_superproperty_counts():
+def test_a_change_inherited_from_a_superproperty_counts():
     base = ":p rdfs:subPropertyOf :q ."
-    found = differences(schema_of(base), schema_of(base + ":q rdfs:range xsd:integer ."))
+    found = diff_schemas(schema_of(base), schema_of(base + ":q rdfs:range xsd:integer ."))
     assert {change.new.iri for change in found.changed_properties} == {V + "p", V + "q"}
 
 
-def test_a_hierarchy_made_to_be_deep_is_refused() -> None:
+def test_a_hierarchy_that_is_too_deep_is_refused() -> None:
     chain = [Statement(f"http://e/C{n}", RDFS + "subClassOf", Term.uri(f"http://e/C{n + 1}")) for n in range(3_000)]
     with pytest.raises(InvalidSchema, match="too deep"):
         read_schema(chain, {})

@@ -1,4 +1,4 @@
-"""Keys of numbers: their order by code point is the order of the numbers."""
+"""Sort keys of numbers: their order by code point is the order of the numbers."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ numbers = st.one_of(
 @given(numbers, numbers)
 @example(Decimal(-9), Decimal(-95))
 @example(Decimal(10), Decimal("1e1"))
-def test_keys_sort_as_their_numbers(a: Decimal, b: Decimal) -> None:
+def test_keys_have_the_order_of_their_numbers(a: Decimal, b: Decimal) -> None:
     assert (sort_key(a) < sort_key(b)) == (a < b)
     assert (sort_key(a) == sort_key(b)) == (a == b)
 
 
 @given(numbers, st.integers(0, 30))
-def test_zeros_at_the_end_change_no_key(number: Decimal, zeros: int) -> None:
+def test_trailing_zeros_do_not_change_the_key(number: Decimal, zeros: int) -> None:
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     assert sort_key(Decimal((sign, digits + (0,) * zeros, exponent - zeros))) == sort_key(number)
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e60000", "-1e-60000"])
-def test_what_has_no_place_in_the_order_has_no_key(text: str) -> None:
+def test_numbers_without_an_order_have_no_key(text: str) -> None:
     with pytest.raises(ValueError):
         sort_key(Decimal(text))

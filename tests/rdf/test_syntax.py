@@ -37,7 +37,7 @@ def test_a_content_type_names_a_syntax(content_type: str, syntax: object, charse
 @pytest.mark.parametrize(
     "content_type", [None, "", "text/html", "application/json", "nonsense", "text/turtle/x", "a/b\r\nX: y"]
 )
-def test_any_other_content_type_is_refused_with_those_that_are_read(content_type: str | None) -> None:
+def test_any_other_content_type_is_refused_with_the_accepted_ones(content_type: str | None) -> None:
     with pytest.raises(UnsupportedMediaType) as caught:
         syntax_of_media_type(content_type)
     assert caught.value.problem()["accepted"] == list(MEDIA_TYPES)
@@ -52,5 +52,5 @@ def test_each_syntax_is_found_by_its_names() -> None:
 
 @pytest.mark.parametrize("name", ["", "rdf", "x.csv", "turtle.txt"])
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(UnsupportedMediaType, match="cannot be told"):
+    with pytest.raises(UnsupportedMediaType, match="does not show its RDF syntax"):
         syntax_of_name(name)

@@ -1,4 +1,4 @@
-"""Queries made into rules, and put into another order: their texts, and what is read from them."""
+"""Queries converted to rules and reordered: their texts, and how these are parsed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import world
 
-from mdv.rules.as_rule import as_rule, ordered_by, registrable
 from mdv.rules.ast import ParsedQuery, Span
+from mdv.rules.normalise_query import normalise_query
 from mdv.rules.parse import parse, parse_query
-from mdv.rules.returns import normalise_query
+from mdv.rules.rewrite_query import query_to_rule, registrable_variables, reorder_query
+from tests.support.rule_schemas import world
 
 GOLDEN = [
     ("search X c return c", "search X c register c"),
@@ -41,7 +41,7 @@ def query_of(text: str) -> ParsedQuery:
 
 
 def without_places(tree: Any) -> Any:
-    """A syntax tree without where its parts stand."""
+    """Return a syntax tree without the places of its parts."""
     if is_dataclass(tree):
         named = [(one.name, getattr(tree, one.name)) for one in fields(tree)]
         return type(tree).__name__, [(name, without_places(value)) for name, value in named
@@ -51,22 +51,22 @@ def without_places(tree: Any) -> Any:
 
 def assert_same_meaning(text: str, register: str | None = None) -> None:
     query = query_of(text)
-    rule = parse(as_rule(query, register))
+    rule = parse(query_to_rule(query, register))
     assert without_places(rule.search) == without_places(query.search)
     assert without_places(rule.where) == without_places(query.where)
     assert rule.register.text == (register or query.returns[0].variable.text)
 
 
 @pytest.mark.parametrize(("query", "rule"), GOLDEN)
-def test_a_query_becomes_the_rule_that_its_author_would_have_written(query: str, rule: str) -> None:
-    assert as_rule(query_of(query)) == rule
+def test_a_query_is_converted_to_the_rule_of_its_golden_pair(query: str, rule: str) -> None:
+    assert query_to_rule(query_of(query)) == rule
     assert_same_meaning(query)
 
 
 def test_any_searched_variable_can_be_registered() -> None:
     text = "search X a, Y b where a.p = b return b, a.q, b.r"
-    assert registrable(query_of(text)) == ["b", "a"]
-    assert as_rule(query_of(text), "a") == "search X a, Y b register a where a.p = b"
+    assert registrable_variables(query_of(text)) == ["b", "a"]
+    assert query_to_rule(query_of(text), "a") == "search X a, Y b register a where a.p = b"
     assert_same_meaning(text, "a")
 
 
@@ -101,16 +101,16 @@ def queries(draw: st.DrawFn) -> str:
 
 
 @given(queries(), st.sampled_from([None, "c", "d"]))
-def test_search_and_where_are_read_from_the_rule_as_from_the_query(text: str, register: str | None) -> None:
+def test_a_converted_rule_has_the_same_search_and_where_as_the_query(text: str, register: str | None) -> None:
     assert_same_meaning(text, register)
 
 
 @given(queries(), st.data())
-def test_another_order_leaves_the_rest(text: str, data: st.DataObject) -> None:
+def test_reordering_a_query_keeps_its_other_clauses(text: str, data: st.DataObject) -> None:
     query = query_of(text)
     column = data.draw(st.integers(0, len(query.returns) - 1))
     descending = data.draw(st.booleans())
-    again = query_of(ordered_by(query, column, descending))
+    again = query_of(reorder_query(query, column, descending))
     for part in ("search", "where", "returns", "limit"):
         assert without_places(getattr(again, part)) == without_places(getattr(query, part))
     (order,) = again.order
@@ -129,11 +129,11 @@ def test_another_order_leaves_the_rest(text: str, data: st.DataObject) -> None:
          "search X c return c.desc order by c.desc desc limit 5"),
     ],
 )  # fmt: skip
-def test_an_order_is_put_in_its_place(text: str, column: int, ordered: str) -> None:
-    assert ordered_by(query_of(text), column, descending=True) == ordered
+def test_an_order_is_inserted_at_its_place(text: str, column: int, ordered: str) -> None:
+    assert reorder_query(query_of(text), column, descending=True) == ordered
 
 
-def test_what_is_ordered_still_has_its_meaning() -> None:
+def test_a_reordered_query_keeps_its_meaning() -> None:
     text = "search CycleProvider c where c.serverPort > 1 return c, c.serverInformation.memory limit 5"
-    normal = normalise_query(query_of(ordered_by(query_of(text), 1, False)), world("demo"))
+    normal = normalise_query(query_of(reorder_query(query_of(text), 1, False)), world("demo"))
     assert normal.order[0].column == 1 and normal.limit == 5

@@ -1,17 +1,17 @@
-"""Golden pairs: `x.rule` beside its normal form `x.normal`, or what is said against it, `x.error`."""
+"""Golden pairs: `x.rule` beside its normal form `x.normal`, or its error `x.error`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from worlds import GOLDEN, library, world
 
 from mdv.errors import InvalidRule
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
-from mdv.rules.show import show
+from mdv.rules.show import format_rule
 from mdv.rules.template import Templates
+from tests.support.rule_schemas import GOLDEN, library, world
 
 RULES = sorted(GOLDEN.glob("*/*.rule"))
 
@@ -20,13 +20,13 @@ def outcome(path: Path) -> tuple[str, str]:
     name = path.parent.name
     try:
         rule = normalise(parse(path.read_text("utf-8")), world(name), library(name).get)
-        return ".normal", show(rule, world(name)) + "\n"
+        return ".normal", format_rule(rule, world(name)) + "\n"
     except InvalidRule as error:
         return ".error", error.detail + "\n"
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_rule_is_what_its_golden_pair_says(path: Path) -> None:
+def test_a_rule_normalises_to_its_golden_pair(path: Path) -> None:
     kind, text = outcome(path)
     assert text == path.with_suffix(kind).read_text("utf-8")
 
@@ -46,19 +46,19 @@ def test_every_error_points_at_a_place(path: Path) -> None:
     (flaw,) = caught.value.flaws
     assert flaw.line and flaw.column
     head, blank, source, carets = caught.value.detail.split("\n")
-    assert head.startswith(f"The rule has a flaw at line {flaw.line}, column {flaw.column}: {flaw.message}")
+    assert head.startswith(f"The rule has an error at line {flaw.line}, column {flaw.column}: {flaw.message}")
     assert not blank and set(carets.strip()) == {"^"} and len(source) < 110
     assert caught.value.problem()["type"] == "urn:mdv:problem:invalid-rule"
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_the_fast_way_says_the_same_as_the_slow_one(path: Path) -> None:
+def test_templates_give_the_same_result_as_the_parser(path: Path) -> None:
     text, name = path.read_text("utf-8"), path.parent.name
     templates = Templates(world(name), library(name).get)
     for _ in range(2):
         try:
             template, constants = templates.match(text)
-            shown = show(template.rule, world(name))
+            shown = format_rule(template.rule, world(name))
             assert all(constant.slot == slot for slot, constant in enumerate(constants))
         except InvalidRule as error:
             shown = error.detail

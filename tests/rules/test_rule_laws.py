@@ -1,4 +1,4 @@
-"""Laws of normal forms and templates, on rules made up at random."""
+"""Laws of normal forms and templates, on random rules."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from worlds import GOLDEN, library, world
 
 from mdv.errors import InvalidRule
 from mdv.rules.normal import Comparison, Conjunction, Constant, NormalRule
 from mdv.rules.normalise import MAX_CONJUNCTIONS, normalise
 from mdv.rules.parse import parse
-from mdv.rules.show import show
+from mdv.rules.show import format_rule
 from mdv.rules.template import Templates, skeleton
+from tests.support.rule_schemas import GOLDEN, library, world
 
 KINDS = world("kinds")
 HEADS = ["search Thing t, Part p register t where ", "search <http://kinds.example/Thing> t, :Part p register p where "]
@@ -80,7 +80,7 @@ def without_slots(part: Conjunction) -> Conjunction:
 
 
 def filled(rule: NormalRule, constants: tuple[Constant, ...] | None) -> NormalRule:
-    """The rule with the constants in their slots; with None, as if each came from another rule."""
+    """Return the rule with the constants in their slots; with None, as if each came from another rule."""
 
     def fill(one: Constant) -> Constant:
         if one.slot is None or constants is None:
@@ -103,24 +103,24 @@ def filled(rule: NormalRule, constants: tuple[Constant, ...] | None) -> NormalRu
 
 @settings(deadline=None, max_examples=300)
 @given(rules())
-def test_a_shown_conjunction_is_read_as_itself(text: str) -> None:
+def test_a_formatted_conjunction_parses_to_itself(text: str) -> None:
     for part in normalise(parse(text), KINDS).conjunctions:
-        (again,) = normalise(parse(show(part, KINDS)), KINDS).conjunctions
+        (again,) = normalise(parse(format_rule(part, KINDS)), KINDS).conjunctions
         assert without_slots(again) == without_slots(part)
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*.normal")), ids=lambda path: path.stem)
-def test_a_golden_normal_form_is_read_as_itself(path: object) -> None:
+def test_a_golden_normal_form_parses_to_itself(path: object) -> None:
     schema = world(path.parent.name)  # type: ignore[attr-defined]
     rule = parse(path.with_suffix(".rule").read_text("utf-8"))  # type: ignore[attr-defined]
     for part in normalise(rule, schema, library(path.parent.name).get).conjunctions:  # type: ignore[attr-defined]
-        (again,) = normalise(parse(show(part, schema)), schema).conjunctions
+        (again,) = normalise(parse(format_rule(part, schema)), schema).conjunctions
         assert without_slots(again) == without_slots(part)
 
 
 @settings(deadline=None, max_examples=300)
 @given(rules())
-def test_a_normal_form_has_no_paths_and_names_what_it_uses(text: str) -> None:
+def test_a_normal_form_has_no_paths_and_declares_its_variables(text: str) -> None:
     rule = normalise(parse(text), KINDS)
     assert 0 < len(rule.conjunctions) <= MAX_CONJUNCTIONS
     for part in rule.conjunctions:
@@ -152,7 +152,7 @@ def fast(text: str, templates: Templates) -> NormalRule | str:
 
 @st.composite
 def variations(draw: st.DrawFn) -> list[str]:
-    """Texts that differ in constants alone, fitting or not, and of the same or of another kind."""
+    """Texts that differ in constants only, fitting or not, and of the same or of another kind."""
     text = draw(rules(draw(st.booleans())))
     found = skeleton(text)
     assert found is not None
@@ -170,20 +170,20 @@ def variations(draw: st.DrawFn) -> list[str]:
 @example([HEADS[0] + "t.up = true", HEADS[0] + "t.up = False", HEADS[0] + "t.up = 1"])
 @example([HEADS[0] + "t.text contains 'a'", HEADS[0] + "t.text contains ''"])
 @example([HEADS[0] + "t.whole = 1", HEADS[0] + "t.whole = " + "9" * 1001, HEADS[0] + "t.whole = 2-3"])
-def test_the_fast_way_and_the_slow_way_agree(texts: list[str]) -> None:
+def test_templates_and_parser_agree(texts: list[str]) -> None:
     templates = Templates(KINDS)
     for text in [*texts, *texts]:
         assert fast(text, templates) == slow(text)
 
 
 @pytest.mark.parametrize("form", ["t.whole = {}", "t.text contains '{}'", "t = <http://a/{}>", "t.part.whole > -{}"])
-def test_rules_that_differ_in_constants_alone_are_read_once(form: str) -> None:
+def test_rules_that_differ_only_in_constants_share_a_template(form: str) -> None:
     templates = Templates(KINDS)
     found = {id(templates.match(HEADS[0] + form.format(number))[0]) for number in range(10)}
     assert len(found) == 1
 
 
-def test_a_rule_that_searches_another_is_read_anew() -> None:
+def test_a_rule_that_searches_another_is_normalised_again_after_a_change() -> None:
     known = {"big": parse("search Thing t register t where t.whole > 10")}
     templates = Templates(KINDS, known.get)
     text = "search big b register b where b.text = 'a'"
@@ -196,19 +196,19 @@ def test_a_rule_that_searches_another_is_read_anew() -> None:
     assert [(constant.shown, constant.slot) for constant in put_in] == [("'a'", 0), ("20", None)]
 
 
-def test_constants_are_values_of_what_they_are_compared_with() -> None:
+def test_constants_are_typed_by_their_comparison() -> None:
     text = "t.year = 1970 and t.day = '1970-01-02' and t.whole = -0.0 and t.up = TRUE and t.part = <http://a/b>"
     (part,) = normalise(parse(HEADS[0] + text), KINDS).conjunctions
     values = [(p.sort.value, p.constant.value) for p in part.predicates if isinstance(p, Comparison)]
     assert values == [("instant", 0), ("instant", 86400), ("number", 0), ("truth", True), ("reference", "http://a/b")]
 
 
-def test_a_class_wins_over_a_rule_of_its_name() -> None:
+def test_a_class_takes_precedence_over_a_rule_of_its_name() -> None:
     rule = normalise(parse("search Thing t register t"), KINDS, lambda name: parse("search Part p register p"))
     assert rule.searches == frozenset() and rule.conjunctions[0].variables[0].class_iri == "http://kinds.example/Thing"
 
 
-def test_a_rule_that_searches_itself_is_named() -> None:
+def test_a_rule_that_searches_itself_is_refused_by_name() -> None:
     known = {"A": parse("search B b register b where b.whole = 1"), "B": parse("search A a register a")}
     with pytest.raises(InvalidRule, match="rule 'A' searches itself through 'B'"):
         normalise(known["A"], KINDS, known.get)
@@ -217,12 +217,12 @@ def test_a_rule_that_searches_itself_is_named() -> None:
         normalise(alone["A"], KINDS, alone.get)
 
 
-def test_rules_in_a_long_row_and_rules_that_double_are_refused() -> None:
+def test_long_chains_and_exponential_growth_of_searched_rules_are_refused() -> None:
     row = {f"r{i}": parse(f"search r{i + 1} r register r") for i in range(1000)}
-    with pytest.raises(InvalidRule, match="more than 32 rules search one another in a row"):
+    with pytest.raises(InvalidRule, match="more than 32 rules search one another in a chain"):
         normalise(row["r0"], KINDS, row.get)
     doubling = {f"d{i}": parse(f"search d{i - 1} a, d{i - 1} b register a") for i in range(1, 30)}
     doubling["d0"] = parse("search Thing t register t")
     assert len(normalise(doubling["d9"], KINDS, doubling.get).conjunctions[0].variables) == 512
-    with pytest.raises(InvalidRule, match="2,048 in all"):
+    with pytest.raises(InvalidRule, match="2,048 in total"):
         normalise(doubling["d29"], KINDS, doubling.get)

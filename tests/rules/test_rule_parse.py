@@ -1,4 +1,4 @@
-"""Reading rules and queries: the tree, the limits, and that nothing but `InvalidRule` ever comes of bad text."""
+"""Parsing rules and queries: the tree, the limits, and that bad text raises only `InvalidRule`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from decimal import Decimal
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from worlds import world
 
 from mdv.errors import InvalidRule
-from mdv.rules.ast import And, Not, Operator, Or, ParsedQuery, ParsedRule, Predicate, Written
+from mdv.rules.ast import And, LiteralKind, Not, Operator, Or, ParsedQuery, ParsedRule, Predicate
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import KEYWORDS, MAX_NESTING, parse, parse_query
 from mdv.rules.template import Templates
+from tests.support.rule_schemas import world
 
 HEAD = "search Thing t register t where "
 
@@ -25,7 +25,7 @@ def refused(text: str, read: object = parse) -> str:
     return flaw.message
 
 
-def test_every_part_knows_its_place() -> None:
+def test_every_part_has_its_place() -> None:
     text = "search Thing t register t\nwhere t.part.texts? contains 'it''s'"
     rule = parse(text)
     where = rule.where
@@ -48,10 +48,10 @@ def test_constants_are_counted_from_the_left() -> None:
     assert isinstance(either, Or) and isinstance(either.parts[1], Not)
     found = [first.left, either.parts[0].right, either.parts[1].part.right, last.right]
     assert [(one.slot, one.written, one.value) for one in found] == [
-        (0, Written.NUMBER, Decimal(1)),
-        (1, Written.TEXT, "x"),
-        (2, Written.URI, "u:v"),
-        (3, Written.TRUTH, False),
+        (0, LiteralKind.NUMBER, Decimal(1)),
+        (1, LiteralKind.TEXT, "x"),
+        (2, LiteralKind.URI, "u:v"),
+        (3, LiteralKind.TRUTH, False),
     ]
 
 
@@ -63,13 +63,13 @@ def test_names_may_have_letters_of_any_script_and_hyphens() -> None:
 
 def test_keywords_are_those_of_the_grammar() -> None:
     for word in KEYWORDS:
-        with pytest.raises(InvalidRule, match=f"'{word}' is a word of the language"):
+        with pytest.raises(InvalidRule, match=f"'{word}' is a keyword"):
             parse(f"search {word} t register t")
         assert parse(HEAD + f"t.{word} = 1").where.left.steps[0].name.text == word
         assert parse(f"search {word}x t register t").search[0].name.text == word + "x"
 
 
-def test_a_long_s_is_no_s() -> None:
+def test_a_long_s_is_not_accepted_as_s() -> None:
     assert refused("ſearch Thing t register t").startswith("expected 'search'")
     assert refused(HEAD + "t.a containſ 'x'").startswith("expected")
 
@@ -84,12 +84,12 @@ def test_a_long_s_is_no_s() -> None:
         ("t.a<-5 and t.b>=-3", [Operator.LT, Operator.GE]),
     ],
 )
-def test_angle_brackets_are_told_apart_by_where_they_stand(written: str, operators: list[Operator]) -> None:
+def test_angle_brackets_are_distinguished_by_their_context(written: str, operators: list[Operator]) -> None:
     where = parse(HEAD + written).where
     assert isinstance(where, And) and [part.operator for part in where.parts] == operators
 
 
-def test_queries_return_order_and_limit() -> None:
+def test_queries_have_return_order_and_limit() -> None:
     query = parse_query("search A a, B b where a.x = b RETURN a, b.y.z? ORDER BY b.y DESC, a ASC, a.x LIMIT 10")
     assert isinstance(query, ParsedQuery)
     assert [len(path.steps) for path in query.returns] == [0, 2]
@@ -97,7 +97,7 @@ def test_queries_return_order_and_limit() -> None:
     assert query.limit == 10 and isinstance(query.where, Predicate)
 
 
-def test_a_query_without_clauses_and_a_rule_as_a_query() -> None:
+def test_a_query_may_have_no_clauses_and_a_rule_is_a_query() -> None:
     query = parse_query("search A a return a")
     assert isinstance(query, ParsedQuery) and query.where is None and query.order == () and query.limit is None
     assert isinstance(parse_query("search A a register a where a.x = 1"), ParsedRule)
@@ -118,13 +118,13 @@ def test_a_query_without_clauses_and_a_rule_as_a_query() -> None:
         ("search A a", "expected ',', 'register', 'where' or 'return', but the query ends here"),
     ],
 )
-def test_queries_that_cannot_be_read(text: str, message: str) -> None:
+def test_invalid_queries_are_refused_with_a_message(text: str, message: str) -> None:
     assert refused(text, parse_query) == message
 
 
-def test_what_cannot_be_stored_is_refused() -> None:
+def test_characters_that_cannot_be_stored_are_refused() -> None:
     assert refused("search Thing t\0 register t") == "the text contains a NUL character"
-    assert refused(HEAD + "t.text = '\ud800'") == "the text contains half a surrogate pair, which is no character"
+    assert refused(HEAD + "t.text = '\ud800'") == "the text contains an unpaired surrogate, which is not a character"
 
 
 def test_the_size_is_counted_in_bytes() -> None:
@@ -136,7 +136,7 @@ def test_the_size_is_counted_in_bytes() -> None:
 
 
 @pytest.mark.parametrize("opening", ["(", "not ", "not ("])
-def test_nesting_has_a_limit(opening: str) -> None:
+def test_nesting_is_limited(opening: str) -> None:
     depth = MAX_NESTING // (2 if opening == "not (" else 1)
 
     def nested(times: int) -> str:
@@ -170,7 +170,7 @@ def test_nesting_has_a_limit(opening: str) -> None:
     ],
     ids=lambda bomb: f"{bomb[32:44]!r}-{len(bomb)}",
 )
-def test_bombs_are_refused(bomb: str) -> None:
+def test_oversized_rules_are_refused(bomb: str) -> None:
     assert refused(bomb)
     assert refused(bomb, parse_query)
     assert refused(bomb, Templates(world("kinds")).match)
@@ -190,7 +190,7 @@ RAW = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)  #
 @example("search Thing t register t where t.a containſ 'a'")
 @example(HEAD + "t.whole = ٣")
 @example(HEAD + "t.whole = ²")
-def test_no_text_whatsoever_raises_anything_else(text: str) -> None:
+def test_any_text_parses_or_raises_invalid_rule(text: str) -> None:
     templates = Templates(world("kinds"))
     for read in (parse, parse_query, templates.match, templates.match):
         try:

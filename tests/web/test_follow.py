@@ -1,4 +1,4 @@
-"""The program of the documentation that follows a feed is right: it has what a full LMR would have."""
+"""The feed client in the documentation is correct: it gets the same content as a full LMR."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from running import Api, Server, turtle
+
+from tests.support.server import Api, Server, turtle
 
 PATH = Path(__file__).parents[2] / "docs" / "follow.py"
 
@@ -32,7 +33,7 @@ def document(memory: int, host: str = "follow.example", info: str = "#info") -> 
     )
 
 
-def test_a_program_of_eighty_lines_keeps_in_step(follow: ModuleType, server: Server, api: Api, doc: str) -> None:
+def test_the_documented_feed_client_holds_the_closure(follow: ModuleType, server: Server, api: Api, doc: str) -> None:
     made = api.http.post("/api/v1/lmrs", json={"name": f"follower-{time.time_ns()}"}).json()
     http = server.api(made["token"]).http
     rule = "search CycleProvider c register c where c.serverHost contains 'follow.example'"

@@ -1,24 +1,31 @@
-"""The pages of an LMR: who gets in, what they show and change, and what is left of them while the MDP is away."""
+"""The pages of an LMR: access, content, changes, and operation while the MDP is unreachable."""
 
 from __future__ import annotations
 
 import itertools
 import re
+import string
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psycopg
 import pytest
-from lmr_running import Lmr, Proxy, create, hosts, rule, start_lmr_server
-from running import ADMIN, Api, Server, eventually, turtle
-from visitors import Page, Visitor
 
 from mdv.embedded import Postgres
-from web.lmr.sessions import LONGEST_SECONDS, WINDOW_SECONDS, Attempts, begin_session
+from tests.support import local_http
+from tests.support.eventually import eventually
+from tests.support.lmr_server import Lmr, Proxy, create, hosts, rule, start_lmr_server
+from tests.support.local_http import local_client
+from tests.support.page_visitor import Page, Visitor
+from tests.support.server import ADMIN, Api, Server, turtle
+from web.lmr.sessions import MAX_SESSION_SECONDS, WINDOW_SECONDS, SignInAttempts, begin_session
 
+pytestmark = pytest.mark.full
+
+BASE64 = string.ascii_letters + string.digits + "-_"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 _numbers = itertools.count(1)
 
@@ -44,17 +51,31 @@ def start(api: Api, server: Server, folder: Path) -> Iterator[Start]:
 
 
 @pytest.fixture(scope="module")
-def lmr(start: Start) -> Lmr:
+def shared(start: Start) -> Lmr:
+    return start()
+
+
+@pytest.fixture
+def lmr(shared: Lmr) -> Iterator[Lmr]:
+    """The LMR of most tests. Their subscriptions are removed."""
+    yield shared
+    for item in shared.own.all("/subscriptions", 1000):
+        assert shared.call("DELETE", f"/subscriptions/{item['id']}").status_code == 200
+
+
+@pytest.fixture(scope="module")
+def empty(start: Start) -> Lmr:
+    """An LMR for lists: one test adds subscriptions, another one local documents."""
     return start()
 
 
 @pytest.fixture
 def anybody() -> Iterator[Callable[[Lmr], Visitor]]:
-    """Makes visitors who have not signed in."""
-    made: list[httpx.Client] = []
+    """Create visitors who have not signed in."""
+    made: list[httpx2.Client] = []
 
     def make(lmr: Lmr) -> Visitor:
-        made.append(httpx.Client(base_url=lmr.url, timeout=60, follow_redirects=True))
+        made.append(local_client(base_url=lmr.url, timeout=60, follow_redirects=True))
         return Visitor(made[-1])
 
     yield make
@@ -69,7 +90,7 @@ def stranger(lmr: Lmr, anybody: Callable[[Lmr], Visitor]) -> Visitor:
 
 @pytest.fixture
 def user(lmr: Lmr, stranger: Visitor) -> Visitor:
-    """Somebody who has signed in with the LMR's token."""
+    """A visitor who has signed in with the LMR's token."""
     return stranger.sign_in(lmr.token)
 
 
@@ -86,9 +107,9 @@ def held(api: Api, lmr: Lmr, doc: str, mark: str) -> str:
     return doc
 
 
-def raw(lmr: Lmr, method: str, path: str, **more: Any) -> httpx.Response:
-    """A call that follows no redirect."""
-    return httpx.request(method, lmr.url + path, timeout=60, **more)
+def raw(lmr: Lmr, method: str, path: str, **more: Any) -> httpx2.Response:
+    """A request that follows no redirect."""
+    return local_http.request(method, lmr.url + path, timeout=60, **more)
 
 
 def cookie_of(visitor: Visitor) -> dict[str, str]:
@@ -101,100 +122,108 @@ PAGES = ("/", "/cache", "/cache/instances", "/subscriptions", "/local", "/local/
 # Signing in
 
 
-def test_nobody_sees_a_page_before(lmr: Lmr) -> None:
+def test_pages_need_a_sign_in(lmr: Lmr) -> None:
     for path in (*PAGES, "/resource?uri=http://a.org/x", "/local/document?uri=http://a.org/x"):
         answer = raw(lmr, "GET", path)
         assert answer.status_code == 303 and answer.headers["Location"].startswith("/sign-in?to="), path
     assert raw(lmr, "GET", "/overview/now", headers={"HX-Request": "true"}).status_code == 401
-    for path in ("/verify", "/check", "/subscriptions", "/subscriptions/1/end", "/local/put", "/local/delete"):
+    for path in ("/verify", "/check", "/subscriptions", "/subscriptions/1/end", "/subscriptions/1/resume", "/local/put",
+                 "/local/delete"):  # fmt: skip
         assert raw(lmr, "POST", path, data={"uri": "http://a.org/x"}).status_code == 401, path
 
 
-def test_the_calls_and_their_description_are_where_they_were(lmr: Lmr) -> None:
+def test_the_api_and_its_description_keep_their_paths(lmr: Lmr) -> None:
     assert "swagger" in raw(lmr, "GET", "/docs").text
     assert raw(lmr, "GET", "/api/v1/status").status_code == 401
     lost = raw(lmr, "GET", "/nowhere", headers={"Accept": "text/html"})
-    assert lost.status_code == 404 and "There is no page" in lost.text
+    assert lost.status_code == 404 and "does not exist" in lost.text
 
 
 @pytest.mark.parametrize("token", ["own", "admin"])
-def test_a_token_opens_and_signing_out_closes(lmr: Lmr, stranger: Visitor, token: str) -> None:
+def test_a_token_signs_in_and_signing_out_ends_the_session(lmr: Lmr, stranger: Visitor, token: str) -> None:
     secret = lmr.token if token == "own" else ADMIN
     answer = raw(lmr, "POST", "/sign-in", data={"secret": secret, "to": "/cache"})
     assert (answer.status_code, answer.headers["Location"]) == (303, "/cache")
     set_cookie = answer.headers["Set-Cookie"]
     assert "HttpOnly" in set_cookie and "SameSite=Lax" in set_cookie and "Secure" not in set_cookie
-    assert set_cookie.startswith(f"mdv_lmr_{lmr.process.port}="), "cookies know no ports"
+    assert set_cookie.startswith(f"mdv_lmr_{lmr.process.port}="), "cookies are not separated by port"
     assert secret not in set_cookie
     stranger.sign_in(secret)
     assert stranger.get("/cache").title == "Cache"
     kept = cookie_of(stranger)
     assert stranger.post("/sign-out").title == "Sign in"
-    assert raw(lmr, "GET", "/cache", cookies=kept).status_code == 303, "a cookie that was kept opens nothing"
+    assert raw(lmr, "GET", "/cache", cookies=kept).status_code == 303, "a copied cookie is refused"
+    # The last character of a signature has two unused bits: the same session, spelled differently.
+    ((name, cookie),) = kept.items()
+    for last in BASE64:
+        assert raw(lmr, "GET", "/cache", cookies={name: cookie[:-1] + last}).status_code == 303
     assert stranger.get("/").title == "Sign in"
 
 
-def test_a_wrong_token_opens_nothing(lmr: Lmr, api: Api, stranger: Visitor) -> None:
+def test_a_wrong_token_is_refused(lmr: Lmr, api: Api, stranger: Visitor) -> None:
     _, other = create(api, f"other-{next(_numbers)}")
     for secret in ("wrong", other, "ä", lmr.token + "x"):
         page = stranger.post("/sign-in", secret=secret)
-        assert page.status == 401 and "does not open this LMR" in page.alert()
+        assert page.status == 401 and "is not valid for this LMR" in page.alert()
     assert not cookie_of(stranger)
-    assert "Name" not in stranger.get("/sign-in").words, "there are no names here"
+    assert "Name" not in stranger.get("/sign-in").words, "an LMR has no user names"
 
 
-def test_cookies_that_are_not_of_these_tokens_are_worth_nothing(
-    lmr: Lmr, user: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forged_and_expired_cookies_are_refused(lmr: Lmr, user: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     name, good = next(iter(cookie_of(user).items()))
     assert raw(lmr, "GET", "/cache", cookies={name: good}).status_code == 200
     assert raw(lmr, "GET", "/cache", cookies={name: begin_session(lmr.token)}).status_code == 200
-    began, random, signature = good.split(".")
+    random, began, signature = good.split(".")
     now = time.time()
     with monkeypatch.context() as patch:
-        patch.setattr(time, "time", lambda: now - LONGEST_SECONDS - 1)
+        patch.setattr(time, "time", lambda: now - MAX_SESSION_SECONDS - 1)
         expired = begin_session(lmr.token)
-    refused = [begin_session("another token"), begin_session(""), expired, f"{int(began) + 1}.{random}.{signature}",
-               f"{began}.other.{signature}", f"{began}.{random}.{signature[:-1]}", f"{began}.{random}.", "...", "x",
-               f"{began}.{random}.\xe4", "9" * 5000]  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now + 3600)
+        later = begin_session(lmr.token)
+    refused = [begin_session("another token"), begin_session(""), expired, later,
+               f"{random}.{later.split('.')[1]}.{signature}", f"other.{began}.{signature}",
+               f"{random}.{began}.{signature[:-1]}", f"{random}.{began}.", f"{random}.{signature}", "...", "x",
+               f"{random}.{began}.\xe4", "9" * 5000]  # fmt: skip
     for cookie in refused:
         answer = raw(lmr, "GET", "/cache", headers={"Cookie": f"{name}={cookie}".encode("latin-1")})
         assert answer.status_code == 303, cookie
 
 
-def test_a_form_must_show_that_it_is_ours(lmr: Lmr, user: Visitor) -> None:
+def test_a_form_needs_a_valid_csrf_token(lmr: Lmr, user: Visitor) -> None:
     cookies, csrf = cookie_of(user), user.csrf()
     for shown in ("", "x", csrf[:-1], begin_session(lmr.token)):
         answer = raw(lmr, "POST", "/check", data={"csrf": shown}, cookies=cookies)
-        assert answer.status_code == 403 and "not one of your session" in answer.text
+        assert answer.status_code == 403 and "does not belong to your session" in answer.text
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
         answer = raw(lmr, "POST", "/check", data={"csrf": csrf}, cookies=cookies, headers=headers)
         assert answer.status_code == 403 and "another site" in answer.text
         assert raw(lmr, "POST", "/sign-in", data={"secret": lmr.token}, headers=headers).status_code == 403
     assert raw(lmr, "POST", "/check", data={"csrf": csrf}, cookies=cookies).status_code == 200
     user.http.cookies.clear()
-    assert user.sign_in(lmr.token).csrf() != csrf, "each session has its own"
+    assert user.sign_in(lmr.token).csrf() != csrf, "each session has its own token"
 
 
-def test_attempts_are_bounded(start: Start, anybody: Callable[[Lmr], Visitor]) -> None:
-    lmr = start()
-    visitor = anybody(lmr)
+def test_sign_in_attempts_are_limited(lmr: Lmr) -> None:
+    # From an address that no other test uses: its limit is used up.
+    transport = httpx2.HTTPTransport(verify=False, local_address="127.0.0.77")
+    visitor = Visitor(httpx2.Client(base_url=lmr.url, timeout=60, follow_redirects=True, transport=transport))
     answers = [visitor.post("/sign-in", secret="wrong") for _ in range(21)]
     assert [page.status for page in answers] == [401] * 20 + [429]
     assert answers[-1].answer.headers["Retry-After"] == str(round(WINDOW_SECONDS))
     assert visitor.post("/sign-in", secret=lmr.token).status == 429
-    assert lmr.status()["mdp"], "the calls are not concerned"
+    assert lmr.status()["mdp"], "the API is not affected"
 
 
-def test_attempts_of_many_addresses_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.lmr.sessions.MOST_ADDRESSES", 10)
-    attempts = Attempts(most=1)
-    assert all(attempts.may_try(f"address {n}") for n in range(100))
+def test_attempts_of_many_addresses_use_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("web.lmr.sessions.MAX_ADDRESSES", 10)
+    attempts = SignInAttempts(limit=1)
+    assert all(attempts.allow_attempt(f"address {n}") for n in range(100))
     assert len(attempts._failed) == 10
-    assert not attempts.may_try("address 99") and attempts.may_try("address 0")
+    assert not attempts.allow_attempt("address 99") and attempts.allow_attempt("address 0")
 
 
-def test_pages_may_do_only_what_they_need(lmr: Lmr, user: Visitor, held: str) -> None:
+def test_pages_have_a_strict_content_security_policy(lmr: Lmr, user: Visitor, held: str) -> None:
     for path in (*PAGES, f"/resource?uri={held}%23h0", "/sign-in"):
         headers = raw(lmr, "GET", path, cookies=cookie_of(user)).headers
         assert headers["Cache-Control"] == "no-store", path
@@ -205,7 +234,7 @@ def test_pages_may_do_only_what_they_need(lmr: Lmr, user: Visitor, held: str) ->
         assert not re.search(r"\sstyle=|<style|<script(?! src)|\son\w+=", text), path
 
 
-def test_where_reading_is_public_anybody_looks_and_changes_nothing(
+def test_with_public_reading_anyone_can_read_and_changes_need_a_sign_in(
     start: Start, anybody: Callable[[Lmr], Visitor]
 ) -> None:
     public = start(MDV_PUBLIC_READ="true")
@@ -221,39 +250,39 @@ def test_where_reading_is_public_anybody_looks_and_changes_nothing(
 # The overview
 
 
-def test_the_overview_tells_how_far_the_cache_is(lmr: Lmr, user: Visitor, server: Server, held: str) -> None:
+def test_the_overview_shows_the_state_of_the_cache(lmr: Lmr, user: Visitor, server: Server, held: str) -> None:
     page = user.get("/")
     status = lmr.status()
-    assert page.title == f"Overview of the LMR {lmr.name}"
+    assert page.title == f"Overview LMR {lmr.name}"
     facts = dict(zip(page.tree.xpath("//dt/text()"), page.tree.xpath("//dd"), strict=True))
     told = {name: " ".join(value.text_content().split()) for name, value in facts.items()}
     assert told["MDP"] == server.url
-    assert told["Position"].startswith(f"{status['position']:,} of")
+    assert told["Position"].startswith(f"{status['position']:,} all transactions")
     assert told["Cursor"] == status["cursor"]
-    assert "Up to date" in told and "20" in told["Up to date"], "since when"
+    assert "Up to date" in told and "20" in told["Up to date"], "with the time since when"
     tiles = [" ".join(tile.text_content().split()) for tile in page.tree.xpath("//ul[@class='tiles']/li")]
-    assert f"{status['roots']}selected by rules" in tiles and f"{status['strong']}held by strong references" in tiles
+    assert f"{status['roots']}selected by rules" in tiles and f"{status['strong']}strongly referenced" in tiles
     subscribed = len(lmr.own.all("/subscriptions", limit=1000))
     assert any(re.fullmatch(rf"{subscribed}subscriptions?", tile) for tile in tiles), tiles
     part = user.get("/overview/now", headers={"HX-Request": "true"})
     assert "<html" not in part.answer.text and "Position" in part.words
 
 
-def test_the_cache_is_compared_and_checked(start: Start, api: Api, doc: str, mark: str,
+def test_the_cache_is_verified_and_checked(start: Start, api: Api, doc: str, mark: str,
                                            anybody: Callable[[Lmr], Visitor]) -> None:  # fmt: skip
     lmr = start()
     api.put(doc, hosts(mark, 2))
     lmr.subscribe(rule(mark))
     user = anybody(lmr).sign_in(lmr.token)
-    assert "is what the MDP says it should be" in user.post("/verify").words
-    assert "exactly what is selected" in user.post("/check").words
+    assert "the cache matches the MDP" in user.post("/verify").words
+    assert "The cache is consistent" in user.post("/check").words
     with lmr.file() as cache:
         cache.execute("update resources set referrers = 7 where uri = ?", [f"{doc}#i0"])
         cache.execute("update statements set value = 'spoilt', hash = 1 where value = ?", [f"0.{mark}"])
     checked = user.post("/check")
-    assert f"{doc}#i0: 7 strong references are counted, and there are 1" in checked.words
+    assert f"{doc}#i0: the count of strong references is 7, but there are 1" in checked.words
     verified = user.post("/verify")
-    assert re.search(r"1 bucket of 256 differed, and were fetched again", verified.words), verified.words
+    assert re.search(r"1 bucket of 256 differed and was fetched again", verified.words), verified.words
     assert "spoilt" not in user.get("/resource", uri=f"{doc}#h0").words
     part = Page(user.http.post("/verify", data={"csrf": user.csrf()}, headers={"HX-Request": "true"}))
     assert "<html" not in part.answer.text and "Compared at position" in part.words
@@ -263,7 +292,7 @@ def test_the_cache_is_compared_and_checked(start: Start, api: Api, doc: str, mar
 # The cache
 
 
-def test_classes_are_counted_and_lead_to_their_instances(lmr: Lmr, user: Visitor, held: str) -> None:
+def test_classes_are_counted_and_link_to_their_instances(lmr: Lmr, user: Visitor, held: str) -> None:
     page = user.get("/cache")
     counts = {row[0]: int(row[1].replace(",", "")) for row in page.rows() if len(row) > 1 and row[1]}
     everything = lmr.own.all("/resources", limit=1000)
@@ -271,17 +300,17 @@ def test_classes_are_counted_and_lead_to_their_instances(lmr: Lmr, user: Visitor
         assert counts[f"ex:{name}"] == sum(
             item["classes"] == [f"http://mdv.example/schema#{name}"] for item in everything
         )
-    assert counts["ex:Provider"] == counts["ex:CycleProvider"], "with the classes below it"
+    assert counts["ex:Provider"] == counts["ex:CycleProvider"], "subclasses are included"
     link = next(link for link in page.links() if "ServerInformation" in link)
     found = user.get(link)
     row = next(row for row in found.rows() if row[0] == f"{held}#i1")
-    assert row == [f"{held}#i1", "ex:ServerInformation", "strongly held"]
+    assert row == [f"{held}#i1", "ex:ServerInformation", "strongly referenced"]
     providers = user.get("/cache/instances", **{"class": "CycleProvider"})
     assert [row[2] for row in providers.rows() if row[0] == f"{held}#h1"] == ["selected"]
     assert user.get("/cache/instances", **{"class": "Nonsense"}).status == 404
 
 
-def test_instances_and_what_begins_so_come_in_pages(api: Api, lmr: Lmr, user: Visitor, doc: str, mark: str) -> None:
+def test_instances_and_uris_with_a_prefix_are_paged(api: Api, lmr: Lmr, user: Visitor, doc: str, mark: str) -> None:
     assert api.put(doc, hosts(mark, 60)).status_code == 201
     lmr.subscribe(rule(mark))
     for path in ("/cache/instances?class=CycleProvider", f"/cache?find={doc}%23h"):
@@ -296,18 +325,18 @@ def test_instances_and_what_begins_so_come_in_pages(api: Api, lmr: Lmr, user: Vi
             page = user.get(str(following[0]))
         assert len(seen) == len(set(seen)) and {f"{doc}#h{n}" for n in range(60)} <= set(seen)
     assert user.get("/cache", find=f"{doc}#h7").path.startswith("/resource?uri="), "there is only one"
-    assert "No URI here begins so" in user.get("/cache", find="gopher://").words
+    assert "No URI in the cache starts with this text" in user.get("/cache", find="gopher://").words
 
 
-def test_a_resource_tells_what_is_said_and_why_it_is_here(
+def test_a_resource_shows_its_statements_and_the_reason_it_is_cached(
     lmr: Lmr, user: Visitor, server: Server, held: str, mark: str
 ) -> None:
     local = f"http://local.example/{mark}"
     assert lmr.put_local(local, turtle(f"<{held}#h1> ex:note 'ours' ; ex:knows <{held}#h0> .")).status_code == 201
     page = user.get("/resource", uri=f"{held}#h1")
     assert page.status == 200
-    assert "selected by a rule of this LMR" in page.words and "strongly held" not in page.words
-    assert f"local documents describe it, which never leave this LMR: {local}" in page.words
+    assert "selected by a rule of this LMR" in page.words and "strongly referenced" not in page.words
+    assert f"local documents describe it; they are never sent to the MDP: {local}" in page.words
     rows = page.rows()
     assert ["ex:serverHost", f"1.{mark}", ""] in rows and ["ex:serverPort", "1", "integer"] in rows
     assert ["ex:note", "ours local", ""] in rows
@@ -320,7 +349,7 @@ def test_a_resource_tells_what_is_said_and_why_it_is_here(
     assert user.get("/resource/why").status == 400
 
     info = user.get("/resource", uri=f"{held}#i1")
-    assert "strongly held by 1 strong reference from what is here:" in info.words and f"{held}#h1" in info.words
+    assert "strongly referenced by 1 strong reference in the cache:" in info.words and f"{held}#h1" in info.words
     assert "selected by a rule" not in info.words
     assert [f"{held}#h1", "ex:serverInformation", "strong"] in info.rows()
     for suffix, media_type in (("ttl", "text/turtle"), ("rdf", "application/rdf+xml"),
@@ -333,20 +362,21 @@ def test_a_resource_tells_what_is_said_and_why_it_is_here(
     assert user.get("/resource/file.exe", uri=f"{held}#h1").status == 404
 
 
-def test_what_is_not_here_is_said_not_to_be(lmr: Lmr, user: Visitor, held: str, mark: str) -> None:
+def test_a_resource_outside_the_cache_is_reported_as_such(lmr: Lmr, user: Visitor, held: str, mark: str) -> None:
     page = user.get("/resource", uri="http://nowhere.example/x")
-    assert page.status == 404 and "It is not here" in page.words and "Nothing here speaks of it" in page.words
+    assert page.status == 404 and "This resource is not in the cache" in page.words
+    assert "No cached statement mentions it" in page.words
     assert [link for link in page.links() if f"/lmrs/{lmr.name}/explain" in link]
     spoken = f"http://elsewhere.example/{mark}"
     lmr.put_local(f"http://local.example/{mark}", turtle(f"<#a> ex:knows <{spoken}> ."))
     page = user.get("/resource", uri=spoken)
-    assert page.status == 404 and "Something here refers to it" in page.words
+    assert page.status == 404 and "Cached resources refer to it" in page.words
     assert [f"http://local.example/{mark}#a", "ex:knows", "local"] in page.rows()
     assert user.get("/resource").status == 400
     assert user.get("/resource/file.ttl", uri=spoken).status == 404
 
 
-def test_long_lists_of_a_resource_come_in_pages_and_long_values_whole(lmr: Lmr, user: Visitor, mark: str) -> None:
+def test_long_lists_of_a_resource_are_paged_and_long_values_are_complete(lmr: Lmr, user: Visitor, mark: str) -> None:
     uri, long = f"http://local.example/{mark}", "0123456789" * 3000
     notes = ", ".join(f"'note {n}'" for n in range(120))
     others = ", ".join(f"<#other{n}>" for n in range(120))
@@ -383,7 +413,7 @@ def test_long_lists_of_a_resource_come_in_pages_and_long_values_whole(lmr: Lmr, 
     assert user.get(whole.replace("&n=", "&n=9")).status == 404
 
 
-def test_hostile_values_stay_text(lmr: Lmr, user: Visitor, mark: str) -> None:
+def test_hostile_values_are_shown_as_text(lmr: Lmr, user: Visitor, mark: str) -> None:
     uri = f"http://local.example/{mark}"
     literal = HOSTILE.replace('"', '\\"')
     text = turtle(f'<#a> ex:note "{literal}", "\u202e{literal}"@en ; ex:knows <javascript:alert(3)> .')
@@ -401,7 +431,7 @@ def test_hostile_values_stay_text(lmr: Lmr, user: Visitor, mark: str) -> None:
     assert refused.status == 422 and HOSTILE not in refused.answer.text
 
 
-def test_a_cache_in_postgres_is_shown_alike(
+def test_a_cache_in_postgres_is_shown_the_same(
     start: Start, api: Api, postgres: Postgres, doc: str, mark: str, anybody: Callable[[Lmr], Visitor]
 ) -> None:
     name = f"lmr_pages_{next(_numbers)}"
@@ -422,48 +452,49 @@ def test_a_cache_in_postgres_is_shown_alike(
     rows = user.get("/resource", uri=f"{doc}#h1").rows()
     assert ["ex:note", "ours local", ""] in rows and ["ex:serverHost", f"1.{mark}", ""] in rows
     assert ["ex:serverInformation", f"{doc}#i1", "strong"] in rows and ["ex:knows", f"{doc}#h0", "local"] in rows
-    assert ["ex:knows", f"{doc}/local#x not here", "local"] in rows
+    assert ["ex:knows", f"{doc}/local#x not cached", "local"] in rows
     whole = next(link for link in user.get("/resource", uri=f"{doc}#h1").links() if "/value" in link)
     assert user.get(whole).answer.text == note
     info = user.get("/resource", uri=f"{doc}#i1")
-    assert "strongly held by 1 strong reference" in info.words and f"{doc}#h1 with ex:serverInformation" in info.words
-    assert "exactly what is selected" in user.post("/check").words
+    assert "strongly referenced by 1 strong reference" in info.words
+    assert f"{doc}#h1 with ex:serverInformation" in info.words
+    assert "The cache is consistent" in user.post("/check").words
 
 
 # Subscriptions
 
 
-def test_subscribe_change_end(api: Api, lmr: Lmr, user: Visitor, doc: str, mark: str) -> None:
+def test_a_subscription_is_added_changed_and_removed(api: Api, lmr: Lmr, user: Visitor, doc: str, mark: str) -> None:
     assert api.put(doc, hosts(mark, 3)).status_code == 201
     page = user.post("/subscriptions", rule=rule(mark).replace(" where", "\r\nwhere"), name=f"named {mark}")
-    number = re.search(r"Subscription (\d+) is there, and what it selects is here: 6 resources came", page.words)
+    number = re.search(r"Subscription (\d+) was added\. 6 resources were added to the cache\.", page.words)
     assert page.status == 200 and number, page.words
     row = next(row for row in page.rows() if row[0] == number[1])
     assert row[2] == f"named {mark}" and lmr.has(f"{doc}#h2") and lmr.has(f"{doc}#i2")
     kept = next(item for item in lmr.own.all("/subscriptions", limit=1000) if str(item["id"]) == number[1])
-    assert kept["rule"] == rule(mark).replace(" where", "\nwhere"), "as it was written"
+    assert kept["rule"] == rule(mark).replace(" where", "\nwhere"), "as written"
 
     one = user.get(f"/subscriptions/{number[1]}")
     assert rule(f"1.{mark}") not in one.words and one.tree.xpath("string(//textarea)").strip() == kept["rule"]
     changed = user.post(f"/subscriptions/{number[1]}", rule=rule(f"1.{mark}"))
-    assert f"Subscription {number[1]} is changed" in changed.words
+    assert f"Subscription {number[1]} was changed" in changed.words
     assert [lmr.has(f"{doc}#{name}") for name in ("h0", "i0", "h1", "i1")] == [False, False, True, True]
 
     asked = user.get(f"/subscriptions/{number[1]}/end")
-    assert asked.title == "End this subscription?" and rule(f"1.{mark}") in asked.words and lmr.has(f"{doc}#h1")
+    assert asked.title == "Remove this subscription?" and rule(f"1.{mark}") in asked.words and lmr.has(f"{doc}#h1")
     ended = user.post(f"/subscriptions/{number[1]}/end")
-    assert f"Subscription {number[1]} is ended" in ended.words and not lmr.has(f"{doc}#h1")
+    assert f"Subscription {number[1]} was removed" in ended.words and not lmr.has(f"{doc}#h1")
     assert number[1] not in [row[0] for row in ended.rows()]
     assert user.get(f"/subscriptions/{number[1]}").status == 404
 
 
-def test_what_the_mdp_refuses_comes_back_with_its_words(lmr: Lmr, user: Visitor, mark: str) -> None:
+def test_refusals_of_the_mdp_are_shown_with_their_message(lmr: Lmr, user: Visitor, mark: str) -> None:
     wrong = rule(mark).replace("serverHost", "serverHosd")
     page = user.post("/subscriptions", rule=wrong, name=f"kept {mark}")
     assert page.status == 422 and "serverHosd" in page.alert() and "^" in page.alert()
     assert page.tree.xpath("string(//textarea[@id='rule'])").strip() == wrong
     assert page.tree.xpath("//input[@name='name']/@value") == [f"kept {mark}"]
-    assert '"line": 1' in page.tree.xpath("string(//textarea/@data-flaws)")
+    assert '"line": 1' in page.tree.xpath("string(//textarea/@data-errors)")
     assert user.post("/subscriptions", rule="  ").status == 400
     made = lmr.subscribe(rule(mark), f"searched {mark}")["id"]
     page = user.post(f"/subscriptions/{made}", rule=wrong)
@@ -474,10 +505,10 @@ def test_what_the_mdp_refuses_comes_back_with_its_words(lmr: Lmr, user: Visitor,
             assert user.get(path).status == 404 and user.post(path, rule=rule(mark)).status == 404
 
 
-def test_subscriptions_come_in_pages(start: Start, anybody: Callable[[Lmr], Visitor]) -> None:
-    lmr = start()
+def test_subscriptions_are_paged(empty: Lmr, anybody: Callable[[Lmr], Visitor]) -> None:
+    lmr = empty
     user = anybody(lmr).sign_in(lmr.token)
-    assert "subscribes to nothing yet" in user.get("/subscriptions").words
+    assert "has no subscriptions yet" in user.get("/subscriptions").words
     drafts = [{"rule": rule(f"page{n}.example")} for n in range(53)]
     for draft in drafts:
         lmr.subscribe(draft["rule"])
@@ -487,14 +518,14 @@ def test_subscriptions_come_in_pages(start: Start, anybody: Callable[[Lmr], Visi
     assert [row[1] for row in first.rows() + second.rows()] == [draft["rule"] for draft in drafts]
 
 
-def test_a_rule_is_looked_at_while_it_is_written(user: Visitor, mark: str) -> None:
+def test_a_rule_is_checked_while_it_is_typed(user: Visitor, mark: str) -> None:
     good = user.post("/rules/look", rule=rule(mark))
-    assert "can be read" in good.words and good.tree.xpath("string(//@data-flaws)") == "[]"
+    assert "The rule is valid" in good.words and good.tree.xpath("string(//@data-errors)") == "[]"
     wrong = user.post("/rules/look", rule=rule(mark).replace("serverHost", "serverHosd"))
     assert wrong.status == 200 and "serverHost" in wrong.words and "^" in wrong.words
-    flaw = wrong.tree.xpath("string(//@data-flaws)")
+    flaw = wrong.tree.xpath("string(//@data-errors)")
     assert '"line": 1' in flaw and '"column": 43' in flaw, flaw
-    assert "can be read" not in user.post("/rules/look", rule="").words
+    assert "The rule is valid" not in user.post("/rules/look", rule="").words
     words = user.get("/rules/words.json").answer.json()
     assert "CycleProvider" in [one["name"] for one in words["classes"]]
 
@@ -508,15 +539,15 @@ def test_a_rule_may_search_a_named_rule_of_the_lmr(
     assert user.post("/subscriptions", rule=rule(mark), name="near").status == 200
     right, wrong = "search near n register n where n.serverPort > 1", "search near n register n where n.nonsense > 1"
     looked = user.post("/rules/look", rule=right)
-    assert "can be read" in looked.words and looked.tree.xpath("string(//@data-flaws)") == "[]"
-    assert '"column"' in user.post("/rules/look", rule=wrong).tree.xpath("string(//@data-flaws)")
-    assert '"column"' in user.post("/rules/look", rule="search far f register f").tree.xpath("string(//@data-flaws)")
+    assert "The rule is valid" in looked.words and looked.tree.xpath("string(//@data-errors)") == "[]"
+    assert '"column"' in user.post("/rules/look", rule=wrong).tree.xpath("string(//@data-errors)")
+    assert '"column"' in user.post("/rules/look", rule="search far f register f").tree.xpath("string(//@data-errors)")
     (told,) = user.get("/rules/words.json").answer.json()["rules"]
     assert (told["name"], told["iri"].rpartition("#")[2]) == ("near", "CycleProvider")
     proxy.close()
     proxy.cut()
-    eventually(lambda: "may be a named rule" in user.post("/rules/look", rule=right).words, 40)
-    assert user.post("/rules/look", rule=right).tree.xpath("string(//@data-flaws)") == "[]"
+    eventually(lambda: "may be a named rule" in user.post("/rules/look", rule=right).words)
+    assert user.post("/rules/look", rule=right).tree.xpath("string(//@data-errors)") == "[]"
     assert user.get("/rules/words.json").answer.json()["rules"] == []
     assert "Write a rule" in user.post("/subscriptions", rule=" ").alert()
 
@@ -524,10 +555,10 @@ def test_a_rule_may_search_a_named_rule_of_the_lmr(
 # Local documents
 
 
-def test_put_edit_and_delete_a_local_document(lmr: Lmr, user: Visitor, server: Server, mark: str) -> None:
+def test_a_local_document_is_put_edited_and_deleted(lmr: Lmr, user: Visitor, server: Server, mark: str) -> None:
     uri = f"http://local.example/{mark}"
     page = user.post("/local/put", files={"file": ("", b"")}, uri=uri, text=turtle("<#a> ex:note 'one' ."), syntax="")
-    assert page.status == 200 and "in every query from now on" in page.words
+    assert page.status == 200 and "All queries include it now" in page.words
     assert page.rows() == [["#a", "note", "one"]]
     assert uri in user.get("/local", after=uri[:-1]).words
     for name, begins in (("turtle", "@prefix"), ("rdfxml", "<?xml"), ("ntriples", "<http"), ("jsonld", "[")):
@@ -542,48 +573,48 @@ def test_put_edit_and_delete_a_local_document(lmr: Lmr, user: Visitor, server: S
     assert "one" in text and edition
     files = {"file": ("", b"")}
     twice = user.post("/local/put", files=files, uri=uri, text=text.replace("one", "two"), syntax="turtle")
-    assert twice.status == 409 and "It is there already" in twice.alert(), "it is asked before it is replaced"
+    assert twice.status == 409 and "The document already exists" in twice.alert(), "a replacement needs confirmation"
     assert "one" in user.get("/local/document", uri=uri).words
     changed = user.post("/local/put", files=files, uri=uri, text=text.replace("one", "two"), syntax="turtle",
                         edition=edition)  # fmt: skip
-    assert "It is changed" in changed.words and changed.rows() == [["#a", "note", "two"]]
+    assert "The document was changed" in changed.words and changed.rows() == [["#a", "note", "two"]]
     late = user.post("/local/put", files=files, uri=uri, text=text, syntax="turtle", edition=edition)
-    assert late.status == 409 and "Somebody changed the document" in late.alert()
+    assert late.status == 409 and "The document was changed since you opened it" in late.alert()
     again = late.tree.xpath("//input[@name='edition']/@value")[0]
     assert user.post("/local/put", files=files, uri=uri, text=text, syntax="turtle", edition=again).status == 200
 
     asked = user.get("/local/delete", uri=uri)
     assert asked.title == "Delete this document?" and "1 statement" in asked.words
     assert user.get("/local/document", uri=uri).status == 200
-    assert "It is deleted" in user.post("/local/delete", uri=uri).words
+    assert "The document and its statements were deleted" in user.post("/local/delete", uri=uri).words
     assert user.get("/local/document", uri=uri).status == 404 and not lmr.has(f"{uri}#a")
 
 
-def test_a_file_is_put(lmr: Lmr, user: Visitor, mark: str) -> None:
+def test_a_file_is_put_as_a_local_document(lmr: Lmr, user: Visitor, mark: str) -> None:
     file = {"file": ("some thing.nt", f'<http://a.example/{mark}> <http://mdv.example/schema#note> "x" .'.encode())}
     page = user.post("/local/put", files=file, uri=f"http://local.example/{mark}/")
     assert page.status == 200 and f"http://local.example/{mark}/some%20thing.nt" in page.words
     assert lmr.has(f"http://a.example/{mark}")
 
 
-def test_errors_of_a_local_document_are_told_at_their_lines(lmr: Lmr, user: Visitor, mark: str) -> None:
+def test_errors_of_a_local_document_are_shown_at_their_lines(lmr: Lmr, user: Visitor, mark: str) -> None:
     uri, files = f"http://local.example/{mark}", {"file": ("", b"")}
     wrong = turtle("<#a> a ex:CycleProvider ;", " ex:serverPort 'many' ;", " ex:unknown 1 .")
     page = user.post("/local/put", files=files, uri=uri, text=wrong, syntax="turtle")
     assert page.status == 422 and page.alert()
     assert {"3", "4"} & set(page.tree.xpath("//a/@data-line"))
-    assert "many" in page.tree.xpath("string(//textarea)") and '"line"' in page.tree.xpath("string(//@data-flaws)")
+    assert "many" in page.tree.xpath("string(//textarea)") and '"line"' in page.tree.xpath("string(//@data-errors)")
     broken = user.post("/local/put", files=files, uri=uri, text="<#a> <#b", syntax="turtle")
     assert broken.status == 400 and broken.tree.xpath("//a/@data-line") == ["1"]
     assert user.post("/local/put", files=files, uri="no uri", text=turtle(), syntax="turtle").status == 400
-    assert user.get("/local/document", uri=uri).status == 404, "nothing was kept"
+    assert user.get("/local/document", uri=uri).status == 404, "nothing was stored"
     assert user.post("/local/delete", uri=uri).status == 404
 
 
-def test_local_documents_come_in_pages(start: Start, anybody: Callable[[Lmr], Visitor]) -> None:
-    lmr = start()
+def test_local_documents_are_paged(empty: Lmr, anybody: Callable[[Lmr], Visitor]) -> None:
+    lmr = empty
     user = anybody(lmr).sign_in(lmr.token)
-    assert "There is none yet" in user.get("/local").words
+    assert "There are no local documents yet" in user.get("/local").words
     uris = [f"http://local.example/{n:03}" for n in range(55)]
     for uri in uris:
         assert lmr.put_local(uri, turtle("<#a> ex:note 'x' .")).status_code == 201
@@ -596,7 +627,7 @@ def test_local_documents_come_in_pages(start: Start, anybody: Callable[[Lmr], Vi
 # Without the MDP
 
 
-def test_while_the_mdp_is_away_everything_is_read_from_the_cache(
+def test_while_the_mdp_is_unreachable_all_reads_use_the_cache(
     start: Start, server: Server, api: Api, doc: str, mark: str, anybody: Callable[[Lmr], Visitor]
 ) -> None:
     proxy = Proxy(server.port)
@@ -604,27 +635,26 @@ def test_while_the_mdp_is_away_everything_is_read_from_the_cache(
     api.put(doc, hosts(mark, 2))
     made = lmr.subscribe(rule(mark))["id"]
     user = anybody(lmr).sign_in(lmr.token)
-    assert user.get("/").title == f"Overview of the LMR {lmr.name}"
+    assert user.get("/").title == f"Overview LMR {lmr.name}"
     proxy.hold()
-    began = time.monotonic()
-    assert user.get("/").status == 200 and time.monotonic() - began < 10, "nobody waits long for the MDP"
+    assert user.get("/").status == 200, "answered although the MDP does not respond"
     proxy.close()
-    eventually(lambda: "The MDP does not answer as it should" in user.get("/").words, 40)
+    eventually(lambda: "Requests to the MDP fail" in user.get("/").words)
     page = user.get("/")
-    assert "not up to date" in page.words and "subscription, when last heard" in page.words
+    assert "not up to date" in page.words and "subscription at last contact" in page.words
     assert user.get("/resource", uri=f"{doc}#h1").status == 200
     assert user.get("/resource/why", uri=f"{doc}#h1").answer.text.strip() == ""
     assert f"{doc}#h1" in user.get("/cache/instances", **{"class": "CycleProvider"}).words
     text = turtle(f"<{doc}#h1> ex:note 'still' .")
     assert user.post("/local/put", files={"file": ("", b"")}, uri=f"{doc}/local", text=text).status == 200
     assert "still" in user.get("/resource", uri=f"{doc}#h1").words
-    assert "can be read" in user.post("/rules/look", rule=rule(mark)).words
+    assert "The rule is valid" in user.post("/rules/look", rule=rule(mark)).words
 
     away = user.get("/subscriptions")
-    assert away.status == 503 and "does not answer" in away.alert() and not away.tree.xpath("//main//table")
+    assert away.status == 503 and "not reachable" in away.alert() and not away.tree.xpath("//main//table")
     kept = user.post("/subscriptions", rule=rule(f"other.{mark}"))
-    assert kept.status == 503 and rule(f"other.{mark}") in kept.tree.xpath("string(//textarea)"), "what was written"
+    assert kept.status == 503 and rule(f"other.{mark}") in kept.tree.xpath("string(//textarea)"), "the submitted text"
     for path in (f"/subscriptions/{made}", f"/subscriptions/{made}/end"):
         assert user.get(path).status == 503 and "cannot be reached" in user.get(path).words
     assert user.post("/verify").status == 503
-    assert "exactly what is selected" in user.post("/check").words
+    assert "The cache is consistent" in user.post("/check").words

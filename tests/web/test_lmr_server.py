@@ -1,4 +1,4 @@
-"""The running LMR over HTTP: what it serves, what it keeps to itself, and what no break of the network changes."""
+"""The running LMR over HTTP: its API, its private data, and its resistance to network failures."""
 
 from __future__ import annotations
 
@@ -16,12 +16,27 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psycopg
 import pytest
-from lmr_running import Backbone, Lmr, Proxy, StartLmr, create, hosts, rule, start_lmr_server, through_proxy
 from rdflib import Graph
-from running import (
+
+from mdv.db.engine import make_engine
+from mdv.db.feed import Feed
+from mdv.feed import bucket_of
+from tests.support import local_http
+from tests.support.eventually import eventually
+from tests.support.lmr_server import (
+    Backbone,
+    Lmr,
+    Proxy,
+    StartLmr,
+    create,
+    hosts,
+    rule,
+    start_lmr_server,
+    through_proxy,
+)
+from tests.support.server import (
     ADMIN,
     JSON_LD,
     N_TRIPLES,
@@ -30,7 +45,6 @@ from running import (
     TURTLE,
     XML,
     V,
-    eventually,
     provider,
     start_server,
     start_worker,
@@ -38,10 +52,7 @@ from running import (
     turtle,
 )
 
-from mdv.db.engine import make_engine
-from mdv.db.feed import Feed
-from mdv.embedded import Valkey
-from mdv.feed import bucket_of
+pytestmark = pytest.mark.full
 
 LONG_POLL = 25.0
 MARK = "never-sent-anywhere-7f3a"
@@ -49,9 +60,9 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def mdp(folder: Path, new_database: Callable[[], str], valkey: Valkey) -> Iterator[Backbone]:
-    """An MDP of this file's own, since it is ended and begun again."""
-    database, queue = new_database(), valkey.url.removesuffix("/0") + "/3"
+def mdp(folder: Path, new_database: Callable[[], str], new_queue: Callable[[], str]) -> Iterator[Backbone]:
+    """An MDP for this file, since it is stopped and restarted."""
+    database, queue = new_database(), new_queue()
     worker = start_worker(folder, database, queue)
     with stopping(worker):
         backbone = Backbone(folder, database, queue, worker, start_server(folder, database, queue))
@@ -64,7 +75,7 @@ def mdp(folder: Path, new_database: Callable[[], str], valkey: Valkey) -> Iterat
 
 @pytest.fixture(scope="module")
 def start_lmr(mdp: Backbone, folder: Path) -> Iterator[StartLmr]:
-    """Starts an LMR of its own, or, given one, starts that again."""
+    """Start a new LMR or, given one, restart that."""
     started: list[Lmr] = []
 
     def start(again: Lmr | None = None, *, url: str | None = None, store: str | None = None, **settings: str) -> Lmr:
@@ -89,26 +100,35 @@ def start_lmr(mdp: Backbone, folder: Path) -> Iterator[StartLmr]:
 
 @pytest.fixture(scope="module")
 def lmr(start_lmr: StartLmr) -> Lmr:
-    """The LMR of the tests that harm nothing."""
+    """The LMR of the tests that change no settings."""
     return start_lmr()
 
 
 @pytest.fixture(scope="module")
 def public(start_lmr: StartLmr) -> Lmr:
-    """One that anyone may read, and that has little patience."""
+    """An LMR with public reading and short time-outs."""
     return start_lmr(MDV_PUBLIC_READ="true", MDV_BODY_SECONDS="2", MDV_MAX_WAIT_SECONDS="3")
 
 
 @pytest.fixture(scope="module")
-def linked(mdp: Backbone, start_lmr: StartLmr) -> Iterator[tuple[Proxy, Lmr]]:
-    """An LMR, and the network between it and its MDP."""
+def link(mdp: Backbone, start_lmr: StartLmr) -> Iterator[tuple[Proxy, Lmr]]:
     with through_proxy(mdp) as proxy:
         yield proxy, start_lmr(url=proxy.url)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def linked(link: tuple[Proxy, Lmr]) -> tuple[Proxy, Lmr]:
+    """An LMR without subscriptions, and the network between it and its MDP."""
+    proxy, lmr = link
+    for item in lmr.own.all("/subscriptions", 1000):
+        assert lmr.call("DELETE", f"/subscriptions/{item['id']}").status_code == 200
+    assert lmr.status()["resources"] == 0
+    return proxy, lmr
+
+
+@pytest.fixture
 def lonely(start_lmr: StartLmr) -> Lmr:
-    """One whose MDP will be away, and will refuse it in the end."""
+    """An LMR whose MDP will be unreachable, and will refuse it in the end."""
     return start_lmr()
 
 
@@ -130,50 +150,52 @@ def held(mdp: Backbone, lmr: Lmr, doc: str, mark: str) -> str:
     return doc
 
 
-# What is open, and to whom
+# Access
 
 
-def test_health_figures_and_description_are_open(lmr: Lmr, mdp: Backbone) -> None:
+def test_health_metrics_and_api_description_are_open(lmr: Lmr, mdp: Backbone) -> None:
     lmr.is_at(1)
-    assert httpx.get(lmr.url + "/healthz").json() == {"status": "alive"}
-    ready = httpx.get(lmr.url + "/readyz")
+    assert local_http.get(lmr.url + "/healthz").json() == {"status": "alive"}
+    ready = local_http.get(lmr.url + "/readyz")
     assert (ready.status_code, ready.json()["cache"], ready.json()["mdp"]) == (200, "ready", "ready")
-    figures = httpx.get(lmr.url + "/metrics").text
+    figures = local_http.get(lmr.url + "/metrics").text
     own = {line.split()[2] for line in figures.splitlines() if line.startswith("# TYPE ")}
     assert own == {"mdv_http_requests_total", "mdv_http_request_seconds", "mdv_lmr_position", "mdv_lmr_up_to_date",
                    "mdv_lmr_last_contact_timestamp_seconds"}  # fmt: skip
-    paths = httpx.get(lmr.url + "/openapi.json").json()["paths"]
+    paths = local_http.get(lmr.url + "/openapi.json").json()["paths"]
     assert {"/api/v1/status", "/api/v1/subscriptions", "/api/v1/local/documents", "/api/v1/query"} <= paths.keys()
-    assert "swagger" in httpx.get(lmr.url + "/docs").text
+    assert "swagger" in local_http.get(lmr.url + "/docs").text
 
 
 CALLS = [("GET", "/status"), ("GET", "/resources"), ("GET", "/subscriptions"), ("POST", "/subscriptions"),
          ("POST", "/query"), ("POST", "/verify"), ("POST", "/check"), ("GET", "/local/documents"),
-         ("PUT", "/local/documents"), ("DELETE", "/local/documents"), ("DELETE", "/subscriptions/1")]  # fmt: skip
+         ("PUT", "/local/documents"), ("DELETE", "/local/documents"), ("DELETE", "/subscriptions/1"),
+         ("PUT", "/subscriptions/1"), ("POST", "/subscriptions/1/resume")]  # fmt: skip
 
 
-def test_without_a_right_token_nothing_opens(lmr: Lmr) -> None:
+def test_without_a_valid_token_every_call_is_refused(lmr: Lmr) -> None:
     for method, path in CALLS:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {lmr.token}"},
                         {"Authorization": "Bearer"}, {"Authorization": "Bearer \xe4"}):  # fmt: skip
-            answer = httpx.request(method, lmr.url + "/api/v1" + path, params={"uri": "http://a/"} if "local" in path
-                                   else {}, headers={k: v.encode("latin-1") for k, v in headers.items()})  # fmt: skip
+            query = {"uri": "http://a/"} if "local" in path else {}
+            given = {name: value.encode("latin-1") for name, value in headers.items()}
+            answer = local_http.request(method, lmr.url + "/api/v1" + path, params=query, headers=given)
             assert (answer.status_code, answer.headers["Content-Type"]) == (401, PROBLEM), (method, path, headers)
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_its_own_token_and_the_admins_open_it(lmr: Lmr, mdp: Backbone, doc: str) -> None:
-    for token in (lmr.token, ADMIN):
+def test_the_token_of_the_lmr_and_the_admin_token_are_accepted(lmr: Lmr, mdp: Backbone, doc: str) -> None:
+    for token, status in ((lmr.token, 201), (ADMIN, 200)):
         api = lmr.process.api(token)
         assert api.get("/status").status_code == 200
         put = api.http.put("/api/v1/local/documents", params={"uri": doc}, content=provider(),
                            headers={"Content-Type": TURTLE})  # fmt: skip
-        assert put.status_code in (200, 201)
+        assert put.status_code == status
     _, other = create(mdp.api, f"other-{next(_numbers)}")
     assert lmr.process.api(other).get("/status").status_code == 401
 
 
-def test_public_reading_opens_reading_alone(public: Lmr) -> None:
+def test_public_reading_allows_only_reading(public: Lmr) -> None:
     anyone = public.process.api(None)
     for path in ("/status", "/resources", "/local/documents", "/subscriptions"):
         assert anyone.get(path).status_code == 200, path
@@ -187,7 +209,9 @@ def test_public_reading_opens_reading_alone(public: Lmr) -> None:
 # Subscriptions
 
 
-def test_what_a_new_subscription_matches_is_here_when_it_answers(mdp: Backbone, lmr: Lmr, doc: str, mark: str) -> None:
+def test_the_matches_of_a_new_subscription_are_cached_when_it_is_answered(
+    mdp: Backbone, lmr: Lmr, doc: str, mark: str
+) -> None:
     mdp.put(doc, hosts(mark, 3))
     assert not lmr.has(f"{doc}#h0")
     made = lmr.call("POST", "/subscriptions", {"rule": rule(mark)})
@@ -206,7 +230,7 @@ def test_what_a_new_subscription_matches_is_here_when_it_answers(mdp: Backbone, 
     assert [lmr.has(f"{doc}#{name}") for name in ("h1", "i1")] == [False, False]
 
 
-def test_pages_of_subscriptions(lmr: Lmr, mark: str) -> None:
+def test_subscriptions_are_paged(lmr: Lmr, mark: str) -> None:
     made = [lmr.subscribe(rule(f"{n}.{mark}"), f"page {n} of {mark}")["id"] for n in range(3)]
     found = lmr.own.all("/subscriptions", limit=2)
     assert [item["id"] for item in found if item["id"] in made] == made
@@ -216,7 +240,7 @@ def test_pages_of_subscriptions(lmr: Lmr, mark: str) -> None:
     assert not {item["id"] for item in lmr.own.all("/subscriptions", limit=1000)} & set(made)
 
 
-def test_what_the_mdp_refuses_is_refused_in_its_words(mdp: Backbone, lmr: Lmr, mark: str) -> None:
+def test_refusals_of_the_mdp_are_passed_on_unchanged(mdp: Backbone, lmr: Lmr, mark: str) -> None:
     wrong = {"rule": rule(mark).replace("serverHost", "serverHosd")}
     here = lmr.call("POST", "/subscriptions", wrong)
     there = mdp.server.api(lmr.token).http.post("/api/v1/lmrs/self/subscriptions", json=wrong)
@@ -239,7 +263,7 @@ def test_what_the_mdp_refuses_is_refused_in_its_words(mdp: Backbone, lmr: Lmr, m
 # Positions
 
 
-def test_the_status_tells_how_far_the_cache_is(mdp: Backbone, lmr: Lmr, held: str) -> None:
+def test_the_status_shows_the_state_of_the_cache(mdp: Backbone, lmr: Lmr, held: str) -> None:
     status = lmr.is_at(1)
     assert {"mdp", "cursor", "position", "up_to_date", "resources", "roots", "strong", "local"} <= status.keys()
     assert status["mdp"] == mdp.server.url
@@ -249,26 +273,20 @@ def test_the_status_tells_how_far_the_cache_is(mdp: Backbone, lmr: Lmr, held: st
     assert (status["resources"], status["roots"]) == (known["resources"], known["roots"])
 
 
-def test_one_reads_ones_own_writes_whether_they_concern_the_lmr_or_not(
+def test_a_client_reads_its_own_writes_whether_they_concern_the_lmr_or_not(
     mdp: Backbone, lmr: Lmr, held: str, mark: str
 ) -> None:
     for n in range(3):
         position = mdp.put(held, hosts(mark, 2, memory=100 + n))
-        began = time.monotonic()
-        status = lmr.is_at(position)
-        assert time.monotonic() - began < LONG_POLL / 4
+        lmr.is_at(position)
         found = lmr.query(f"search ServerInformation i where i = <{held}#i1> return i.memory").json()["rows"]
         assert [row[0]["value"] for row in found] == [str(100 + n)]
         position = mdp.put(f"{held}/other", provider(n))
-        began = time.monotonic()
-        status = lmr.is_at(position)
-        assert status["up_to_date"] is True and time.monotonic() - began < LONG_POLL / 4
+        assert lmr.is_at(position)["up_to_date"] is True
 
 
 def test_a_position_that_is_not_reached_is_not_up_to_date(lmr: Lmr) -> None:
-    began = time.monotonic()
-    status = lmr.status(after=10**12, wait=0.5)
-    assert status["up_to_date"] is False and 0.4 < time.monotonic() - began < 5
+    assert lmr.status(after=10**12, wait=0.5)["up_to_date"] is False
     assert lmr.status(after=10**40, wait=0)["up_to_date"] is False
     for wrong in ({"after": -1}, {"after": "x"}, {"after": 1, "wait": -1}, {"wait": "nan"}, {"since": 1}):
         assert lmr.get("/status", **wrong).status_code == 400
@@ -277,7 +295,7 @@ def test_a_position_that_is_not_reached_is_not_up_to_date(lmr: Lmr) -> None:
 # Resources
 
 
-def test_a_resource_in_every_syntax(lmr: Lmr, held: str) -> None:
+def test_a_resource_is_read_in_every_syntax(lmr: Lmr, held: str) -> None:
     uri = f"{held}#h0"
     answer = lmr.get("/resources", uri=uri)
     assert answer.headers["Content-Type"].startswith("application/json")
@@ -292,7 +310,7 @@ def test_a_resource_in_every_syntax(lmr: Lmr, held: str) -> None:
     assert lmr.get("/resources", {"Accept": "image/png"}, uri=uri).status_code == 406
 
 
-def test_pages_of_resources(lmr: Lmr, held: str) -> None:
+def test_resources_are_paged(lmr: Lmr, held: str) -> None:
     def listed(limit: int, **query: Any) -> list[str]:
         return [item["uri"] for item in lmr.own.all("/resources", limit, **query)]
 
@@ -307,7 +325,7 @@ def test_pages_of_resources(lmr: Lmr, held: str) -> None:
     assert lmr.status()["resources"] <= len(everything)
 
 
-def test_what_is_not_here_or_not_meant(lmr: Lmr) -> None:
+def test_absent_resources_and_invalid_parameters_are_refused(lmr: Lmr) -> None:
     absent = lmr.get("/resources", uri="http://nowhere.example/x")
     assert absent.status_code == 404
     assert "not in this cache" in absent.json()["detail"] and "explain" in absent.json()["detail"]
@@ -350,13 +368,13 @@ def test_queries_are_answered_from_the_cache(lmr: Lmr, held: str, mark: str) -> 
     assert [[cell["value"] for cell in row] for row in joined] == [[f"{held}#h1", f"{held}#i1"]]
 
 
-def test_a_wrong_query_is_told_its_place(lmr: Lmr) -> None:
+def test_an_invalid_query_is_reported_with_its_place(lmr: Lmr) -> None:
     wrong = lmr.query("search CycleProvider c\nwhere c.serverHosd = 'x'\nreturn c")
     assert (wrong.status_code, wrong.headers["Content-Type"]) == (422, PROBLEM)
     assert wrong.json()["errors"][0]["line"] == 2 and "^" in wrong.text and "serverHost" in wrong.text
     assert lmr.query("search").status_code == 422
     assert lmr.query("search CycleProvider c return c", TURTLE).status_code == 406
-    assert lmr.query("search CycleProvider c return c where c.serverHost = 'a\0b'").status_code in (400, 422)
+    assert lmr.query("search CycleProvider c return c where c.serverHost = 'a\0b'").status_code == 422
     assert lmr.call("POST", "/query", {"query": "x", "more": 1}).status_code == 400
     assert lmr.call("POST", "/query").status_code == 415
 
@@ -383,7 +401,9 @@ def test_local_documents_are_put_read_listed_and_deleted(lmr: Lmr, doc: str) -> 
     assert not lmr.has(f"{doc}#a")
 
 
-def test_local_statements_join_global_resources(lmr: Lmr, mdp: Backbone, held: str, doc: str, mark: str) -> None:
+def test_local_statements_are_joined_with_global_resources(
+    lmr: Lmr, mdp: Backbone, held: str, doc: str, mark: str
+) -> None:
     before = lmr.status()
     local = turtle(f"<{held}#h0> ex:note 'rated {mark}' .",
                    f"<{doc}#mine> a ex:CycleProvider ; ex:serverHost 'mine.{mark}' ;"
@@ -401,7 +421,7 @@ def test_local_statements_join_global_resources(lmr: Lmr, mdp: Backbone, held: s
     assert (after["resources"], after["roots"]) == (before["resources"], before["roots"])
     assert after["local"] == before["local"] + 2
     lmr.assert_like_the_mdp()
-    # What goes at the MDP goes here, but for what is said of it here.
+    # Deletions at the MDP apply here, except for local statements.
     mdp.api.delete(held)
     lmr.is_at(mdp.put(held + "/x", provider()))
     assert [said[0] for said in lmr.get("/resources", uri=f"{held}#h0").json()["statements"]] == [f"{V}note"]
@@ -411,37 +431,36 @@ def test_local_statements_join_global_resources(lmr: Lmr, mdp: Backbone, held: s
 
 
 @pytest.mark.parametrize(
-    ("body", "media_type", "status"),
+    ("body", "media_type", "status", "has_errors"),
     [
-        (turtle("<#a> a ex:CycleProvider ; ex:serverPort 'x' ; ex:unheard 1 ."), TURTLE, 422),
-        (turtle("<#a> a ex:CycleProvider ; ex:serverPort 1, 2 ."), TURTLE, 422),
-        ("<#a> <#b", TURTLE, 400),
-        ("<rdf:RDF", XML, 400),
-        ("", XML, 400),
-        ('<!DOCTYPE x [<!ENTITY a "b">]><x/>', XML, 400),
-        (turtle("<#a> ex:note 'x\0y' ."), TURTLE, 400),
-        (provider(), "image/png", 415),
-        (b"#" * (40 * 1024 * 1024), TURTLE, 413),
+        (turtle("<#a> a ex:CycleProvider ; ex:serverPort 'x' ; ex:unheard 1 ."), TURTLE, 422, True),
+        (turtle("<#a> a ex:CycleProvider ; ex:serverPort 1, 2 ."), TURTLE, 422, True),
+        ("<#a> <#b", TURTLE, 400, True),
+        ("<rdf:RDF", XML, 400, True),
+        ("", XML, 400, False),
+        ('<!DOCTYPE x [<!ENTITY a "b">]><x/>', XML, 400, False),
+        (turtle("<#a> ex:note 'x\0y' ."), TURTLE, 400, True),
+        (provider(), "image/png", 415, False),
+        (b"#" * (40 * 1024 * 1024), TURTLE, 413, False),
     ],
 )
-def test_a_wrong_local_document_is_refused_whole(
-    lmr: Lmr, doc: str, body: str | bytes, media_type: str, status: int
+def test_an_invalid_local_document_is_refused_completely(
+    lmr: Lmr, doc: str, body: str | bytes, media_type: str, status: int, has_errors: bool
 ) -> None:
     lmr.put_local(doc, provider(7, "kept"))
     answer = lmr.put_local(doc, body, media_type)
     assert (answer.status_code, answer.headers["Content-Type"]) == (status, PROBLEM), answer.text
     assert lmr.has(f"{doc}#kept") and not lmr.has(f"{doc}#a")
-    if status == 422:
-        assert answer.json()["errors"]
+    assert bool(answer.json().get("errors")) is has_errors
 
 
-def test_a_name_that_is_no_documents_is_refused(lmr: Lmr) -> None:
+def test_an_invalid_document_uri_is_refused(lmr: Lmr) -> None:
     for uri in ("relative", "http://a/#b", "http://a/#_:b", "http://a/ b", "", "http://a/\0"):
-        assert lmr.put_local(uri, provider()).status_code in (400, 422), uri
+        assert lmr.put_local(uri, provider()).status_code == 400, uri
     assert lmr.call("PUT", "/local/documents").status_code == 400
 
 
-def test_local_metadata_is_in_no_message_and_outlives_restarts_and_snapshots(
+def test_local_metadata_is_never_sent_and_survives_restarts_and_snapshots(
     mdp: Backbone, start_lmr: StartLmr, doc: str, mark: str
 ) -> None:
     mdp.put(doc, hosts(mark, 5))
@@ -470,7 +489,7 @@ def test_local_metadata_is_in_no_message_and_outlives_restarts_and_snapshots(
         lmr.stop()
         lmr = start_lmr(lmr)
         assert all_is_here()
-        # The MDP forgets the feed while the LMR is down: it takes a snapshot by itself.
+        # The MDP drops the feed while the LMR is down: the LMR takes a snapshot by itself.
         lmr.stop()
         cursor = lmr_state(lmr)["cursor"]
         position = mdp.put(doc, hosts(mark, 7))
@@ -478,13 +497,13 @@ def test_local_metadata_is_in_no_message_and_outlives_restarts_and_snapshots(
             assert Feed(connection).trim(lmr.id, 1e9, 0) > 0
         proxy.hold()
         lmr = start_lmr(lmr)
-        assert all_is_here() and lmr.has(f"{doc}#i5")  # what it had is served meanwhile
+        assert all_is_here() and lmr.has(f"{doc}#i5")  # its old content is served meanwhile
         assert not lmr.has(f"{doc}#h6")
         proxy.flow()
         status = lmr.is_at(position)
         assert status["cursor"] != cursor and lmr.has(f"{doc}#h6") and all_is_here()
         lmr.assert_like_the_mdp()
-        # Another life of the MDP, restored from a backup; the LMR is running.
+        # A new epoch of the MDP, restored from a backup; the LMR is running.
         with psycopg.connect(mdp.database_url, autocommit=True) as database:
             database.execute("update mdp_state set epoch = gen_random_uuid()")
         position = mdp.put(doc, hosts(mark, 4))
@@ -509,7 +528,7 @@ def test_local_metadata_is_in_no_message_and_outlives_restarts_and_snapshots(
 
 
 def damage(lmr: Lmr, doc: str) -> list[str]:
-    """Change a cache by hand; the resources that are not as they should be then."""
+    """Change a cache by hand; return the resources that are then wrong."""
     with closing(lmr.file()) as file:
         number = "(select id from resources where uri = ?)"
         file.execute(f"delete from statements where document_id = 0 and hash = (select min(hash) from statements where"
@@ -542,10 +561,10 @@ class closing_engine:
         self._engine.dispose()
 
 
-# Breaks
+# Failures
 
 
-def test_an_lmr_goes_on_without_its_mdp_and_catches_up_by_itself(
+def test_an_lmr_works_without_its_mdp_and_catches_up_on_its_own(
     mdp: Backbone, lonely: Lmr, doc: str, mark: str
 ) -> None:
     lmr = lonely
@@ -556,7 +575,7 @@ def test_an_lmr_goes_on_without_its_mdp_and_catches_up_by_itself(
         status = eventually(lambda: (s := lmr.status())["last_error"] and s)
         assert mdp.server.url in status["last_error"] and status["up_to_date"] is False
         assert status["resources"] == 4
-        assert httpx.get(lmr.url + "/readyz").json()["mdp"] == "away"
+        assert local_http.get(lmr.url + "/readyz").json()["mdp"] == "away"
         assert lmr.has(f"{doc}#i1")
         assert len(lmr.query(rule(mark)).json()["items"]) == 2
         assert lmr.put_local(doc + "/local", turtle(f"<{doc}#h0> ex:note 'alone' .")).status_code == 201
@@ -568,15 +587,12 @@ def test_an_lmr_goes_on_without_its_mdp_and_catches_up_by_itself(
             away = lmr.call(method, path, body)
             assert (away.status_code, away.headers["Content-Type"]) == (503, PROBLEM)
             assert "cannot be reached" in away.json()["detail"]
-        began = time.monotonic()
         assert lmr.status(after=10**9, wait=1)["up_to_date"] is False
-        assert time.monotonic() - began < 3
         assert "Traceback" not in lmr.process.words()
     finally:
         mdp.start_web()
-    began = time.monotonic()
-    eventually(lambda: lmr.status()["up_to_date"])  # although nothing has happened
-    assert lmr.status()["last_error"] is None and time.monotonic() - began < LONG_POLL / 2
+    eventually(lambda: lmr.status()["up_to_date"])  # although nothing has changed
+    assert lmr.status()["last_error"] is None
     position = mdp.put(doc, hosts(mark, 3))
     eventually(lambda: lmr.status()["position"] >= position)
     status = lmr.status()
@@ -586,13 +602,13 @@ def test_an_lmr_goes_on_without_its_mdp_and_catches_up_by_itself(
 
 @pytest.fixture(scope="module")
 def bulk(mdp: Backbone) -> tuple[str, int]:
-    """Many documents: what their hosts have in common, and how many resources they describe."""
+    """Register many documents; return the common part of their hosts, and the number of their resources."""
     each, documents = 150, 20
     mdp.put_many({f"http://bulk.example/{n}": hosts("bulk", each, memory=n) for n in range(documents)})
     return "bulk", 2 * each * documents
 
 
-def test_an_lmr_that_is_killed_while_it_catches_up_goes_on_where_it_was(
+def test_an_lmr_killed_while_catching_up_resumes_at_its_cursor(
     mdp: Backbone, start_lmr: StartLmr, bulk: tuple[str, int]
 ) -> None:
     mark, count = bulk
@@ -614,7 +630,7 @@ def test_an_lmr_that_is_killed_while_it_catches_up_goes_on_where_it_was(
         status = lmr.is_at(position, 60)
         assert status["resources"] == count == mdp.api.get(f"/lmrs/{lmr.name}").json()["resources"]
         lmr.assert_like_the_mdp()
-        # Many readers while all of it comes again
+        # Many readers while all of it is fetched again
         lmr.kill()
         with closing_engine(mdp) as connection:
             assert Feed(connection).trim(lmr.id, 1e9, 0) > 0
@@ -625,7 +641,7 @@ def test_an_lmr_that_is_killed_while_it_catches_up_goes_on_where_it_was(
 
 
 def read_by_many(lmr: Lmr, mark: str, until: Callable[[], bool]) -> None:
-    """50 callers at once, each of whom sees all or nothing of a transaction and no failure."""
+    """50 concurrent callers: each sees complete transactions and no failure."""
     ended = threading.Event()
     codes: list[int] = []
 
@@ -644,7 +660,7 @@ def read_by_many(lmr: Lmr, mark: str, until: Callable[[], bool]) -> None:
     with ThreadPoolExecutor(50) as pool:
         readers = [pool.submit(read, number) for number in range(50)]
         try:
-            eventually(until, 60, 0.2)
+            eventually(until, interval=0.2)
             time.sleep(0.3)
         finally:
             ended.set()
@@ -653,7 +669,7 @@ def read_by_many(lmr: Lmr, mark: str, until: Callable[[], bool]) -> None:
     assert len(codes) > 50 and set(codes) == {200}
 
 
-def test_connections_that_are_cut_anywhere_change_nothing_in_the_end(
+def test_connections_cut_anywhere_do_not_change_the_result(
     mdp: Backbone, linked: tuple[Proxy, Lmr], bulk: tuple[str, int]
 ) -> None:
     (proxy, lmr), (mark, count) = linked, bulk
@@ -669,14 +685,11 @@ def test_connections_that_are_cut_anywhere_change_nothing_in_the_end(
     lmr.assert_like_the_mdp()
 
 
-def test_a_link_that_carries_little_at_a_time_is_enough(
+def test_an_lmr_catches_up_over_a_link_that_carries_little_per_connection(
     mdp: Backbone, linked: tuple[Proxy, Lmr], bulk: tuple[str, int]
 ) -> None:
-    """Were answers always as large, none would ever come through."""
+    """With answers of constant size, none would ever arrive."""
     (proxy, lmr), (mark, count) = linked, bulk
-    for item in lmr.own.all("/subscriptions", 1000):
-        assert lmr.call("DELETE", f"/subscriptions/{item['id']}").status_code == 200
-    assert lmr.status()["resources"] == 0
     proxy.cut_after([200_000] * 1000)
     own = mdp.server.api(lmr.token).http.post("/api/v1/lmrs/self/subscriptions", json={"rule": rule(mark)})
     status = lmr.is_at(own.json()["position"], 60)
@@ -686,51 +699,57 @@ def test_a_link_that_carries_little_at_a_time_is_enough(
     lmr.assert_like_the_mdp()
 
 
-def test_an_mdp_that_falls_silent_holds_nobody_longer_than_they_would_wait(
+def test_a_silent_mdp_blocks_no_caller_longer_than_its_wait(
     mdp: Backbone, linked: tuple[Proxy, Lmr], doc: str, mark: str
 ) -> None:
     proxy, lmr = linked
     lmr.subscribe(rule(mark))
     proxy.hold()
     position = mdp.put(doc, hosts(mark))
-    began = time.monotonic()
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(lmr.status, after=position, wait=1) for _ in range(4)]
         assert not any(waiter.result()["up_to_date"] for waiter in waiting)
-    assert time.monotonic() - began < 6
     assert lmr.query(rule(mark)).status_code == 200
     proxy.flow()
     lmr.is_at(position)
     assert lmr.has(f"{doc}#i0")
 
 
-def test_callers_who_wait_for_a_silent_mdp_leave_threads_for_those_who_read(linked: tuple[Proxy, Lmr]) -> None:
+def test_callers_waiting_for_a_silent_mdp_leave_threads_for_readers(linked: tuple[Proxy, Lmr]) -> None:
     proxy, lmr = linked
     proxy.hold()
     with ThreadPoolExecutor(40) as pool:
         asking = [pool.submit(lmr.get, "/subscriptions") for _ in range(40)]
         refused = eventually(lambda: [a for a in asking if a.done() and a.result().status_code == 503])
-        assert "others wait for it already" in refused[0].result().json()["detail"]
+        assert "already waiting for it" in refused[0].result().json()["detail"]
         assert lmr.get("/resources").status_code == 200
-        assert not all(a.done() for a in asking), "who asked first still waits"
+        assert not all(a.done() for a in asking), "the first requests still wait"
         proxy.flow()
         assert {a.result().status_code for a in asking} == {200, 503}
 
 
-def test_without_redis_the_feed_still_comes(mdp: Backbone, start_lmr: StartLmr, doc: str, mark: str) -> None:
-    silent = start_server(mdp.folder, mdp.database_url, "redis://127.0.0.1:1/0", ready=False)
+def test_without_redis_the_feed_is_delivered(mdp: Backbone, start_lmr: StartLmr, doc: str, mark: str) -> None:
+    silent = start_server(
+        mdp.folder, mdp.database_url, "redis://127.0.0.1:1/0", ready=False, MDV_MAX_WAIT_SECONDS="3600"
+    )
     with stopping(silent):
-        eventually(lambda: httpx.get(silent.url + "/healthz").status_code == 200)
+        eventually(lambda: local_http.get(silent.url + "/healthz").status_code == 200)
         lmr = start_lmr(url=silent.url)
         lmr.subscribe(rule(mark))
-        mdp.put(doc, hosts(mark))
-        began = time.monotonic()
+        reader = silent.api(lmr.token)
+        with ThreadPoolExecutor(1) as pool:
+            cursor = reader.get("/lmrs/self/feed").json()["cursor"]
+            poll = pool.submit(reader.get, "/lmrs/self/feed", after=cursor, wait=3600)
+            mdp.put(doc, hosts(mark))
+            # The wait is an hour: the answer comes because of the event.
+            assert f"{doc}#i0" in {event.get("resource") for event in poll.result().json()["events"]}
         eventually(lambda: lmr.has(f"{doc}#i0"))
-        assert time.monotonic() - began < LONG_POLL / 2
         lmr.kill()
 
 
-def test_an_lmr_whose_token_was_revoked_serves_on_and_says_so(mdp: Backbone, lonely: Lmr, doc: str, mark: str) -> None:
+def test_an_lmr_with_a_revoked_token_keeps_serving_and_reports_it(
+    mdp: Backbone, lonely: Lmr, doc: str, mark: str
+) -> None:
     lmr = lonely
     mdp.put(doc, hosts(mark))
     lmr.subscribe(rule(mark))
@@ -738,7 +757,7 @@ def test_an_lmr_whose_token_was_revoked_serves_on_and_says_so(mdp: Backbone, lon
     status = lmr.status(after=10**9, wait=0.5)
     assert "revoked" in status["last_error"] and status["up_to_date"] is False
     assert lmr.has(f"{doc}#i0") and lmr.query(rule(mark)).status_code == 200
-    # Its own caller did nothing wrong.
+    # Its own caller made no mistake.
     for method, path, body in (("POST", "/subscriptions", {"rule": rule("x")}), ("GET", "/subscriptions", None),
                                ("POST", "/verify", None)):  # fmt: skip
         refused = lmr.call(method, path, body)
@@ -746,7 +765,9 @@ def test_an_lmr_whose_token_was_revoked_serves_on_and_says_so(mdp: Backbone, lon
         assert "revoked" in refused.json()["detail"] and "MDP" in refused.json()["detail"]
 
 
-def test_a_cache_in_postgres(mdp: Backbone, start_lmr: StartLmr, postgres: Any, doc: str, mark: str) -> None:
+def test_a_cache_in_postgres_follows_the_mdp(
+    mdp: Backbone, start_lmr: StartLmr, postgres: Any, doc: str, mark: str
+) -> None:
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         name = f"lmr_cache_{next(_numbers)}"
         connection.execute(f"create database {name}")
@@ -772,7 +793,7 @@ def test_a_cache_in_postgres(mdp: Backbone, start_lmr: StartLmr, postgres: Any, 
     }
     lmr.assert_like_the_mdp()
     assert lmr.call("DELETE", f"/subscriptions/{number}").status_code == 200
-    assert [item["uri"] for item in lmr.own.all("/resources", 1000)] == [f"{doc}#h2"]  # for what is local
+    assert [item["uri"] for item in lmr.own.all("/resources", 1000)] == [f"{doc}#h2"]  # local resources
 
 
 # Programs
@@ -784,7 +805,7 @@ def serve(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=plain | settings, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_an_lmr_that_cannot_be_started_says_why(tmp_path: Path) -> None:
+def test_an_lmr_without_its_settings_exits_with_a_message(tmp_path: Path) -> None:
     missing = serve()
     assert missing.returncode != 0 and "MDV_URL" in missing.stderr and "Traceback" not in missing.stderr
     missing = serve(MDV_URL="http://127.0.0.1:9")
@@ -794,7 +815,7 @@ def test_an_lmr_that_cannot_be_started_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "said"), [("mysql://x/y", "sqlite:///path"), ("sqlite:////nowhere/at/all.db", "cannot be opened")]
 )
-def test_a_cache_that_cannot_be_opened_ends_the_lmr_with_a_sentence(store: str, said: str) -> None:
+def test_a_cache_that_cannot_be_opened_ends_the_lmr_with_a_message(store: str, said: str) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -824,27 +845,26 @@ def head(lmr: Lmr, *more: str) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(public: Lmr) -> None:
+def test_a_body_that_does_not_arrive_ends_in_408(public: Lmr) -> None:
     for begun in (
         head(public, "Content-Length: 100") + b"<#a",
         head(public, "Transfer-Encoding: chunked") + b"5\r\n<#a",
     ):
-        began = time.monotonic()
         answer = raw(public, begun)
         assert answer.startswith(b"HTTP/1.1 408 ") and b"urn:mdv:problem:too-slow" in answer, answer
-        assert time.monotonic() - began < 6
     assert raw(public, head(public, "Content-Length: 41943040")).startswith(b"HTTP/1.1 413 ")
     with socket.create_connection(("127.0.0.1", public.process.port)) as connection:
         connection.sendall(head(public, "Content-Length: 100") + b"<#a")
     assert public.get("/local/documents", uri="http://slow.example/").status_code == 404
 
 
-def test_a_body_that_comes_byte_by_byte_ends_in_time(public: Lmr) -> None:
-    began = time.monotonic()
+def test_a_body_sent_byte_by_byte_is_refused_before_it_is_complete(public: Lmr) -> None:
     with socket.create_connection(("127.0.0.1", public.process.port), timeout=0.3) as connection:
         connection.sendall(head(public, "Content-Length: 1000"))
         answer = b""
-        while not answer and time.monotonic() - began < 10:
+        for _ in range(999):  # the body is never complete
+            if answer:
+                break
             try:
                 connection.sendall(b"#")
                 answer = connection.recv(65536)
@@ -853,23 +873,23 @@ def test_a_body_that_comes_byte_by_byte_ends_in_time(public: Lmr) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_callers_that_wait_for_nothing_do_not_keep_others_out(public: Lmr) -> None:
+def test_waiting_callers_do_not_block_others(public: Lmr) -> None:
     with ThreadPoolExecutor(60) as pool:
         waiting = [pool.submit(public.status, after=10**12, wait=3) for _ in range(60)]
         time.sleep(0.5)
-        answers = [httpx.get(public.url + "/healthz"), public.get("/resources")]
+        answers = [local_http.get(public.url + "/healthz"), public.get("/resources")]
         assert [answer.status_code for answer in answers] == [200, 200]
-        assert not all(waiter.done() for waiter in waiting), "others were served when these had ended"
+        assert not all(waiter.done() for waiter in waiting), "others were served only after these had ended"
         assert not any(waiter.result()["up_to_date"] for waiter in waiting)
 
 
-def test_an_lmr_that_was_never_told_anything_says_so(folder: Path) -> None:
+def test_an_lmr_without_a_first_snapshot_reports_it(folder: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
     process = start_lmr_server(folder, nobody, "t", f"sqlite:///{folder}/never.db", ready=False)
     with stopping(process):
         api = process.api("t")
-        ready = eventually(lambda: (answer := httpx.get(process.url + "/readyz")).status_code == 503 and answer)
+        ready = eventually(lambda: (answer := local_http.get(process.url + "/readyz")).status_code == 503 and answer)
         assert ready.json()["status"] == "not ready"
         eventually(lambda: api.get("/status").json()["last_error"])
         put = api.http.put("/api/v1/local/documents", params={"uri": "http://a/"}, content=provider(),

@@ -1,18 +1,16 @@
-"""The pages for browsing: classes, instances, a resource among its neighbours, and rules for things like it."""
+"""The pages for browsing: classes, instances, a resource with its neighbours, and rules for similar resources."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 import rdflib
-from running import Api, Server, V, turtle
 
-if TYPE_CHECKING:
-    from visitors import Page, Visitor
+from tests.support import local_http
+from tests.support.page_visitor import Page, Visitor
+from tests.support.server import Api, Server, V, turtle
 
 _numbers = itertools.count(1)
 SCRIPT = "<script>alert(1)</script>"
@@ -21,7 +19,7 @@ ARABIC = "نص من اليمين"
 
 @pytest.fixture
 def host(api: Api, doc: str) -> str:
-    """A provider with a host that no other test speaks of, what it refers to, and who knows it."""
+    """A provider with a unique host, its references, and its referrers."""
     text = turtle(
         f"<#p> a ex:CycleProvider ; ex:serverHost '{doc}' ; ex:serverPort 80 ; ex:serverInformation <#info> ;",
         f"  ex:note '''{SCRIPT}''', '{ARABIC}'@ar ; ex:knows <javascript:alert(1)>, <#nobody>, [ ex:note 'blank' ] .",
@@ -46,7 +44,7 @@ def section(page: Page, anchor: str) -> list[list[str]]:
     ]
 
 
-def test_classes_are_shown_below_each_other_with_how_many_instances_they_have(visitor: Visitor, host: str) -> None:
+def test_classes_are_shown_as_a_tree_with_their_instance_counts(visitor: Visitor, host: str) -> None:
     page = visitor.get("/browse")
     rows = {row[0]: row for row in page.rows()}
     assert page.status == 200 and rows["ex:CycleProvider"][1] == "ex:Provider"
@@ -56,20 +54,20 @@ def test_classes_are_shown_below_each_other_with_how_many_instances_they_have(vi
     assert page.tree.xpath("//td[@class='depth-1']//a[@title=$iri]", iri=V + "CycleProvider")
 
 
-def test_without_a_schema_the_page_says_what_to_do(small: Server) -> None:
-    text = httpx.get(small.url + "/browse").text
+def test_without_a_schema_the_page_says_how_to_add_one(small: Server) -> None:
+    text = local_http.get(small.url + "/browse").text
     assert "mdv schema put" in text and "/register" in text
 
 
-def test_a_resource_is_found_by_its_uri_and_by_how_it_begins(visitor: Visitor, host: str, doc: str) -> None:
+def test_a_resource_is_found_by_its_uri_and_by_a_prefix(visitor: Visitor, host: str, doc: str) -> None:
     exact = visitor.get("/browse", find=host)
     assert exact.path.startswith("/resource?") and exact.title.startswith("p ")
     some = visitor.get("/browse", find=doc + "#")
-    assert some.path.startswith("/browse") and host in some.words and f"{doc}#nobody nobody describes it" in some.words
-    assert "No URI begins so" in visitor.get("/browse", find="zzz:").words
+    assert some.path.startswith("/browse") and host in some.words and f"{doc}#nobody not described" in some.words
+    assert "No URI starts with this text" in visitor.get("/browse", find="zzz:").words
 
 
-def test_the_instances_of_a_class_are_a_table_of_its_properties(visitor: Visitor, host: str, doc: str) -> None:
+def test_the_instances_of_a_class_are_shown_as_a_table_of_its_properties(visitor: Visitor, host: str, doc: str) -> None:
     page = visitor.get("/browse/instances", **{"class": V + "CycleProvider", "property": V + "serverHost",
                                                "op": "=", "value": doc})  # fmt: skip
     heads = [" ".join(head.text_content().split()) for head in page.tree.xpath("//th")]
@@ -79,7 +77,7 @@ def test_the_instances_of_a_class_are_a_table_of_its_properties(visitor: Visitor
     assert "where c.ex:serverHost" in page.words and any(link.startswith("/like?") for link in page.links())
 
 
-def test_filter_and_order_work_without_javascript_and_replace_the_table_with_it(visitor: Visitor, host: str) -> None:
+def test_filter_and_order_work_with_and_without_javascript(visitor: Visitor, host: str) -> None:
     asked = {"class": V + "CycleProvider", "property": V + "serverPort", "op": ">=", "value": "80",
              "sort": V + "serverPort", "order": "desc"}  # fmt: skip
     page = visitor.get("/browse/instances", **asked)
@@ -94,13 +92,15 @@ def test_filter_and_order_work_without_javascript_and_replace_the_table_with_it(
     ("asked", "words"),
     [
         ({"property": V + "serverPort", "op": ">", "value": "many"}, "write a number"),
-        ({"property": V + "serverInformation", "op": "=", "value": "x"}, "whole URI"),
+        ({"property": V + "serverInformation", "op": "=", "value": "x"}, "absolute URI"),
         ({"property": V + "unheard", "op": "=", "value": "x"}, "no property"),
         ({"sort": V + "unheard"}, "no property"),
-        ({"after": "x"}, "page before"),
+        ({"after": "x"}, "previous page"),
     ],
 )
-def test_a_wrong_filter_is_told_in_words(visitor: Visitor, host: str, asked: dict[str, str], words: str) -> None:
+def test_an_invalid_filter_is_shown_with_a_message(
+    visitor: Visitor, host: str, asked: dict[str, str], words: str
+) -> None:
     page = visitor.get("/browse/instances", **{"class": V + "CycleProvider"}, **asked)
     assert 400 <= page.status < 500 and words in page.alert()
     assert page.tree.xpath("//form//select[@name='property']/option")
@@ -121,39 +121,39 @@ def test_many_instances_are_paged(visitor: Visitor, api: Api, doc: str) -> None:
     assert sorted(found) == sorted(f"{doc}#{n}" for n in range(120))
 
 
-def test_a_resource_shows_what_is_said_and_tells_strong_from_weak(visitor: Visitor, host: str, doc: str) -> None:
+def test_a_resource_shows_its_statements_and_strong_and_weak_references(visitor: Visitor, host: str, doc: str) -> None:
     page = visitor.get("/resource", uri=host)
     assert page.status == 200 and doc in page.tree.xpath("//section[@id='documents']//dd/div/a/bdi/text()")
     values = section(page, "values")
     assert ["ex:note", SCRIPT, ""] in values and ["ex:note", ARABIC, "ar"] in values
     targets = {(row[0], row[1]): row[2] for row in section(page, "references")}
     assert targets["ex:serverInformation", f"{doc}#info"] == "strong"
-    assert targets["ex:knows", f"{doc}#nobody nobody describes it"] == "weak"
+    assert targets["ex:knows", f"{doc}#nobody not described"] == "weak"
     (blank,) = [strength for (name, uri), strength in targets.items() if "#_:" in uri]
     assert blank == "strong"
     assert section(page, "referrers") == [[f"{doc}#friend", "ex:knows", "weak"]]
     assert section(visitor.get("/resource", uri=f"{doc}#info"), "referrers")[0][2] == "strong"
 
 
-def test_nothing_that_a_document_says_becomes_a_script_or_a_link_elsewhere(visitor: Visitor, host: str) -> None:
+def test_document_content_never_becomes_a_script_or_an_external_link(visitor: Visitor, host: str) -> None:
     page = visitor.get("/resource", uri=host)
     assert SCRIPT not in page.answer.text
     links = [str(link) for link in page.tree.xpath("//@href")]
     assert all(link.startswith(("/", "#")) for link in links)
     assert not page.tree.xpath("//@style | //@onclick | //script[not(@src)]")
     target = visitor.get("/resource", uri="javascript:alert(1)")
-    assert target.status == 200 and "Nobody describes it" in target.words and host in target.words
+    assert target.status == 200 and "No document describes this resource" in target.words and host in target.words
 
 
-def test_the_neighbourhood_has_links_with_names_and_tells_strong_from_weak(visitor: Visitor, host: str) -> None:
+def test_the_neighbourhood_shows_named_links_and_strong_and_weak_references(visitor: Visitor, host: str) -> None:
     (drawing,) = visitor.get("/resource", uri=host).tree.xpath("//*[local-name()='svg'][@role='group']")
     labels = [str(label) for label in drawing.xpath(".//a/@aria-label")]
-    assert any("is referred to with serverInformation, strongly" in label for label in labels)
-    assert any("refers to it with knows, weakly" in label for label in labels)
+    assert any("referenced with serverInformation, strong" in label for label in labels)
+    assert any("refers to it with knows, weak" in label for label in labels)
     assert len(drawing.xpath(".//path")) == 5 and len(drawing.xpath(".//path[@class='strong']")) == 2
 
 
-def test_a_long_value_is_cut_and_whole_behind_a_link(visitor: Visitor, api: Api, doc: str) -> None:
+def test_a_long_value_is_cut_and_complete_behind_a_link(visitor: Visitor, api: Api, doc: str) -> None:
     long = "<b>" + "x" * 1_000_000
     assert api.put(doc, turtle(f"<#a> ex:note '{long}' .")).status_code == 201
     page = visitor.get("/resource", uri=f"{doc}#a")
@@ -168,7 +168,7 @@ def test_a_long_value_is_cut_and_whole_behind_a_link(visitor: Visitor, api: Api,
 def test_many_references_to_a_resource_are_paged(visitor: Visitor, api: Api, doc: str) -> None:
     assert api.put(doc, turtle(*(f"<#{n}> ex:knows <#hot> ." for n in range(120)))).status_code == 201
     page = visitor.get("/resource", uri=f"{doc}#hot")
-    assert "Nobody describes it" in page.words and "and 114 more" in page.words
+    assert "No document describes this resource" in page.words and "and 114 more" in page.words
     found: list[str] = []
     while True:
         found += [row[0] for row in section(page, "referrers")]
@@ -179,13 +179,13 @@ def test_many_references_to_a_resource_are_paged(visitor: Visitor, api: Api, doc
     assert sorted(found) == sorted(f"{doc}#{n}" for n in range(120))
 
 
-def test_what_nobody_speaks_of_is_not_found(visitor: Visitor, doc: str) -> None:
+def test_an_unmentioned_uri_is_not_found(visitor: Visitor, doc: str) -> None:
     page = visitor.get("/resource", uri=doc + "#never")
-    assert page.status == 404 and "nothing refers to it" in page.words
+    assert page.status == 404 and "No document describes this URI or refers to it" in page.words
     assert visitor.get("/resource").status == 400
 
 
-def test_the_lmrs_that_hold_a_resource_are_told_and_why(
+def test_the_lmrs_that_hold_a_resource_are_shown_with_the_reason(
     visitor: Visitor, api: Api, host: str, doc: str, lmr: str
 ) -> None:
     rule = f"search CycleProvider c register c where c.serverHost = '{doc}'"
@@ -200,7 +200,7 @@ def test_the_lmrs_that_hold_a_resource_are_told_and_why(
 
 
 @pytest.mark.parametrize(("suffix", "form"), [("rdf", "xml"), ("ttl", "turtle"), ("jsonld", "json-ld"), ("nt", "nt")])
-def test_a_resource_can_be_kept_in_each_syntax(visitor: Visitor, host: str, suffix: str, form: str) -> None:
+def test_a_resource_can_be_downloaded_in_each_syntax(visitor: Visitor, host: str, suffix: str, form: str) -> None:
     answer = visitor.get(f"/resource/file.{suffix}", uri=host).answer
     assert answer.headers["Content-Disposition"] == f'attachment; filename="resource.{suffix}"'
     graph = rdflib.Graph().parse(data=answer.text, format=form)
@@ -208,7 +208,7 @@ def test_a_resource_can_be_kept_in_each_syntax(visitor: Visitor, host: str, suff
     assert visitor.get("/resource/file.exe", uri=host).status == 404
 
 
-def test_things_like_this_can_be_subscribed(visitor: Visitor, api: Api, host: str, doc: str, lmr: str) -> None:
+def test_similar_resources_can_be_subscribed(visitor: Visitor, api: Api, host: str, doc: str, lmr: str) -> None:
     page = visitor.get("/like", uri=host)
     rules = [str(rule) for rule in page.tree.xpath("//input[@name='rule']/@value")]
     assert len(rules) > 2 and "Exactly this resource. Selects 1 now." in page.words
@@ -221,34 +221,34 @@ def test_things_like_this_can_be_subscribed(visitor: Visitor, api: Api, host: st
     assert name == lmr and why.startswith("selected")
 
 
-def test_what_a_filter_finds_can_be_subscribed(visitor: Visitor, host: str, doc: str) -> None:
+def test_the_result_of_a_filter_can_be_subscribed(visitor: Visitor, host: str, doc: str) -> None:
     page = visitor.get("/like", **{"class": V + "CycleProvider", "property": V + "serverHost", "op": "=", "value": doc})
     (chosen,) = page.tree.xpath("//input[@name='rule'][@checked]/@value")
     assert f"'{doc}'" in chosen and "Selects 1 now." in page.words
 
 
-def test_a_subscription_that_is_refused_is_told_where_it_was_asked_for(visitor: Visitor, host: str, lmr: str) -> None:
+def test_a_refused_subscription_is_shown_on_its_form(visitor: Visitor, host: str, lmr: str) -> None:
     page = visitor.post("/like", uri=host, lmr=lmr, rule="search Nonsense n register n")
     assert page.status == 422 and "Nonsense" in page.alert() and page.tree.xpath("//input[@name='rule']")
     assert (
         "There is no LMR" in visitor.post("/like", uri=host, lmr="no one", rule="search Provider p register p").alert()
     )
-    assert "choose one" in visitor.post("/like", uri=host, lmr=lmr).alert()
+    assert "Choose or write one" in visitor.post("/like", uri=host, lmr=lmr).alert()
 
 
-def test_who_may_only_look_sees_the_rules_and_cannot_subscribe(viewer: Visitor, api: Api, host: str, lmr: str) -> None:
+def test_a_viewer_sees_the_proposed_rules_and_cannot_subscribe(viewer: Visitor, api: Api, host: str, lmr: str) -> None:
     page = viewer.get("/like", uri=host)
     assert page.status == 200 and not page.tree.xpath("//main//button")
     assert viewer.post("/like", uri=host, lmr=lmr, rule="search Provider p register p").status == 403
     assert api.get(f"/lmrs/{lmr}/subscriptions").json()["items"] == []
 
 
-def test_a_form_of_another_session_subscribes_nothing(visitor: Visitor, api: Api, host: str, lmr: str) -> None:
+def test_a_form_with_a_wrong_csrf_token_subscribes_nothing(visitor: Visitor, api: Api, host: str, lmr: str) -> None:
     page = visitor.post("/like", csrf="wrong", uri=host, lmr=lmr, rule="search Provider p register p")
     assert page.status == 403 and api.get(f"/lmrs/{lmr}/subscriptions").json()["items"] == []
 
 
 @pytest.mark.parametrize("path", ["/browse", "/browse/instances", "/resource?uri=x:y", "/resource/value?uri=x:y",
                                   "/resource/file.nt?uri=x:y", "/like?uri=x:y"])  # fmt: skip
-def test_who_is_not_signed_in_sees_nothing(new_visitor: Callable[..., Visitor], path: str) -> None:
+def test_an_anonymous_visitor_is_asked_to_sign_in(new_visitor: Callable[..., Visitor], path: str) -> None:
     assert new_visitor().get(path).title == "Sign in"

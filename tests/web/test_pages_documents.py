@@ -1,21 +1,18 @@
-"""Documents at the pages, as far as HTTP tells: what is not for a browser to show."""
+"""Documents at the pages, at the level of HTTP: cases that need no browser."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from running import Api, provider, turtle
 
-if TYPE_CHECKING:
-    from visitors import Visitor
+from tests.support.page_visitor import Visitor
+from tests.support.server import Api, provider, turtle
 
 
-def test_who_deletes_or_restores_has_seen_the_newest_version(visitor: Visitor, api: Api, doc: str) -> None:
+def test_deleting_and_restoring_need_the_newest_version(visitor: Visitor, api: Api, doc: str) -> None:
     api.put(doc, provider(1))
     api.put(doc, provider(2))
-    for version in ("", "1", "x", "*"):
-        assert visitor.post("/document/delete", uri=doc, version=version).status in (400, 409)
+    for version, status in (("", 400), ("1", 409), ("x", 400), ("*", 400)):
+        assert visitor.post("/document/delete", uri=doc, version=version).status == status, version
     assert visitor.post("/document/delete", uri=doc, version="2").status == 200
     assert visitor.post("/document/restore", uri=doc, restored="1", version="2").status == 409, "it was deleted since"
     assert visitor.post("/document/restore", uri=doc, restored="3", version="3").status == 400, "that is a deletion"
@@ -24,30 +21,30 @@ def test_who_deletes_or_restores_has_seen_the_newest_version(visitor: Visitor, a
     assert [row["version"] for row in api.get("/documents/history", uri=doc).json()["items"]] == [4, 3, 2, 1]
 
 
-def test_deleted_documents_are_found_again(visitor: Visitor, api: Api, doc: str) -> None:
+def test_deleted_documents_can_be_listed(visitor: Visitor, api: Api, doc: str) -> None:
     api.put(doc, provider(1))
     assert doc not in visitor.get("/documents", prefix=doc, deleted="yes").words
     visitor.post("/document/delete", uri=doc, version="1")
     assert doc in visitor.get("/documents", prefix=doc, deleted="yes").words
-    assert "No document's URI begins with" in visitor.get("/documents", prefix=doc).words
+    assert "No document URI starts with" in visitor.get("/documents", prefix=doc).words
 
 
 @pytest.mark.parametrize("syntax", ["rdfxml", "turtle", "ntriples", "jsonld"])
-def test_a_version_is_downloaded_and_kept_by_nobody_else(visitor: Visitor, api: Api, doc: str, syntax: str) -> None:
+def test_a_version_is_downloaded_and_not_cached(visitor: Visitor, api: Api, doc: str, syntax: str) -> None:
     api.put(doc, provider(1))
     answer = visitor.get("/document/text", uri=doc, version="1", syntax=syntax).answer
     assert answer.status_code == 200 and answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Content-Disposition"].startswith("attachment; filename=")
     again = api.put(doc, answer.content, answer.headers["Content-Type"].partition(";")[0])
-    assert again.json()["version"] == 1, "it says the same"
+    assert again.json()["version"] == 1, "the content is the same"
 
 
-def test_a_document_too_large_for_a_page_is_told_so(visitor: Visitor, api: Api, doc: str) -> None:
+def test_a_document_too_large_for_a_page_is_reported_as_such(visitor: Visitor, api: Api, doc: str) -> None:
     many = turtle(" ".join(f"<#{number}> ex:serverHost 'x' ." for number in range(20_001)))
     for text in (many, many.replace("'x'", "'y'", 1)):
         assert api.put(doc, text, wait=60).status_code in (200, 201)
     page = visitor.get("/document", uri=doc)
-    assert page.status == 200 and "20,001 statements, the first 200" in page.words
-    assert "too large to be compared" in visitor.get("/document/difference", uri=doc, **{"from": "1", "to": "2"}).words
+    assert page.status == 200 and "Statements 20,001, the first 200 shown" in page.words
+    assert "too large to compare" in visitor.get("/document/difference", uri=doc, **{"from": "1", "to": "2"}).words
     assert visitor.get("/register", uri=doc).status == 413
     assert api.http.delete("/api/v1/documents", params={"uri": doc}, headers={"Prefer": "wait=60"}).status_code == 200

@@ -1,4 +1,4 @@
-"""The page for queries: answers and their order, what is wrong and where, counts, downloads, saved queries, rules."""
+"""The query page: results and their order, errors with their places, counts, downloads, saved queries, rules."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import io
 import itertools
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2
 import pytest
 import rdflib
-from running import Api, Server, turtle
 from sqlalchemy import text as text_of
 
 from mdv.db.engine import make_engine
-from mdv.db.queries import save as save_text
 from mdv.errors import Conflict
+from mdv.mdp.saved_queries import save_query as save_text
 from mdv.rules.parse import parse
-
-if TYPE_CHECKING:
-    from visitors import Page, Visitor
+from tests.support import local_http
+from tests.support.page_visitor import Page, Visitor
+from tests.support.server import Api, Server, turtle
 
 _numbers = itertools.count(1)
 SCRIPT = "<script>alert(1)</script>"
@@ -32,7 +31,7 @@ NOTES = [FORMULA, "+1 day", "- five", "@SUM(1)", "-5", SCRIPT, "a=b", " \t=1"]
 
 @pytest.fixture
 def host(api: Api, doc: str) -> str:
-    """Sixty providers under a host that no other test speaks of: ports 1 to 3, and one with notes and no port."""
+    """Sixty providers under a unique host: ports 1 to 3, and one with notes and no port."""
     lines = [f"<#p{n:02}> a ex:CycleProvider ; ex:serverHost '{doc}' ; ex:serverPort {1 + n % 3} ." for n in range(59)]
     notes = ", ".join(f"'''{note}'''" for note in NOTES)
     lines.append(f"<#last> a ex:CycleProvider ; ex:serverHost '{doc}' ; ex:note {notes}, 'mot'@fr .")
@@ -50,7 +49,7 @@ def name_of_one() -> str:
 
 
 def asked_at(link: str) -> str:
-    """The query that a link asks."""
+    """Return the query of a link."""
     return parse_qs(urlsplit(link).query)["q"][0]
 
 
@@ -60,7 +59,7 @@ def cells(page: Page) -> list[list[str]]:
 
 
 def bars(page: Page) -> list[tuple[str, int, float | None]]:
-    """What is drawn: value, count, length of the bar."""
+    """Return the bars of the chart: value, count, length."""
     found = []
     for row in page.tree.xpath("//table[contains(@class,'counts')]/tbody/tr"):
         count = int(row.xpath("string(./td[1]/data/@value)"))
@@ -72,12 +71,12 @@ def bars(page: Page) -> list[tuple[str, int, float | None]]:
 # Answers
 
 
-def test_that_nothing_was_asked_is_said(visitor: Visitor, host: str) -> None:
-    assert "nothing to ask" in visitor.get("/query", q=" ").words
-    assert "nothing to ask" not in visitor.get("/query").words
+def test_an_empty_query_is_reported(visitor: Visitor, host: str) -> None:
+    assert "The query was empty" in visitor.get("/query", q=" ").words
+    assert "The query was empty" not in visitor.get("/query").words
 
 
-def test_without_a_query_there_is_one_that_works(visitor: Visitor, host: str) -> None:
+def test_without_a_query_a_working_example_is_shown(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query")
     assert page.status == 200
     example = page.tree.xpath("string(//textarea[@name='q'])")
@@ -87,7 +86,7 @@ def test_without_a_query_there_is_one_that_works(visitor: Visitor, host: str) ->
     assert cells(answer)
 
 
-def test_rows_come_as_a_table_fifty_a_page(visitor: Visitor, host: str) -> None:
+def test_rows_are_shown_as_a_table_fifty_per_page(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "return c, c.serverPort order by c.serverPort, c"))
     assert [" ".join(head.split()) for head in page.tree.xpath("//thead/tr/th//bdi/text()")] == ["c", "c.serverPort"]
     assert len(cells(page)) == 50
@@ -102,7 +101,7 @@ def test_rows_come_as_a_table_fifty_a_page(visitor: Visitor, host: str) -> None:
     assert "Rows 51 to 60 of 60" in second.words
 
 
-def test_values_are_shown_and_do_nothing(visitor: Visitor, host: str) -> None:
+def test_values_are_shown_as_text_and_links_stay_local(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "return c.note?, c.knows?"))
     shown = {row[0] for row in cells(page)}
     assert {SCRIPT, FORMULA, "mot fr"} <= shown
@@ -112,7 +111,7 @@ def test_values_are_shown_and_do_nothing(visitor: Visitor, host: str) -> None:
     assert any("javascript%3A" in str(link) or "javascript:" in str(link) for link in links)
 
 
-def test_the_head_of_a_column_orders_by_it_and_then_the_other_way_round(visitor: Visitor, host: str) -> None:
+def test_a_column_head_orders_by_it_and_reverses_the_order(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "return c, c.serverPort limit 40"))
     (by_port,) = page.tree.xpath("//th[contains(., 'serverPort')]/a/@href")
     assert asked_at(by_port).endswith("return c, c.serverPort order by c.serverPort limit 40")
@@ -127,7 +126,7 @@ def test_the_head_of_a_column_orders_by_it_and_then_the_other_way_round(visitor:
     assert asked_at(back) == asked_at(str(by_port))
 
 
-def test_what_is_cut_off_is_told(visitor: Visitor, host: str) -> None:
+def test_truncated_results_are_reported(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "return c limit 7"))
     assert len(cells(page)) == 7
     assert "There are more rows than the query’s limit." in page.words
@@ -136,11 +135,11 @@ def test_what_is_cut_off_is_told(visitor: Visitor, host: str) -> None:
         f"search CycleProvider c, CycleProvider d where c.serverHost = '{host}' and d.serverHost = '{host}' return c, d"
     )
     page = visitor.get("/query", q=pairs)
-    assert "1,000 rows" in page.words and "There are more rows than these." in page.words
-    assert "how many of the first 1,000 rows" in page.words
+    assert "1,000 rows" in page.words and "There are more rows." in page.words
+    assert "of the first 1,000 rows" in page.words
 
 
-def test_a_rule_gives_resources_page_by_page(visitor: Visitor, host: str) -> None:
+def test_a_rule_returns_resources_in_pages(visitor: Visitor, host: str) -> None:
     text = f"search CycleProvider c register c where c.serverHost = '{host}'"
     page = visitor.get("/query", q=text)
     assert cells(page)[0] == [f"{host}#last", "CycleProvider"]
@@ -151,31 +150,31 @@ def test_a_rule_gives_resources_page_by_page(visitor: Visitor, host: str) -> Non
     assert visitor.get("/query", q=text, after="nowhere").status == 400
 
 
-def test_nothing_found_says_what_to_do(visitor: Visitor, host: str) -> None:
+def test_an_empty_result_is_reported(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "and c.serverPort = 77 return c"))
-    assert "Nothing satisfies it." in page.words
+    assert "No results." in page.words
 
 
 @pytest.mark.parametrize("after", ["x", "-1", "9" * 30, "١"])
-def test_a_page_that_cannot_be_meant_is_refused(visitor: Visitor, host: str, after: str) -> None:
+def test_an_invalid_page_number_is_refused(visitor: Visitor, host: str, after: str) -> None:
     page = visitor.get("/query", q=about(host, "return c"), after=after)
     assert page.status == 400
     assert "rows to skip" in page.alert()
 
 
-# What is wrong
+# Errors
 
 
-def test_a_flaw_is_told_with_its_place(visitor: Visitor) -> None:
+def test_an_error_is_shown_with_its_place(visitor: Visitor) -> None:
     page = visitor.get("/query", q="search CycleProvider c\nwhere c.serverPrt = 1\nreturn c")
     assert page.status == 422
     assert "line 2, column 9: unknown property 'serverPrt' (did you mean serverPort" in page.alert()
-    (told,) = page.tree.xpath("//*[@data-flaws-for='query']/@data-flaws")
+    (told,) = page.tree.xpath("//*[@data-errors-for='query']/@data-errors")
     assert '"line": 2' in told and '"column": 9' in told
     assert page.tree.xpath("string(//textarea)") == "search CycleProvider c\nwhere c.serverPrt = 1\nreturn c"
 
 
-def test_a_hostile_query_is_only_shown(visitor: Visitor) -> None:
+def test_a_hostile_query_is_shown_as_text(visitor: Visitor) -> None:
     page = visitor.get("/query", q=f"search CycleProvider c where c.serverHost = '{SCRIPT}' retrun \"'</textarea>")
     assert page.status == 422
     assert "<script>alert" not in page.answer.text
@@ -186,23 +185,23 @@ def look(visitor: Visitor, text: str) -> Page:
     return visitor.post("/query/look", q=text)
 
 
-def test_while_one_types_flaws_are_told_and_what_is_fine_is_counted(visitor: Visitor, host: str) -> None:
+def test_while_typing_errors_are_shown_and_valid_queries_are_counted(visitor: Visitor, host: str) -> None:
     bad = look(visitor, "search CycleProvider c\r\nwhere c.serverPort = 'x' return c")
     assert bad.status == 200
     assert bad.answer.headers["X-Part"] == "yes"
     assert "line 2, column" in bad.words
-    assert '"line": 2' in bad.tree.xpath("string(//@data-flaws)")
+    assert '"line": 2' in bad.tree.xpath("string(//@data-errors)")
     fine = look(visitor, about(host, "return c.serverPort, c"))
-    assert "This can be asked. 60 resources for c satisfy it now." in fine.words
-    assert fine.tree.xpath("string(//@data-flaws)") == "[]"
+    assert "The query is valid. 60 resources match c now." in fine.words
+    assert fine.tree.xpath("string(//@data-errors)") == "[]"
     rule = look(visitor, f"search CycleProvider c register c where c.serverHost = '{host}' and c.serverPort = 3")
-    assert "This is a rule" in rule.words and "19 resources for c" in rule.words
+    assert "This is a rule" in rule.words and "19 resources match c" in rule.words
     assert look(visitor, " ").words == ""
     long = about(host, "and c.serverHost != '" + "ü" * 2000 + "' return c")
-    assert "too long for an address" in look(visitor, long).words
+    assert "too long for a URL" in look(visitor, long).words
 
 
-def test_what_is_typed_is_looked_at_for_our_own_pages_alone(
+def test_typed_queries_are_checked_only_with_a_valid_csrf_token(
     visitor: Visitor, new_visitor: Callable[..., Visitor]
 ) -> None:
     assert visitor.post("/query/look", csrf="wrong", q="search").status == 403
@@ -211,16 +210,16 @@ def test_what_is_typed_is_looked_at_for_our_own_pages_alone(
     assert new_visitor().get("/query/export", q="search CycleProvider c return c").path.startswith("/sign-in")
 
 
-def test_where_reading_is_public_anybody_may_ask(small: Server) -> None:
-    page = httpx.get(small.url + "/query", params={"q": "search rdfs:Resource r return r"})
-    assert page.status_code == 200 and "Nothing satisfies it." in page.text
-    assert "hx-post" not in page.text, "a form that nobody signed would be refused"
-    assert httpx.get(small.url + "/query").status_code == 200
-    saved = httpx.get(small.url + "/query/saved")
-    assert saved.status_code == 200 and "There are none" in saved.text
+def test_with_public_reading_anyone_may_query(small: Server) -> None:
+    page = local_http.get(small.url + "/query", params={"q": "search rdfs:Resource r return r"})
+    assert page.status_code == 200 and "No results." in page.text
+    assert "hx-post" not in page.text, "a form without a CSRF token would be refused"
+    assert local_http.get(small.url + "/query").status_code == 200
+    saved = local_http.get(small.url + "/query/saved")
+    assert saved.status_code == 200 and "There are no saved queries" in saved.text
 
 
-def test_who_is_limited_to_some_uris_changes_no_saved_query(
+def test_a_token_limited_to_prefixes_cannot_change_saved_queries(
     visitor: Visitor, new_visitor: Callable[..., Visitor], make_token: Callable[..., tuple[str, int]], host: str
 ) -> None:
     name, text = name_of_one(), about(host, "return c")
@@ -237,7 +236,7 @@ def test_who_is_limited_to_some_uris_changes_no_saved_query(
 # Counts
 
 
-def test_counts_are_drawn_and_told_as_numbers(visitor: Visitor, host: str) -> None:
+def test_counts_are_shown_as_a_chart_and_as_numbers(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "return c, c.serverPort"))
     assert bars(page) == [("1", 20, 100.0), ("2", 20, 100.0), ("3", 19, 95.0), ("none", 1, 5.0)]
     assert not page.tree.xpath("//main//*[@style]")
@@ -249,7 +248,7 @@ def test_counts_are_drawn_and_told_as_numbers(visitor: Visitor, host: str) -> No
     assert bars(visitor.get("/query", q=about(host, "return c, c.serverPort"), chart="none")) == []
 
 
-def test_values_count_together_whatever_their_datatype_and_language(visitor: Visitor, api: Api, doc: str) -> None:
+def test_values_are_counted_without_datatype_and_language(visitor: Visitor, api: Api, doc: str) -> None:
     notes = "'5', 5, '5'@de, 'x'@de, 'x', '7'"
     assert api.put(doc, turtle(f"<#p> a ex:CycleProvider ; ex:serverHost '{doc}' ; ex:note {notes} .")).is_success
     asked = f"search CycleProvider c where c.serverHost = '{doc}' return c, c.note?"
@@ -258,15 +257,15 @@ def test_values_count_together_whatever_their_datatype_and_language(visitor: Vis
         assert bars(page) == [("5", 3, 100.0), ("x", 2, 66.67), ("7", 1, 33.33)]
 
 
-def test_no_column_is_drawn_that_says_nothing(visitor: Visitor, host: str) -> None:
+def test_columns_without_information_have_no_chart(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "return c, c.serverHost"))
     assert bars(page) == []
-    assert "Choose one to draw it" in page.words
-    assert bars(visitor.get("/query", q=about(host, "return c, c.serverHost limit 9"))) == [], "each is there once"
+    assert "Choose a column to show its chart" in page.words
+    assert bars(visitor.get("/query", q=about(host, "return c, c.serverHost limit 9"))) == [], "each occurs once"
     assert bars(visitor.get("/query", q=about(host, "return c, c.serverHost"), chart="7")) == []
 
 
-def test_the_choice_of_what_is_drawn_stays(visitor: Visitor, host: str) -> None:
+def test_the_choice_of_the_chart_is_kept_in_links(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "return c, c.serverPort"), chart="0")
     links = page.tree.xpath("//thead//a/@href | //a[@rel='next']/@href")
     assert [parse_qs(urlsplit(str(link)).query)["chart"] for link in links] == [["0"]] * 3
@@ -275,7 +274,7 @@ def test_the_choice_of_what_is_drawn_stays(visitor: Visitor, host: str) -> None:
 # Downloads
 
 
-def export(visitor: Visitor, text: str, kind: str) -> httpx.Response:
+def export(visitor: Visitor, text: str, kind: str) -> httpx2.Response:
     page = visitor.get("/query", q=text)
     links = {
         parse_qs(urlsplit(str(link)).query)["as"][0]: str(link) for link in page.tree.xpath("//a[@download]/@href")
@@ -285,7 +284,7 @@ def export(visitor: Visitor, text: str, kind: str) -> httpx.Response:
     return answer
 
 
-def test_rows_are_downloaded_as_csv_that_no_spreadsheet_runs(visitor: Visitor, api: Api, host: str) -> None:
+def test_rows_are_downloaded_as_csv_without_formula_injection(visitor: Visitor, api: Api, host: str) -> None:
     text = about(host, "return c.note?, c")
     answer = export(visitor, text, "csv")
     assert answer.headers["Content-Type"].startswith("text/csv")
@@ -299,7 +298,7 @@ def test_rows_are_downloaded_as_csv_that_no_spreadsheet_runs(visitor: Visitor, a
     assert {*NOTES, "mot", ""} == {row[0] for row in list(csv.reader(io.StringIO(exact.text, newline="")))[1:]}
 
 
-def test_rows_are_downloaded_as_json_exactly_as_the_api_gives_them(visitor: Visitor, api: Api, host: str) -> None:
+def test_rows_are_downloaded_as_json_equal_to_the_api(visitor: Visitor, api: Api, host: str) -> None:
     text = about(host, "return c.note?, c.knows?, c limit 9")
     answer = export(visitor, text, "json")
     assert answer.headers["Content-Disposition"] == "attachment; filename=answer.json"
@@ -310,7 +309,7 @@ def test_rows_are_downloaded_as_json_exactly_as_the_api_gives_them(visitor: Visi
     ("kind", "format", "suffix"),
     [("turtle", "turtle", "ttl"), ("rdfxml", "xml", "rdf"), ("ntriples", "nt", "nt"), ("jsonld", "json-ld", "jsonld")],
 )
-def test_what_a_rule_finds_is_downloaded_as_rdf(
+def test_the_result_of_a_rule_is_downloaded_as_rdf(
     visitor: Visitor, host: str, kind: str, format: str, suffix: str
 ) -> None:
     text = f"search CycleProvider c register c where c.serverHost = '{host}' and c.serverPort > 0"
@@ -320,7 +319,7 @@ def test_what_a_rule_finds_is_downloaded_as_rdf(
     assert len(set(graph.subjects())) == 59
 
 
-def test_what_cannot_be_downloaded_is_refused(visitor: Visitor, host: str) -> None:
+def test_invalid_downloads_are_refused(visitor: Visitor, host: str) -> None:
     rows = about(host, "return c")
     assert visitor.get("/query/export", q=rows, **{"as": "turtle"}).status == 400
     assert visitor.get("/query/export", q=rows, **{"as": "exe"}).status == 400
@@ -341,7 +340,7 @@ def number_of(page: Page) -> str:
     return parse_qs(urlsplit(page.path).query)["saved"][0]
 
 
-def test_a_saved_query_is_found_and_opened_by_everybody(visitor: Visitor, viewer: Visitor, host: str) -> None:
+def test_a_saved_query_can_be_found_and_opened_by_all_users(visitor: Visitor, viewer: Visitor, host: str) -> None:
     name, text = f"{SCRIPT} {name_of_one()}", about(host, "return c, c.serverPort\nlimit 3")
     page = save(visitor, f" {name} ", text.replace("\n", "\r\n"))
     assert page.status == 200 and len(cells(page)) == 3
@@ -353,12 +352,12 @@ def test_a_saved_query_is_found_and_opened_by_everybody(visitor: Visitor, viewer
         (more,) = seen.tree.xpath("//a[@rel='next']/@href")
         seen = viewer.get(str(more))
     assert row[0][1] == " ".join(text.split())
-    assert len(row[0]) == 3, "a viewer is offered no change"
+    assert len(row[0]) == 3, "a viewer cannot change it"
     opened = viewer.get("/query", saved=number_of(page))
     assert len(cells(opened)) == 3 and not opened.tree.xpath("//form[contains(@action, 'save')]")
 
 
-def test_another_text_under_the_same_name_is_asked_about_first(visitor: Visitor, host: str) -> None:
+def test_replacing_a_saved_query_needs_confirmation(visitor: Visitor, host: str) -> None:
     name, first, second = name_of_one(), about(host, "return c"), about(host, "return c.serverPort")
     number = number_of(save(visitor, name, first))
     assert number_of(save(visitor, name, first)) == number, "the same again changes nothing"
@@ -371,7 +370,7 @@ def test_another_text_under_the_same_name_is_asked_about_first(visitor: Visitor,
     assert visitor.get(f"/query/saved/{number}").tree.xpath("string(//pre)") == second
 
 
-def test_a_saved_query_is_renamed_unless_another_has_the_name(visitor: Visitor, host: str) -> None:
+def test_a_saved_query_is_renamed_unless_the_name_is_taken(visitor: Visitor, host: str) -> None:
     one, other, new = name_of_one(), name_of_one(), name_of_one()
     number = number_of(save(visitor, one, about(host, "return c")))
     save(visitor, other, about(host, "return c"))
@@ -383,7 +382,7 @@ def test_a_saved_query_is_renamed_unless_another_has_the_name(visitor: Visitor, 
     assert visitor.post("/query/saved/999999999/rename", name=name_of_one()).status == 404
 
 
-def test_deleting_asks_first(visitor: Visitor, host: str) -> None:
+def test_deleting_a_saved_query_needs_confirmation(visitor: Visitor, host: str) -> None:
     number = number_of(save(visitor, name_of_one(), about(host, "return c")))
     asked = visitor.get(f"/query/saved/{number}/delete")
     assert asked.title == "Delete this saved query?"
@@ -396,21 +395,21 @@ def test_deleting_asks_first(visitor: Visitor, host: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "n" * 101, "a\tb", "a\u202eb"])
-def test_a_name_that_nobody_can_read_is_refused(visitor: Visitor, host: str, name: str) -> None:
+def test_an_unreadable_name_is_refused(visitor: Visitor, host: str, name: str) -> None:
     page = save(visitor, name, about(host, "return c"))
     assert page.status == 400 and "1 to 100 printable characters" in page.alert()
-    assert page.tree.xpath("string(//textarea)") == about(host, "return c"), "what was written is not lost"
+    assert page.tree.xpath("string(//textarea)") == about(host, "return c"), "the text is not lost"
 
 
-def test_what_is_no_query_is_not_saved(visitor: Visitor) -> None:
+def test_an_invalid_query_is_not_saved(visitor: Visitor) -> None:
     page = save(visitor, name_of_one(), "search CycleProvider")
     assert page.status == 422 and "expected a variable" in page.alert()
     assert save(visitor, name_of_one(), "search C c return c " + " " * 9000).status == 422
     too_long = save(visitor, name_of_one(), "search C c where c.p = '" + "ü" * 2000 + "' return c")
-    assert too_long.status == 400 and "too long for an address" in too_long.alert()
+    assert too_long.status == 400 and "too long for a URL" in too_long.alert()
 
 
-def test_no_more_than_a_thousand_are_kept(system_database: str) -> None:
+def test_at_most_a_thousand_queries_are_saved(system_database: str) -> None:
     engine = make_engine(system_database)
     with engine.connect() as connection:
         many = "select 'many ' || n, 'search C c return c', 'me' from generate_series(1, 1000) n"
@@ -422,7 +421,7 @@ def test_no_more_than_a_thousand_are_kept(system_database: str) -> None:
     engine.dispose()
 
 
-def test_who_may_look_cannot_change_saved_queries(visitor: Visitor, viewer: Visitor, host: str) -> None:
+def test_a_viewer_cannot_change_saved_queries(visitor: Visitor, viewer: Visitor, host: str) -> None:
     number = number_of(save(visitor, name_of_one(), about(host, "return c")))
     assert save(viewer, name_of_one(), about(host, "return c")).status == 403
     assert viewer.post(f"/query/saved/{number}/rename", name=name_of_one()).status == 403
@@ -432,7 +431,7 @@ def test_who_may_look_cannot_change_saved_queries(visitor: Visitor, viewer: Visi
     assert visitor.get("/query", saved=number).status == 200
 
 
-def test_a_change_shows_that_it_is_from_here(visitor: Visitor, host: str) -> None:
+def test_changes_of_saved_queries_need_a_csrf_token(visitor: Visitor, host: str) -> None:
     number = number_of(save(visitor, name_of_one(), about(host, "return c")))
     assert save(visitor, name_of_one(), about(host, "return c"), csrf="wrong").status == 403
     assert visitor.post(f"/query/saved/{number}/rename", csrf="wrong", name="x").status == 403
@@ -443,7 +442,7 @@ def test_a_change_shows_that_it_is_from_here(visitor: Visitor, host: str) -> Non
 # Rules
 
 
-def test_a_query_becomes_a_rule_in_one_step(visitor: Visitor, host: str) -> None:
+def test_a_query_is_converted_to_a_rule_in_one_step(visitor: Visitor, host: str) -> None:
     page = visitor.get("/query", q=about(host, "return c.serverPort, c order by c limit 3"))
     (made,) = [link for link in page.links() if link.startswith("/rules?")]
     rule = parse_qs(urlsplit(made).query)["rule"][0]
@@ -451,7 +450,7 @@ def test_a_query_becomes_a_rule_in_one_step(visitor: Visitor, host: str) -> None
     assert parse(rule).register.text == "c"
 
 
-def test_where_there_are_several_variables_each_can_be_registered(visitor: Visitor, host: str) -> None:
+def test_each_of_several_variables_can_be_registered(visitor: Visitor, host: str) -> None:
     text = "search CycleProvider c, ServerInformation s where c.serverInformation = s return s, c"
     page = visitor.get("/query", q=text)
     made = [parse_qs(urlsplit(link).query)["rule"][0] for link in page.links() if link.startswith("/rules?")]

@@ -1,4 +1,4 @@
-"""The pages about rules: written, taken apart, listed, drawn, and a run of the filter on them."""
+"""The pages about rules: editing, decomposition, lists, drawings, and the filter's replay."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from running import FIGURE_1, XML, Api, Server, start_server, stopping
-from visitors import Page, Visitor
 
 from mdv.embedded import Valkey
+from tests.support.local_http import local_client
+from tests.support.page_visitor import Page, Visitor
+from tests.support.server import FIGURE_1, XML, Api, Server, start_server, stopping
 
 PAPER = """search CycleProvider c register c
 where c.serverHost contains 'uni-passau.de' and c.serverInformation.memory > 64 and c.serverInformation.cpu > 500"""
@@ -33,7 +33,7 @@ def lmr(visitor: Visitor) -> str:
 
 @pytest.fixture(scope="module")
 def public(server: Server, folder: Path, system_database: str, valkey: Valkey) -> Iterator[Server]:
-    """A web server of the same system that lets everybody read."""
+    """A web server of the same system with public reading."""
     other = start_server(folder, system_database, valkey.url, MDV_PUBLIC_READ="true")
     with stopping(other):
         yield other
@@ -57,7 +57,7 @@ def subscribe(visitor: Visitor, lmr: str, rule: str, name: str = "") -> int:
     return int(page.path.partition("id=")[2].partition("&")[0])
 
 
-def test_a_rule_is_taken_apart_while_it_is_written(visitor: Visitor, figure: Api) -> None:
+def test_a_rule_is_decomposed_while_it_is_typed(visitor: Visitor, figure: Api) -> None:
     page = visitor.post("/rules/look", rule=PAPER)
     assert page.answer.headers["X-Part"] == "yes"
     told = drawing(page)
@@ -66,33 +66,33 @@ def test_a_rule_is_taken_apart_while_it_is_written(visitor: Visitor, figure: Api
     assert "AtomicRules" in page.answer.text
     assert "FilterRulesGT" in page.answer.text
     assert "match" in page.words
-    assert page.tree.xpath("//*[@data-flaws-for='rule']/@data-flaws") == ["[]"]
+    assert page.tree.xpath("//*[@data-errors-for='rule']/@data-errors") == ["[]"]
 
 
-def test_errors_come_with_their_places(visitor: Visitor, figure: Api) -> None:
+def test_errors_have_their_places(visitor: Visitor, figure: Api) -> None:
     page = visitor.post("/rules/look", rule="search CycleProvider c\nregister c\nwhere c.serverHots = 'x'")
-    (flaws,) = page.tree.xpath("//*[@data-flaws-for='rule']/@data-flaws")
+    (flaws,) = page.tree.xpath("//*[@data-errors-for='rule']/@data-errors")
     (flaw,) = json.loads(flaws)
     assert (flaw["line"], flaw["column"], flaw["length"]) == (3, 9, len("serverHots"))
     assert "serverHost" in flaw["hint"]
-    assert page.status == 200, "a text that is being written is no failure"
+    assert page.status == 200, "an incomplete text is no error"
     assert "serverHots" in page.answer.text
     assert not page.tree.xpath("//figure")
 
 
-def test_without_a_script_the_form_brings_the_text_however_long(visitor: Visitor, figure: Api) -> None:
+def test_without_javascript_the_form_accepts_text_of_any_length(visitor: Visitor, figure: Api) -> None:
     long = "search CycleProvider c register c where " + " or ".join(
         f"c.serverHost contains '{'x' * 230}{number}'" for number in range(30))  # fmt: skip
     page = visitor.post("/rules", rule=long)
     assert page.status == 200
     assert page.tree.xpath("string(//textarea[@id='rule'])").strip() == long
     assert len(drawing(page)["nodes"]) == 30
-    assert "30 atomic rules would be new" in page.words or "all of them would be new" in page.words
+    assert "30 atomic rules would be new" in page.words or "all would be new" in page.words
     page = visitor.get("/rules", rule=PAPER)
     assert page.tree.xpath("string(//textarea[@id='rule'])").strip() == PAPER
 
 
-def test_what_was_taken_apart_has_an_address_to_come_back_to(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_a_decomposed_rule_has_a_url(visitor: Visitor, figure: Api, lmr: str) -> None:
     page = visitor.post("/rules", rule=PAPER.replace("\n", "\r\n"), lmr=lmr, name="mine")
     assert page.answer.request.method == "GET" and page.path.startswith("/rules?rule=")
     assert page.tree.xpath("string(//textarea[@id='rule'])").strip() == PAPER
@@ -102,7 +102,7 @@ def test_what_was_taken_apart_has_an_address_to_come_back_to(visitor: Visitor, f
     assert empty.tree.xpath("string(//textarea[@id='rule'])").strip() == "" and "Write a rule" in empty.words
 
 
-def test_a_rule_that_only_an_lmr_understands_is_not_asked_as_a_query(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_a_rule_that_searches_rules_of_an_lmr_has_no_link_to_a_query(visitor: Visitor, figure: Api, lmr: str) -> None:
     subscribe(visitor, lmr, "search ServerInformation s register s where s.memory > 64", "roomy")
     own = visitor.post("/rules/look", rule="search roomy r register r where r.cpu > 500", lmr=lmr)
     assert "match" in own.words and not [link for link in own.tree.xpath("//a/@href") if link.startswith("/query")]
@@ -111,7 +111,7 @@ def test_a_rule_that_only_an_lmr_understands_is_not_asked_as_a_query(visitor: Vi
     assert visitor.get(str(link)).status == 200
 
 
-def test_the_editor_is_told_the_named_rules_of_an_lmr(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_the_editor_gets_the_named_rules_of_an_lmr(visitor: Visitor, figure: Api, lmr: str) -> None:
     subscribe(visitor, lmr, "search ServerInformation s register s where s.memory > 64", "roomy")
     subscribe(visitor, lmr, "search roomy r register r where r.cpu > 500", "fast")
     told = visitor.get("/rules/words.json", lmr=lmr).answer.json()
@@ -120,11 +120,11 @@ def test_the_editor_is_told_the_named_rules_of_an_lmr(visitor: Visitor, figure: 
     assert visitor.get("/rules/words.json").answer.json()["rules"] == []
 
 
-def test_where_reading_is_public_the_rules_of_lmrs_stay_with_who_has_signed_in(
+def test_with_public_reading_rules_of_lmrs_need_a_sign_in(
     public: Server, visitor: Visitor, figure: Api, lmr: str
 ) -> None:
     subscribe(visitor, lmr, "search ServerInformation s register s where s.memory > 4711", "secretrule")
-    with httpx.Client(base_url=public.url, timeout=60, follow_redirects=True) as anybody:
+    with local_client(base_url=public.url, timeout=60, follow_redirects=True) as anybody:
         stranger = Visitor(anybody)
         assert "match" in stranger.get("/rules", rule="search ServerInformation s register s", lmr=lmr).words
         asked = stranger.get("/rules", rule="search secretrule s register s", lmr=lmr)
@@ -132,12 +132,12 @@ def test_where_reading_is_public_the_rules_of_lmrs_stay_with_who_has_signed_in(
         assert stranger.get("/rules/words.json", lmr=lmr).answer.json()["rules"] == []
 
 
-def test_a_rule_is_subscribed_and_found_again(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_a_subscribed_rule_is_shown_listed_and_drawn(visitor: Visitor, figure: Api, lmr: str) -> None:
     number = subscribe(visitor, lmr, PAPER, "paper")
     page = visitor.get("/rules", id=number)
     assert page.title == f"Subscription {number} paper"
     assert lmr in page.words
-    assert "All of its atomic rules exist already" in page.words
+    assert "All of its atomic rules already exist" in page.words
     told = drawing(page)
     assert not any("new" in node["marks"] for node in told["nodes"])
     listed = visitor.get("/rules/registered", lmr=lmr)
@@ -148,7 +148,7 @@ def test_a_rule_is_subscribed_and_found_again(visitor: Visitor, figure: Api, lmr
     assert {node["id"] for node in drawing(graph)["nodes"]} == {node["id"] for node in told["nodes"]}
 
 
-def test_what_is_refused_is_said_above_the_text(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_a_refused_rule_is_shown_with_its_error(visitor: Visitor, figure: Api, lmr: str) -> None:
     page = visitor.post("/rules/subscribe", rule="search Nothing n register n", lmr=lmr)
     assert page.status == 422
     assert "Nothing" in page.alert()
@@ -158,7 +158,7 @@ def test_what_is_refused_is_said_above_the_text(visitor: Visitor, figure: Api, l
     assert visitor.post("/rules/subscribe", rule="", lmr=lmr).status == 400
 
 
-def test_an_atomic_rule_shows_what_it_is_made_of_and_who_uses_it(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_an_atomic_rule_shows_its_parts_and_the_rules_that_use_it(visitor: Visitor, figure: Api, lmr: str) -> None:
     number = subscribe(visitor, lmr, PAPER)
     other = subscribe(visitor, lmr, "search ServerInformation s register s where s.memory > 64")
     end = next(node for node in drawing(visitor.get("/rules", id=number))["nodes"] if "end" in node["marks"])
@@ -175,13 +175,13 @@ def test_an_atomic_rule_shows_what_it_is_made_of_and_who_uses_it(visitor: Visito
         assert visitor.get(f"/rules/atomic/{lost}").status == 404
 
 
-def test_figure_9_is_replayed_step_by_step(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_figure_9_is_replayed_in_steps(visitor: Visitor, figure: Api, lmr: str) -> None:
     number = subscribe(visitor, lmr, PAPER)
     page = visitor.get("/rules/replay", document=DOC, rule=number)
     (steps,) = page.tree.xpath("//figure/@data-steps")
     labels = {node["id"]: node["label"].partition("\n")[2].replace("ex:", "") for node in drawing(page)["nodes"]}
     said = [
-        sorted((labels[one["node"]].replace("\n", " "), *one["says"]) for one in step) for step in json.loads(steps)
+        sorted((labels[one["node"]].replace("\n", " "), *one["lines"]) for one in step) for step in json.loads(steps)
     ]
     assert said == [
         [("c.serverHost contains 'uni-passau.de'", "→ doc.rdf#host"), ("s.cpu > 500", "→ doc.rdf#info"),
@@ -200,9 +200,9 @@ def test_figure_9_is_replayed_step_by_step(visitor: Visitor, figure: Api, lmr: s
     assert "Step" not in visitor.get("/rules/replay", document=DOC, step="99").alert()
 
 
-def test_a_replay_that_cannot_be_says_why(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_an_impossible_replay_is_refused_with_a_reason(visitor: Visitor, figure: Api, lmr: str) -> None:
     assert visitor.get("/rules/replay", document="http://mdv.example/nowhere").status == 404
-    assert visitor.get("/rules/replay", document="nonsense").status in (400, 422)
+    assert visitor.get("/rules/replay", document="nonsense").status == 400
     assert visitor.get("/rules/replay", document=DOC, rule="x").status == 404
     assert visitor.get("/rules/replay", document=DOC, rule="99999999").status == 404
     assert visitor.get("/rules/replay", document=DOC, step="-1").status == 400
@@ -210,15 +210,15 @@ def test_a_replay_that_cannot_be_says_why(visitor: Visitor, figure: Api, lmr: st
     assert 0 < len(choose.tree.xpath("//option/@value")) <= 20
     number = subscribe(visitor, lmr, "search ServerInformation s register s where s.memory = 123456")
     page = visitor.get("/rules/replay", document=DOC, rule=number)
-    assert "Nothing in this document concerns this rule" in page.words
+    assert "No resource of this document triggers this rule" in page.words
 
 
-def test_the_editor_is_told_the_words_of_the_schema(visitor: Visitor, figure: Api) -> None:
+def test_the_editor_gets_the_names_of_the_schema(visitor: Visitor, figure: Api) -> None:
     told = visitor.get("/rules/words.json").answer.json()
     assert "CycleProvider" in [one["name"] for one in told["classes"]]
 
 
-def test_a_hostile_constant_is_text_everywhere(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_a_hostile_constant_is_shown_as_text(visitor: Visitor, figure: Api, lmr: str) -> None:
     quoted = HOSTILE.replace("'", "''")
     number = subscribe(visitor, lmr, f"search CycleProvider c register c where c.serverHost = '{quoted}'", "<b>&'")
     for path in (f"/rules?id={number}", "/rules/registered?lmr=" + lmr, "/rules/graph?lmr=" + lmr):
@@ -227,10 +227,10 @@ def test_a_hostile_constant_is_text_everywhere(visitor: Visitor, figure: Api, lm
         assert "<script>alert" not in page.answer.text
         assert not page.tree.xpath("//script[not(@src)]")
     node = drawing(visitor.get("/rules/graph", lmr=lmr))["nodes"][0]
-    assert HOSTILE.replace("'", "''") in node["title"], "the drawing has it as it is, as text"
+    assert HOSTILE.replace("'", "''") in node["title"], "the drawing has it unchanged, as text"
 
 
-def test_who_may_look_may_not_subscribe(viewer: Visitor, figure: Api, lmr: str) -> None:
+def test_a_viewer_cannot_subscribe(viewer: Visitor, figure: Api, lmr: str) -> None:
     page = viewer.get("/rules", rule=PAPER)
     assert page.status == 200
     assert "/rules/subscribe" not in page.tree.xpath("//button/@formaction")
@@ -239,20 +239,20 @@ def test_who_may_look_may_not_subscribe(viewer: Visitor, figure: Api, lmr: str) 
     assert viewer.post("/rules/look", rule=PAPER, csrf="wrong").status == 403
 
 
-def test_rules_of_an_lmr_that_is_not_there_are_not_just_none(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_rules_of_an_unknown_lmr_are_not_found(visitor: Visitor, figure: Api, lmr: str) -> None:
     for path in ("/rules/registered", "/rules/graph"):
         assert visitor.get(path, lmr="nobody").status == 404
-        assert "has no rule yet" in visitor.get(path, lmr=lmr).words
+        assert "has no rules yet" in visitor.get(path, lmr=lmr).words
 
 
-def test_nobody_sees_nothing(new_visitor: Callable[..., Visitor], figure: Api) -> None:
+def test_an_anonymous_visitor_is_asked_to_sign_in(new_visitor: Callable[..., Visitor], figure: Api) -> None:
     stranger = new_visitor()
     for path in ("", "/registered", "/graph", "/atomic/1", "/replay", "/words.json"):
         assert stranger.get(f"/rules{path}").title == "Sign in"
     assert stranger.post("/rules/look", rule=PAPER, csrf="").status == 401
 
 
-def test_many_rules_are_listed_and_drawn_page_by_page(visitor: Visitor, figure: Api, lmr: str) -> None:
+def test_many_rules_are_listed_and_drawn_in_pages(visitor: Visitor, figure: Api, lmr: str) -> None:
     rules = [{"rule": f"search ServerInformation s register s where s.memory = {number} and s.cpu = {number}"}
              for number in range(260)]  # fmt: skip
     assert figure.http.post(f"/api/v1/lmrs/{lmr}/subscriptions", json=rules).status_code == 201
@@ -273,7 +273,7 @@ def test_many_rules_are_listed_and_drawn_page_by_page(visitor: Visitor, figure: 
     (group,) = drawing(graph)["groups"]
     joins = sum(node["kind"] == "join" for node in nodes)
     assert f"{joins} of 260 rules" in graph.words and re.fullmatch(
-        rf"group \d+ · {joins} of \d+ rules here", group["label"]
+        rf"group \d+ · {joins} of \d+ rules shown", group["label"]
     )
     assert visitor.get(more).tree.xpath("//a[@rel='first']/@href") == [f"/rules/graph?lmr={lmr}"]
     seen = {node["id"] for node in nodes}

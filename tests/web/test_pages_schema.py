@@ -1,4 +1,4 @@
-"""The schema's pages: drawn and listed, its versions, and another one: looked at first, then put in force."""
+"""The schema's pages: drawing and lists, versions, and changes with a preview."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 import rdflib
 from rdflib.compare import isomorphic
-from running import ADMIN, SCHEMA, Api, Server, V, start_server, stopping, turtle
-from visitors import Visitor
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from visitors import Page
-
-    from mdv.embedded import Valkey
+from mdv.embedded import Valkey
+from tests.support import local_http
+from tests.support.local_http import local_client
+from tests.support.page_visitor import Page, Visitor
+from tests.support.server import ADMIN, SCHEMA, Api, Server, V, start_server, stopping, turtle
 
 _numbers = itertools.count(1)
 RICH = (
@@ -35,7 +32,7 @@ PATHS = {"turtle": "turtle", "rdfxml": "xml", "ntriples": "nt", "jsonld": "json-
 
 @pytest.fixture
 def rich(api: Api) -> Iterator[int]:
-    """A schema with more in it, and its version; the tests' own comes back afterwards."""
+    """A larger schema and its version; the tests' schema is restored afterwards."""
     put = api.put_schema(RICH)
     assert put.status_code == 200, put.text
     yield put.json()["version"]
@@ -53,7 +50,7 @@ def lmr(api: Api) -> Iterator[str]:
 
 @pytest.fixture
 def stored(api: Api, doc: str) -> Iterator[Callable[[str], str]]:
-    """Registers a document, which is gone afterwards."""
+    """Register a document, which is deleted afterwards."""
 
     def put(text: str) -> str:
         assert api.put(doc, turtle(text)).status_code == 201
@@ -69,7 +66,7 @@ def drawn(page: Page) -> dict[str, Any]:
 
 
 def hidden(page: Page) -> dict[str, str]:
-    """What the form for another schema carries along."""
+    """Return the hidden fields of the form for a schema change."""
     fields = page.tree.xpath("//main//form//input[@type='hidden'][@name!='csrf']")
     return {field.get("name"): field.get("value") for field in fields}
 
@@ -79,7 +76,7 @@ def send(visitor: Visitor, text: str, act: str = "check", **more: str) -> Page:
 
 
 def of_class(page: Page, name: str) -> tuple[str, list[list[str]]]:
-    """What is said of a class, and its properties."""
+    """Return the description of a class, and its properties."""
     (article,) = page.tree.xpath("//article[normalize-space(h3)=$name]", name=name)
     cells = [
         [" ".join(cell.text_content().split()) for cell in row.xpath("./td")] for row in article.xpath(".//tbody/tr")
@@ -87,18 +84,18 @@ def of_class(page: Page, name: str) -> tuple[str, list[list[str]]]:
     return " ".join(article.xpath("string(p)").split()), cells
 
 
-# Looking
+# Reading
 
 
 def test_classes_and_properties_are_listed(viewer: Visitor, rich: int) -> None:
     page = viewer.get("/schema")
     assert page.status == 200 and f"version {rich}" in page.title.replace(",", "") and "closed" in page.words
     said, properties = of_class(page, "ex:Station")
-    assert said == "below ex:Provider · 0 instances" and "/browse/instances?class=" in " ".join(page.links())
+    assert said == "subclass of ex:Provider · 0 instances" and "/browse/instances?class=" in " ".join(page.links())
     assert properties == [
         ["ex:height", "xsd:string", "", ""],
-        ["ex:near", "ex:Station", "weak set-valued", "above ex:next"],
-        ["ex:next", "ex:Station", "weak set-valued", "below ex:near"],
+        ["ex:near", "ex:Station", "weak set-valued", "superproperty of ex:next"],
+        ["ex:next", "ex:Station", "weak set-valued", "subproperty of ex:near"],
     ]
     assert ["ex:serverInformation", "ex:ServerInformation", "strong", ""] in of_class(page, "ex:CycleProvider")[1]
     others = page.tree.xpath("//section[@id='properties']//tbody/tr/td[1]")
@@ -106,7 +103,7 @@ def test_classes_and_properties_are_listed(viewer: Visitor, rich: int) -> None:
     assert "http://mdv.example/schema#" in page.words and "/schema/change" not in page.links()
 
 
-def test_what_is_drawn_is_what_is_listed(visitor: Visitor, rich: int) -> None:
+def test_the_drawing_shows_the_listed_classes(visitor: Visitor, rich: int) -> None:
     page = visitor.get("/schema")
     drawing = drawn(page)
     nodes = {node["id"]: node for node in drawing["nodes"]}
@@ -136,7 +133,7 @@ def test_the_schema_is_downloaded_in_every_syntax(viewer: Visitor, rich: int, na
 
 def test_versions_are_listed_compared_and_downloaded(visitor: Visitor, rich: int) -> None:
     page = visitor.get("/schema/versions")
-    assert page.rows()[0][0] == f"{rich:,} in force" and f"/schema/difference?to={rich}" in page.links()
+    assert page.rows()[0][0] == f"{rich:,} active" and f"/schema/difference?to={rich}" in page.links()
     change = visitor.get("/schema/difference", to=rich)
     assert change.status == 200 and ["+", "added class", "ex:Station", "superclasses ex:Provider"] in change.rows()
     assert any(row[0] == "+" and row[2] == "subClassOf" for row in change.rows())
@@ -152,22 +149,23 @@ def viewer_text(visitor: Visitor, version: int) -> str:
     return visitor.http.get("/schema/text", params={"version": version, "as": "ntriples"}).text
 
 
-def test_without_a_schema_the_page_says_what_to_do(
+@pytest.mark.full
+def test_without_a_schema_the_page_says_how_to_add_one(
     folder: Path, new_database: Callable[[], str], valkey: Valkey
 ) -> None:
     empty = start_server(folder, new_database(), valkey.url, MDV_PUBLIC_READ="true")
     with stopping(empty):
-        text = httpx.get(empty.url + "/schema").text
+        text = local_http.get(empty.url + "/schema").text
     assert "There is no schema yet" in text and "mdv schema infer" in text and "data-graph" not in text
 
 
-def test_many_classes_are_paged_and_the_drawing_says_what_it_leaves_out(visitor: Visitor, api: Api, rich: int) -> None:
+def test_many_classes_are_paged_and_the_drawing_reports_its_limit(visitor: Visitor, api: Api, rich: int) -> None:
     many = "".join(f"ex:Many{number:03} a rdfs:Class . " for number in range(230))
     many += "".join(f"ex:p{number:03} rdfs:range xsd:string . " for number in range(60))
     assert api.put_schema(RICH + many).status_code == 200
     page = visitor.get("/schema")
     assert "1 to 50 of 234" in page.words and len(page.tree.xpath("//article")) == 50
-    assert len(drawn(page)["nodes"]) == 200 and "Only the first 200 of 234 classes are drawn" in page.words
+    assert len(drawn(page)["nodes"]) == 200 and "Only the first 200 of 234 classes are shown" in page.words
     second = visitor.get("/schema", after=50)
     assert "51 to 100 of 234" in second.words and not second.tree.xpath("//figure")
     href = next(node["href"] for node in drawn(page)["nodes"] if node["label"] == "ex:Many120")
@@ -181,7 +179,7 @@ def test_many_classes_are_paged_and_the_drawing_says_what_it_leaves_out(visitor:
 # Changing
 
 
-def test_only_who_may_change_everything_gets_at_the_form(
+def test_only_an_unlimited_administrator_gets_the_form(
     viewer: Visitor, new_visitor: Callable[..., Visitor], make_token: Callable[..., tuple[str, int]]
 ) -> None:
     assert viewer.get("/schema/change").status == 403 and send(viewer, SCHEMA).status == 403
@@ -190,7 +188,7 @@ def test_only_who_may_change_everything_gets_at_the_form(
     assert "/schema/change" not in limited.get("/schema").links()
 
 
-def test_what_would_change_is_shown_before_it_is_put_in_force(
+def test_changes_are_previewed_before_the_schema_becomes_active(
     visitor: Visitor, api: Api, rich: int, lmr: str, stored: Callable[[str], str]
 ) -> None:
     stored("<#s> a ex:Station ; ex:height '70' . <#p> a ex:Provider .")
@@ -201,50 +199,50 @@ def test_what_would_change_is_shown_before_it_is_put_in_force(
     assert "ex:Station" in text and not form.tree.xpath("//button[@value='put']")
     new = text + "\n<http://mdv.example/schema#Provider> rdfs:subClassOf ex:Station ."
     looked = send(visitor, new, **hidden(form))
-    assert looked.status == 200 and "This is what would happen" in looked.words
+    assert looked.status == 200 and "Preview" in looked.words
     assert ["~", "changed class", "ex:Provider", "superclasses ex:Station"] in looked.rows()
     (row,) = [row for row in looked.rows() if row[0] == lmr]
     assert int(row[1].replace(",", "")) >= 1 and row[2] == "0" and looked.tree.xpath("//button[@value='put']")
     assert api.get("/schema").headers["ETag"] == f'"{rich}"'
     done = send(visitor, new, "put", **hidden(looked))
-    assert done.status == 200 and done.title == f"Version {rich + 1} of the schema is in force"
+    assert done.status == 200 and done.title == f"Version {rich + 1} of the schema is active"
     assert api.get("/schema").headers["ETag"] == f'"{rich + 1}"'
 
 
-def test_nothing_is_put_in_force_that_was_not_looked_at(visitor: Visitor, api: Api, rich: int) -> None:
+def test_only_a_previewed_schema_becomes_active(visitor: Visitor, api: Api, rich: int) -> None:
     unseen = send(visitor, RICH + "ex:Unseen a rdfs:Class .", "put", version=str(rich))
-    assert unseen.status == 200 and "not the one that you looked at" in unseen.alert()
+    assert unseen.status == 200 and "differs from the previewed one" in unseen.alert()
     other = send(visitor, RICH + "ex:Other a rdfs:Class .", "put", **hidden(unseen))
-    assert "not the one that you looked at" in other.alert() and "ex:Other" in other.words
+    assert "differs from the previewed one" in other.alert() and "ex:Other" in other.words
     assert api.get("/schema").headers["ETag"] == f'"{rich}"'
 
 
-def test_nobodys_newer_schema_is_replaced_unseen(visitor: Visitor, api: Api, rich: int) -> None:
+def test_a_newer_schema_is_not_overwritten_without_confirmation(visitor: Visitor, api: Api, rich: int) -> None:
     mine = RICH + "ex:Mine a rdfs:Class ."
     looked = send(visitor, mine, version=str(rich))
     assert api.put_schema(RICH + "ex:Faster a rdfs:Class .").status_code == 200
     late = send(visitor, mine, "put", **hidden(looked))
-    assert late.status == 412 and "Somebody was faster" in late.alert()
+    assert late.status == 412 and "Edit conflict" in late.alert()
     assert not late.tree.xpath("//button[@value='put']") and "Faster" in api.get("/schema").text
     again = send(visitor, mine, version=str(rich))
-    assert f"version {rich + 1} now" in again.alert() and ["−", "removed class", "ex:Faster", ""] in again.rows()
+    assert f"now at version {rich + 1}" in again.alert() and ["−", "removed class", "ex:Faster", ""] in again.rows()
     assert send(visitor, mine, "put", **hidden(again)).status == 200
     assert "Mine" in api.get("/schema").text
 
 
-def test_errors_stand_at_their_lines_and_the_text_stays(visitor: Visitor, rich: int) -> None:
+def test_errors_are_shown_at_their_lines_and_the_text_is_kept(visitor: Visitor, rich: int) -> None:
     first = RICH.count("\n") + 1
     page = send(visitor, RICH + "ex:odd rdfs:range 'no range' .\nex:odd rdfs:domain 'no domain' .\n")
-    assert page.status == 422 and "2 flaws" in page.alert()
+    assert page.status == 422 and "2 errors" in page.alert()
     lines = [int(line) for line in page.tree.xpath("//a[@data-line]/@data-line")]
-    flaws = json.loads(page.tree.xpath("string(//textarea/@data-flaws)"))
+    flaws = json.loads(page.tree.xpath("string(//textarea/@data-errors)"))
     assert lines == [flaw["line"] for flaw in flaws] == [first, first + 1]
     assert "no range" in page.tree.xpath("string(//textarea)")
     broken = send(visitor, "<a> <b>")
     assert broken.status == 400 and broken.tree.xpath("//a[@data-line='1']")
 
 
-def test_what_it_would_break_is_named_and_linked(
+def test_documents_and_rules_that_would_break_are_named_and_linked(
     visitor: Visitor, api: Api, rich: int, lmr: str, stored: Callable[[str], str]
 ) -> None:
     uri = stored("<#s> a ex:Station ; ex:height 'high' .")
@@ -257,7 +255,7 @@ def test_what_it_would_break_is_named_and_linked(
     assert page.status == 409 and f"rule high of {lmr}" in page.alert() and rule["rule"] in page.alert()
 
 
-def test_a_file_is_looked_at_and_comes_back_as_text(visitor: Visitor, rich: int) -> None:
+def test_an_uploaded_file_is_previewed_and_shown_as_text(visitor: Visitor, rich: int) -> None:
     graph = rdflib.Graph().parse(data=RICH + "ex:Filed a rdfs:Class .", format="turtle")
     named = '<rdf:RDF xmlns:ex="http://mdv.example/schema#"'  # rules of other tests use the prefix
     body = graph.serialize(format="xml").replace("<rdf:RDF", named).replace("\n", "\r\n").encode()
@@ -268,12 +266,12 @@ def test_a_file_is_looked_at_and_comes_back_as_text(visitor: Visitor, rich: int)
     text = looked.tree.xpath("string(//textarea)").removeprefix("\n")
     sent = {"act": "put", "syntax": "rdfxml", "text": text.replace("\n", "\r\n"), **hidden(looked)}
     done = visitor.post("/schema/change", files={"file": ("", b"")}, **sent)
-    assert done.title == f"Version {rich + 1} of the schema is in force"
+    assert done.title == f"Version {rich + 1} of the schema is active"
 
 
-def test_the_same_schema_changes_nothing_and_an_earlier_one_can_be_put_again(visitor: Visitor, rich: int) -> None:
+def test_the_same_schema_changes_nothing_and_an_earlier_version_can_be_restored(visitor: Visitor, rich: int) -> None:
     same = send(visitor, RICH)
-    assert "exactly what is in force already" in same.words and not same.tree.xpath("//button[@value='put']")
+    assert "identical to the active schema" in same.words and not same.tree.xpath("//button[@value='put']")
     form = visitor.get("/schema/change", version=rich - 1)
     text = form.tree.xpath("string(//textarea)")
     assert f"text of version {rich - 1}" in form.words.replace(",", "") and "Station" not in text
@@ -281,7 +279,7 @@ def test_the_same_schema_changes_nothing_and_an_earlier_one_can_be_put_again(vis
     assert ["−", "removed class", "ex:Station", "superclasses ex:Provider"] in looked.rows()
 
 
-def test_what_leaves_an_lmr_is_told_before_and_after_and_at_an_address(
+def test_resources_that_leave_an_lmr_are_reported_before_and_after_and_at_a_url(
     visitor: Visitor, api: Api, rich: int, lmr: str, stored: Callable[[str], str]
 ) -> None:
     weak = RICH + "ex:Box a rdfs:Class . ex:keeps rdfs:domain ex:Station ; rdfs:range ex:Box ."
@@ -291,28 +289,29 @@ def test_what_leaves_an_lmr_is_told_before_and_after_and_at_an_address(
     rule = {"rule": "search Station s register s"}
     assert api.http.post(f"/api/v1/lmrs/{lmr}/subscriptions", json=rule).status_code == 201
     looked = send(visitor, weak)
-    assert "1 would leave" in looked.words and [lmr, "0", "0", "0", "1"] in looked.rows()
+    assert "1 would be removed from caches" in looked.words and [lmr, "0", "0", "0", "1"] in looked.rows()
     done = send(visitor, weak, "put", **hidden(looked))
     assert done.answer.request.method == "GET" and done.path.startswith("/schema/changed/")
-    assert done.title == f"Version {rich + 2} of the schema is in force" and "1 left" in done.words
+    assert done.title == f"Version {rich + 2} of the schema is active" and "1 was removed from caches" in done.words
     assert visitor.get(done.path).words == done.words
 
 
-def test_an_empty_text_is_no_schema_and_a_place_is_told_once(visitor: Visitor, rich: int) -> None:
+def test_an_empty_text_is_refused_and_a_place_is_shown_once(visitor: Visitor, rich: int) -> None:
     empty = send(visitor, " ")
-    assert empty.status == 400 and "text of the schema is empty" in empty.alert() and "delete" not in empty.alert()
+    assert empty.status == 400 and "The schema is empty" in empty.alert() and "delete" not in empty.alert()
     broken = send(visitor, "nonsense")
     assert broken.status == 400 and broken.alert().lower().count("line 1") == 1
 
 
-def test_only_words_for_people_are_no_change_of_a_class(visitor: Visitor, rich: int) -> None:
+def test_a_change_of_annotations_only_is_reported_as_such(visitor: Visitor, rich: int) -> None:
     looked = send(visitor, RICH + "ex:Station rdfs:comment 'Where trains stop.' .")
-    assert "only what the schema says to people" in looked.words and looked.tree.xpath("//button[@value='put']")
+    assert "Only annotations such as labels and comments differ" in looked.words
+    assert looked.tree.xpath("//button[@value='put']")
 
 
-def test_what_takes_long_becomes_a_job(small: Server) -> None:
-    """Nobody works for this server."""
-    with httpx.Client(base_url=small.url, timeout=60, follow_redirects=True) as client:
+def test_a_slow_dry_run_becomes_a_job(small: Server) -> None:
+    """This server has no worker."""
+    with local_client(base_url=small.url, timeout=60, follow_redirects=True) as client:
         waiting = send(new := Visitor(client).sign_in(ADMIN), "<u:A> a <http://www.w3.org/2000/01/rdf-schema#Class> .")
         assert waiting.status == 202 and "takes longer" in waiting.alert()
         assert hidden(waiting)["looked_at"] and waiting.tree.xpath("//button[@value='put']")

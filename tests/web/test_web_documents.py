@@ -1,14 +1,14 @@
-"""Documents over HTTP: registered, changed by difference, read back, deleted, remembered."""
+"""Documents over HTTP: registered, changed by difference, read back, deleted, with history."""
 
 from __future__ import annotations
 
-import time
 from urllib.parse import quote
 
 import pytest
 import rdflib
 from rdflib.compare import isomorphic
-from running import FIGURE_1, JSON_LD, N_TRIPLES, PROBLEM, TURTLE, XML, Api, Server, V, provider, turtle
+
+from tests.support.server import FIGURE_1, JSON_LD, N_TRIPLES, PROBLEM, TURTLE, XML, Api, Server, V, provider, turtle
 
 RDFLIB = {XML: "xml", TURTLE: "turtle", N_TRIPLES: "nt", JSON_LD: "json-ld"}
 
@@ -18,11 +18,11 @@ def graph(text: str, media_type: str, base: str) -> rdflib.Graph:
 
 
 def position(api: Api) -> int:
-    """The MDP's position, as an unchanged registration tells it."""
+    """Return the MDP's position, from an unchanged registration."""
     return int(api.put("http://warm.example/up", provider()).json()["position"])
 
 
-def test_without_prefer_a_registration_is_accepted_and_its_job_ends_done(api: Api, doc: str) -> None:
+def test_without_prefer_a_registration_is_accepted_and_its_job_is_done(api: Api, doc: str) -> None:
     answer = api.put(doc, FIGURE_1, XML, wait=None)
     assert answer.status_code == 202
     body = answer.json()
@@ -34,17 +34,15 @@ def test_without_prefer_a_registration_is_accepted_and_its_job_ends_done(api: Ap
     assert {"version": 1, "inserted": 2, "created": True}.items() <= job["result"].items()
 
 
-def test_a_new_document_is_201_with_its_counts_and_an_identical_one_200_that_changes_nothing(
-    api: Api, doc: str
-) -> None:
-    # Rules that other tests have left may match it: as many as a dry run tells.
+def test_a_new_document_gives_201_with_counts_and_an_identical_one_200_without_changes(api: Api, doc: str) -> None:
+    # Rules that other tests have left may match it: as many as a dry run reports.
     tried = api.put(doc, FIGURE_1, XML, dry_run="true").json()
     first = api.put(doc, FIGURE_1, XML)
     assert first.status_code == 201, first.text
     counts = {"inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0}
     counts |= {name: tried[name] for name in ("matched", "lmrs")}
     assert (counts | {"document": doc, "version": 1}).items() <= first.json().items()
-    assert first.headers["ETag"] == '"1"' and first.headers["Preference-Applied"] == "wait=10"
+    assert first.headers["ETag"] == '"1"' and first.headers["Preference-Applied"] == "wait=60"
     assert first.headers["Location"] == "/api/v1/documents?uri=" + quote(doc, safe="")
     assert api.http.get(first.headers["Location"]).status_code == 200
     again = api.put(doc, FIGURE_1, XML)
@@ -53,7 +51,7 @@ def test_a_new_document_is_201_with_its_counts_and_an_identical_one_200_that_cha
     assert again.json()["position"] == first.json()["position"] == position(api)
 
 
-def test_a_changed_document_counts_what_came_changed_went_and_stayed(api: Api, doc: str) -> None:
+def test_a_changed_document_counts_inserted_updated_deleted_and_unchanged_resources(api: Api, doc: str) -> None:
     api.put(doc, turtle("<#a> ex:note 'a' . <#b> ex:note 'b' . <#c> ex:note 'c' ."))
     answer = api.put(doc, turtle("<#a> ex:note 'a' . <#b> ex:note 'other' . <#d> ex:note 'd' ."))
     assert answer.status_code == 200
@@ -62,9 +60,7 @@ def test_a_changed_document_counts_what_came_changed_went_and_stayed(api: Api, d
 
 
 @pytest.mark.parametrize("media_type", [XML, TURTLE, N_TRIPLES, JSON_LD])
-def test_each_syntax_goes_in_and_comes_out_of_every_other_as_the_same_graph(
-    api: Api, doc: str, media_type: str
-) -> None:
+def test_each_syntax_reads_back_in_every_other_as_the_same_graph(api: Api, doc: str, media_type: str) -> None:
     source = graph(
         turtle(
             "<#host> a ex:CycleProvider ; ex:serverHost 'Flußpirat 🏴' ; ex:serverPort 5874 ;",
@@ -95,7 +91,7 @@ def test_figure_1_has_the_atoms_of_figure_4_on_pages_of_any_size(api: Api, doc: 
     assert api.all("/documents/atoms", 1, uri=doc) == api.all("/documents/atoms", 3, uri=doc) == atoms
 
 
-def test_atoms_with_values_too_long_for_a_url_are_paged_all_the_same(api: Api, doc: str) -> None:
+def test_atoms_with_values_too_long_for_a_url_are_paged(api: Api, doc: str) -> None:
     values = [letter * 5000 + end for letter in "xyz" for end in "12"]
     api.put(doc, turtle(*(f"<#a> ex:note '{value}' ." for value in values)))
     atoms = api.all("/documents/atoms", 2, uri=doc)
@@ -106,14 +102,14 @@ def test_atoms_with_values_too_long_for_a_url_are_paged_all_the_same(api: Api, d
     "after", ["x", "[" * 1200, "[]", "[1,2,3,4,5]", '["a","b","c","d"]', '[1,"a"]', '[1,"\\ud800","b","c","d"]',
               '[1,"\\u0000","b","c","d"]', "{}", "null", "[-1]", "[1e400]", "[99999999999999999999]"],
 )  # fmt: skip
-def test_a_cursor_of_atoms_that_nobody_gave_out_is_refused(api: Api, doc: str, after: str) -> None:
+def test_an_invalid_cursor_of_atoms_is_refused(api: Api, doc: str, after: str) -> None:
     api.put(doc, provider())
     answer = api.get("/documents/atoms", uri=doc, after=after)
     assert answer.status_code == 400, answer.text
-    assert "`next` of the page before" in answer.json()["detail"]
+    assert "`next` of the previous page" in answer.json()["detail"]
 
 
-def test_if_match_holds_for_the_stored_version_alone(api: Api, doc: str) -> None:
+def test_if_match_requires_the_stored_version(api: Api, doc: str) -> None:
     missing = api.put(doc, provider(1), headers={"If-Match": "*"})
     assert missing.status_code == 412 and "is not registered" in missing.json()["detail"]
     assert api.put(doc, provider(1)).headers["ETag"] == '"1"'
@@ -133,18 +129,24 @@ def test_if_none_match_star_creates_and_never_overwrites(api: Api, doc: str) -> 
     assert api.put(doc, provider(2), headers={"If-None-Match": "*"}).status_code == 201
 
 
-@pytest.mark.parametrize("garbage", ["", "1", '"', '""', "W/", '"a', ", ,", "\x7f", "é"])
-def test_garbage_in_if_match_is_a_version_that_nothing_has(api: Api, doc: str, garbage: str) -> None:
+@pytest.mark.parametrize(
+    ("garbage", "status"),
+    [
+        ("", 412), ("1", 412), ('"', 412), ('""', 412), ("W/", 412), ('"a', 412), (", ,", 412), ("é", 412),
+        pytest.param("\x7f", 400, marks=pytest.mark.full),  # refused by gunicorn
+    ],
+)  # fmt: skip
+def test_an_invalid_if_match_matches_no_version(api: Api, doc: str, garbage: str, status: int) -> None:
     api.put(doc, provider(1))
     api.put(doc, provider(2))
     answer = api.http.put(
         "/api/v1/documents", params={"uri": doc}, content=provider(3).encode(),
         headers=[("Content-Type", TURTLE), ("Prefer", "wait=10"), ("If-Match", garbage.encode("latin-1"))],
     )  # fmt: skip
-    assert answer.status_code in (400, 412), answer.text
+    assert answer.status_code == status, answer.text
 
 
-def test_a_deleted_document_is_gone_and_its_history_and_numbers_stay(api: Api, doc: str) -> None:
+def test_a_deleted_document_is_gone_and_its_history_and_version_numbers_stay(api: Api, doc: str) -> None:
     api.put(doc, provider(1))
     api.put(doc, provider(2))
     gone = api.delete(doc)
@@ -165,7 +167,7 @@ def test_a_deleted_document_is_gone_and_its_history_and_numbers_stay(api: Api, d
     assert (versions[0]["inserted"], versions[1]["deleted"], versions[2]["updated"]) == (1, 1, 1)
 
 
-def test_each_version_reads_back_as_it_was(api: Api, doc: str) -> None:
+def test_each_version_reads_back_as_registered(api: Api, doc: str) -> None:
     for port in (1, 2):
         api.put(doc, provider(port))
     api.delete(doc)
@@ -194,7 +196,7 @@ def test_pages_of_documents_hold_each_exactly_once(api: Api, doc: str, limit: in
         assert all(set(item) == {"uri", "version", "position"} for item in page)
 
 
-def test_a_dry_run_tells_the_counts_and_changes_nothing(api: Api, doc: str) -> None:
+def test_a_dry_run_returns_the_counts_and_changes_nothing(api: Api, doc: str) -> None:
     before = position(api)
     new = api.put(doc, FIGURE_1, XML, wait=None, dry_run="true")
     assert new.status_code == 200, new.text
@@ -241,7 +243,7 @@ def test_a_refused_document_lists_every_error_with_its_line_and_the_stored_versi
         ("x", ";;;=", 415),
     ],
 )
-def test_what_is_no_document_is_refused(api: Api, doc: str, body: str, media_type: str | None, status: int) -> None:
+def test_invalid_documents_are_refused(api: Api, doc: str, body: str, media_type: str | None, status: int) -> None:
     answer = api.put(doc, body, media_type)
     assert answer.status_code == status, answer.text
     assert answer.headers["Content-Type"] == PROBLEM and answer.json()["detail"]
@@ -249,7 +251,7 @@ def test_what_is_no_document_is_refused(api: Api, doc: str, body: str, media_typ
 
 
 @pytest.mark.parametrize("uri", ["", "doc.rdf", "http://a/b#c", "http://a b/", "x:" + "y" * 2047, "http://[/"])
-def test_a_name_that_is_no_absolute_uri_is_refused_by_every_call(api: Api, uri: str) -> None:
+def test_a_relative_uri_is_refused_by_every_call(api: Api, uri: str) -> None:
     for answer in (
         api.put(uri, provider()), api.delete(uri), api.get("/documents", uri=uri),
         api.get("/documents/history", uri=uri), api.get("/documents/atoms", uri=uri),
@@ -258,34 +260,42 @@ def test_a_name_that_is_no_absolute_uri_is_refused_by_every_call(api: Api, uri: 
         assert answer.headers["Content-Type"] == PROBLEM
 
 
-def test_a_document_may_have_a_name_of_unicode_and_question_marks(api: Api) -> None:
+def test_a_document_uri_may_contain_unicode_and_question_marks(api: Api) -> None:
     uri = "http://docs.example/ü/日本?a=1&b=%20+c"
     assert api.put(uri, provider()).status_code == 201
     assert api.get("/documents", uri=uri).status_code == 200
     assert api.get("/resources", uri=uri + "#host").json()["documents"] == [uri]
 
 
-def test_a_wait_longer_than_the_longest_is_capped_and_ends_in_202_while_no_worker_works(
-    small: Server, doc: str
-) -> None:
-    started = time.monotonic()
+def test_a_wait_over_the_maximum_is_capped_and_ends_in_202_without_a_worker(small: Server, doc: str) -> None:
     answer = small.api().put(doc, provider(), wait=99999999999999)
     assert answer.status_code == 202 and "Preference-Applied" not in answer.headers
-    assert 0.9 < time.monotonic() - started < 5
     assert small.api().get(f"/jobs/{answer.json()['job']}").json()["state"] == "queued"
 
 
 @pytest.mark.parametrize("prefer", ["wait=-1", "wait=0", "wait", "wait=", "wait=x", "await=9", "respond-async", ""])
-def test_a_preference_that_asks_for_no_wait_is_answered_at_once(small: Server, doc: str, prefer: str) -> None:
-    started = time.monotonic()
-    answer = small.api().put(doc, provider(), wait=None, headers={"Prefer": prefer})
-    assert answer.status_code == 202
-    assert time.monotonic() - started < 0.8
+def test_a_preference_without_a_wait_is_answered_before_the_job_ends(api: Api, doc: str, prefer: str) -> None:
+    answer = api.put(doc, provider(), wait=None, headers={"Prefer": prefer})
+    assert answer.status_code == 202, "with a wait it would be 201, as a worker works"
+    assert api.job(answer.json()["job"])["state"] == "done"
 
 
 @pytest.mark.parametrize(
     "prefer", ["wait=20", "respond-async, wait=20", "Wait=20", 'wait="20"', "foo; bar=1, wait = 20"]
 )
-def test_wait_is_understood_however_rfc_7240_lets_it_be_written(api: Api, doc: str, prefer: str) -> None:
+def test_wait_is_accepted_in_every_notation_of_rfc_7240(api: Api, doc: str, prefer: str) -> None:
     answer = api.put(doc, provider(), wait=None, headers={"Prefer": prefer})
     assert answer.status_code == 201 and answer.headers["Preference-Applied"] == "wait=20"
+
+
+def test_a_document_with_a_value_of_ten_megabytes_is_registered_again_from_every_format(api: Api, doc: str) -> None:
+    long = "x" * 10_500_000
+    first = api.put(doc, turtle(f"<#a> a ex:CycleProvider ; ex:note '{long}', 'short', 'short'@en ."), wait=60)
+    assert first.status_code == 201, first.text
+    for media_type in (XML, TURTLE, N_TRIPLES, JSON_LD):
+        found = api.get("/documents", {"Accept": media_type}, uri=doc)
+        assert found.status_code == 200, found.text
+        again = api.put(doc, found.content, media_type, wait=60)
+        assert again.status_code == 200, again.text
+        assert (again.json()["version"], again.json()["unchanged"]) == (1, 1)
+    assert api.delete(doc).status_code == 200

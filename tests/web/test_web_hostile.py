@@ -1,19 +1,34 @@
-"""Callers that mean harm or are broken: sizes, slowness, bombs, bytes that HTTP does not know."""
+"""Hostile or broken callers: sizes, slow bodies, decompression bombs, invalid HTTP."""
 
 from __future__ import annotations
 
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from running import ADMIN, JSON_LD, PROBLEM, TURTLE, XML, Api, Process, Server, eventually, peak, provider, turtle
+
+from tests.support.eventually import eventually
+from tests.support.server import (
+    ADMIN,
+    JSON_LD,
+    PROBLEM,
+    TURTLE,
+    XML,
+    Api,
+    Process,
+    Server,
+    peak,
+    provider,
+    turtle,
+)
+
+pytestmark = pytest.mark.full
 
 HEAD = f"Host: x\r\nAuthorization: Bearer {ADMIN}\r\nContent-Type: text/turtle\r\n"
 
 
 def raw(server: Server, request: bytes, seconds: float = 10) -> bytes:
-    """What the server says to these bytes before it closes, or falls silent after an answer."""
+    """Return the server's answer to these bytes until it closes or is silent."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
         connection.sendall(request)
         answer = b""
@@ -25,16 +40,23 @@ def raw(server: Server, request: bytes, seconds: float = 10) -> bytes:
         return answer
 
 
+def cut(server: Server, sent: bytes) -> bytes:
+    """Return the answer to a request whose client stops sending."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
 def put_head(uri: str, *headers: str) -> bytes:
     lines = "".join(f"{line}\r\n" for line in headers)
     return f"PUT /api/v1/documents?uri={uri} HTTP/1.1\r\n{HEAD}Connection: close\r\n{lines}\r\n".encode()
 
 
-def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read(small: Server, doc: str) -> None:
-    started = time.monotonic()
+def test_a_content_length_over_the_limit_is_refused_before_the_body_is_read(small: Server, doc: str) -> None:
     answer = raw(small, put_head(doc, "Content-Length: 1000000000000"))
+    # A server that waited for the body, which does not arrive, would answer 408.
     assert answer.startswith(b"HTTP/1.1 413 ") and PROBLEM.encode() in answer and b"20,000 bytes" in answer
-    assert time.monotonic() - started < 1.5  # no wait for a body that does not come
 
 
 def test_a_chunked_body_over_the_limit_is_refused(small: Server, doc: str) -> None:
@@ -48,47 +70,62 @@ def test_a_chunked_body_over_the_limit_is_refused(small: Server, doc: str) -> No
     assert within.status_code == 202
 
 
-def test_a_chunked_body_that_breaks_off_is_no_document(small: Server, doc: str) -> None:
-    with socket.create_connection(("127.0.0.1", small.port), timeout=10) as connection:
-        connection.sendall(put_head(doc, "Transfer-Encoding: chunked") + b"5\r\n<#a> \r\n")
-        connection.shutdown(socket.SHUT_WR)
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    assert answer.startswith(b"HTTP/1.1 400 ") and b"before it was whole" in answer
+def test_a_truncated_chunked_body_is_refused(small: Server, doc: str) -> None:
+    answer = cut(small, put_head(doc, "Transfer-Encoding: chunked") + b"5\r\n<#a> \r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"The body is incomplete" in answer
 
 
-def test_a_slow_body_ends_in_408_in_time_while_others_are_served(small: Server, doc: str) -> None:
-    def crawl(uri: str) -> tuple[bytes, float]:
-        started = time.monotonic()
-        with socket.create_connection(("127.0.0.1", small.port), timeout=10) as connection:
+def test_a_body_shorter_than_its_content_length_is_refused(server: Server, api: Api, doc: str) -> None:
+    body = provider().encode()
+    for sent in (b"", body):
+        answer = cut(server, put_head(doc, f"Content-Length: {len(body) + 1}", "Prefer: wait=60") + sent)
+        assert answer.startswith(b"HTTP/1.1 400 ") and b"The body is incomplete" in answer, answer
+    assert api.get("/documents", uri=doc).status_code == 404
+    assert cut(server, put_head(doc, f"Content-Length: {len(body)}", "Prefer: wait=60") + body)[9:12] == b"201"
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        ("application/x-www-form-urlencoded", b"secret=" + ADMIN.encode()),
+        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="secret"\r\n\r\n'),
+    ],
+)
+def test_a_form_shorter_than_its_content_length_is_refused(server: Server, kind: str, form: bytes) -> None:
+    head = f"POST /sign-in HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(form) + 1}\r\n\r\n"
+    answer = cut(server, head.encode() + form)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"The form is incomplete" in answer, answer
+
+
+def test_a_slow_body_ends_in_408_while_others_are_served(small: Server, doc: str) -> None:
+    def crawl(uri: str) -> bytes:
+        """Send the body byte by byte; return the answer that comes before the body is complete."""
+        with socket.create_connection(("127.0.0.1", small.port), timeout=60) as connection:
             connection.sendall(put_head(uri, "Content-Length: 1000"))
             connection.settimeout(0.3)
-            while time.monotonic() - started < 8:
+            for _ in range(999):
                 try:
                     connection.sendall(b"#")
                     if answer := connection.recv(65536):
-                        seconds = time.monotonic() - started
-                        return answer + b"".join(iter(lambda: connection.recv(65536), b"")), seconds
+                        return answer + b"".join(iter(lambda: connection.recv(65536), b""))
                 except TimeoutError:
                     continue
-        return b"", time.monotonic() - started
+        return b""
 
     with ThreadPoolExecutor(2) as pool:
         crawling = [pool.submit(crawl, doc + n) for n in "12"]
         served = 0
         while not all(crawler.done() for crawler in crawling):
-            began = time.monotonic()
             assert small.api().get("/documents").status_code == 200
-            assert time.monotonic() - began < 1.5
-            served += 1
-    assert served > 3
+            served += not any(crawler.done() for crawler in crawling)
+    assert served, "answered while both bodies were being sent"
     for crawler in crawling:
-        answer, seconds = crawler.result()
+        answer = crawler.result()
         assert answer.startswith(b"HTTP/1.1 408 ") and b"urn:mdv:problem:too-slow" in answer
-        assert 1.8 < seconds < 4.5
     assert small.api().get("/documents/history", uri=doc + "1").status_code == 404
 
 
-def test_a_caller_that_disconnects_leaves_no_document_and_no_harm(api: Api, server: Server, doc: str) -> None:
+def test_a_caller_that_disconnects_registers_nothing_and_does_no_harm(api: Api, server: Server, doc: str) -> None:
     for part in (b"PUT /api", put_head(doc, "Content-Length: 1000"), put_head(doc, "Content-Length: 1000") + b"<#a>"):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(part)
@@ -96,9 +133,7 @@ def test_a_caller_that_disconnects_leaves_no_document_and_no_harm(api: Api, serv
     assert "Traceback" not in server.words()
 
 
-def test_a_caller_that_does_not_wait_for_its_answer_is_registered_all_the_same(
-    api: Api, server: Server, doc: str
-) -> None:
+def test_a_document_is_registered_even_if_its_caller_does_not_wait(api: Api, server: Server, doc: str) -> None:
     body = provider().encode()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(put_head(doc, f"Content-Length: {len(body)}", "Prefer: wait=10") + body)
@@ -118,40 +153,41 @@ def test_a_caller_that_does_not_wait_for_its_answer_is_registered_all_the_same(
         b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 1_000_000 + b"\r\n\r\n",
     ],
 )
-def test_bytes_that_are_no_request_are_refused_and_the_connection_ends(server: Server, request_bytes: bytes) -> None:
+def test_bytes_that_are_no_http_request_are_refused_and_the_connection_is_closed(
+    server: Server, request_bytes: bytes
+) -> None:
     answer = raw(server, request_bytes, 5)
     assert not answer or answer.split(b" ", 2)[1][:1] == b"4" or answer.startswith(b"HTTP/1.1 505"), answer[:200]
     assert server.api(None).http.get("/healthz").status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("body", "media_type"),
+    ("body", "media_type", "status"),
     [
-        (b"<#a> <http://mdv.example/schema#note> 'x\0y' .", TURTLE),
-        (b"<#a> <http://mdv.example/schema#note> 'x\\u0000y' .", TURTLE),
-        (b'{"@id": "http://a/", "http://mdv.example/schema#note": "x\\u0000y"}', JSON_LD),
-        (b"<#a> <http://mdv.example/schema#note> '\xff' .", TURTLE),
-        (b'{"http://mdv.example/schema#note": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", JSON_LD),
-        (b'{"http://mdv.example/schema#knows":' * 50_000 + b"1" + b"}" * 50_000, JSON_LD),
-        (b"<#a> <http://mdv.example/schema#knows> " + b"[<urn:p> " * 50_000, TURTLE),
-        (b"(" * 200_000, TURTLE),
+        (b"<#a> <http://mdv.example/schema#note> 'x\0y' .", TURTLE, 400),
+        (b"<#a> <http://mdv.example/schema#note> 'x\\u0000y' .", TURTLE, 422),
+        (b'{"@id": "http://a/", "http://mdv.example/schema#note": "x\\u0000y"}', JSON_LD, 422),
+        (b"<#a> <http://mdv.example/schema#note> '\xff' .", TURTLE, 400),
+        (b'{"http://mdv.example/schema#note": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", JSON_LD, 400),
+        (b'{"http://mdv.example/schema#knows":' * 50_000 + b"1" + b"}" * 50_000, JSON_LD, 400),
+        (b"<#a> <http://mdv.example/schema#knows> " + b"[<urn:p> " * 50_000, TURTLE, 400),
+        (b"(" * 200_000, TURTLE, 400),
         (
             b'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">'
             b'<!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;">]>'
-            b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">&c;</rdf:RDF>', XML,
+            b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">&c;</rdf:RDF>', XML, 400,
         ),
-        (b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><x/>', XML),
-        (b'{"@context": "http://127.0.0.1:9/context", "@id": "http://a/"}', JSON_LD),
+        (b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><x/>', XML, 400),
+        (b'{"@context": "http://127.0.0.1:9/context", "@id": "http://a/"}', JSON_LD, 400),
     ],
 )  # fmt: skip
-def test_a_bomb_is_refused_soon_and_ends_no_worker(
-    api: Api, worker: Process, doc: str, body: bytes, media_type: str
+def test_a_hostile_document_is_refused_and_kills_no_worker(
+    api: Api, worker: Process, doc: str, body: bytes, media_type: str, status: int
 ) -> None:
     before = worker.children()
-    started = time.monotonic()
     answer = api.put(doc, body, media_type)
-    assert answer.status_code in (400, 422), answer.text
-    assert answer.headers["Content-Type"] == PROBLEM and time.monotonic() - started < 5
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == PROBLEM
     assert worker.children() == before
     assert api.put(doc, provider()).status_code == 201
 
@@ -172,7 +208,7 @@ def test_a_document_of_30_mb_is_registered_and_read_within_bounded_memory(
 
 @pytest.mark.parametrize("chunk", [b"-5\r\nabc\r\n", b"zz\r\nabc\r\n"])
 def test_broken_chunks_are_refused(small: Server, doc: str, chunk: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", small.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", small.port), timeout=60) as connection:
         connection.sendall(put_head(doc, "Transfer-Encoding: chunked") + chunk)
         connection.shutdown(socket.SHUT_WR)
         answer = b"".join(iter(lambda: connection.recv(65536), b""))

@@ -1,14 +1,15 @@
-"""A request that is sent again with its Idempotency-Key is carried out once."""
+"""A request that is repeated with its Idempotency-Key is executed once."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from running import Api, Server, provider
+
+from tests.support.server import Api, Server, provider
 
 
-def test_the_same_key_and_request_is_the_same_job_and_the_same_answer(api: Api, doc: str) -> None:
+def test_the_same_key_and_request_give_the_same_job_and_answer(api: Api, doc: str) -> None:
     key = {"Idempotency-Key": f"once {doc}"}
     first = api.put(doc, provider(1), headers=key)
     assert first.status_code == 201
@@ -51,7 +52,7 @@ def test_the_answer_of_a_failed_job_is_repeated(api: Api, doc: str) -> None:
     assert (again.status_code, again.json()) == (412, first.json())
 
 
-def test_concurrent_twins_are_one_registration(server: Server, api: Api, doc: str) -> None:
+def test_concurrent_duplicates_are_one_registration(server: Server, api: Api, doc: str) -> None:
     def send(_: int) -> dict[str, object]:
         answer = server.api().put(doc, provider(), headers={"Idempotency-Key": f"twins {doc}"})
         assert answer.status_code == 201, answer.text
@@ -71,7 +72,7 @@ def test_a_key_belongs_to_its_caller(server: Server, api: Api, doc: str, make_to
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 256, b"\xc3\xa9", b"a\tb"])
-def test_a_key_that_is_none_is_refused(api: Api, doc: str, key: bytes) -> None:
+def test_an_invalid_key_is_refused(api: Api, doc: str, key: bytes) -> None:
     headers = [("Content-Type", "text/turtle"), ("Idempotency-Key", key)]
     answer = api.http.put("/api/v1/documents", params={"uri": doc}, content=provider().encode(), headers=headers)
     assert answer.status_code == 400 and "Idempotency-Key" in answer.json()["detail"]

@@ -1,9 +1,10 @@
-"""Which representation is answered, and what a caller that has one already is told."""
+"""Content negotiation and conditional requests."""
 
 from __future__ import annotations
 
 import pytest
-from running import FIGURE_1, JSON_LD, N_TRIPLES, PROBLEM, TURTLE, XML, Api
+
+from tests.support.server import FIGURE_1, JSON_LD, N_TRIPLES, PROBLEM, TURTLE, XML, Api
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def known(api: Api) -> str:
         (f"text/turtle;q=0.2, {JSON_LD};q=1.0;foo=bar", JSON_LD),
     ],
 )
-def test_the_caller_gets_what_it_likes_best(api: Api, known: str, accept: str | None, chosen: str) -> None:
+def test_the_preferred_representation_is_returned(api: Api, known: str, accept: str | None, chosen: str) -> None:
     request = api.http.build_request("GET", "/api/v1/documents", params={"uri": known})
     request.headers.pop("Accept")
     if accept is not None:
@@ -45,20 +46,20 @@ def test_the_caller_gets_what_it_likes_best(api: Api, known: str, accept: str | 
 @pytest.mark.parametrize(
     "accept", ["text/html", "image/*", "garbage", "a/b/c;;q=x", f"{XML};q=0", "*/*;q=0", "/", ";", "*/turtle"]
 )
-def test_what_is_not_on_offer_is_406_and_the_offer_is_named(api: Api, known: str, accept: str) -> None:
+def test_an_unavailable_representation_is_406_with_the_offered_ones(api: Api, known: str, accept: str) -> None:
     answer = api.get("/documents", uri=known, headers={"Accept": accept})
     assert answer.status_code == 406, answer.text
     assert answer.headers["Content-Type"] == PROBLEM
     assert set(answer.json()["offered"]) == {XML, TURTLE, N_TRIPLES, JSON_LD}
 
 
-def test_lists_are_json_and_nothing_else(api: Api) -> None:
+def test_lists_are_available_only_as_json(api: Api) -> None:
     for path in ("/documents", "/resources"):
         assert api.get(path, headers={"Accept": TURTLE}).json()["offered"] == ["application/json"]
         assert api.get(path, headers={"Accept": "text/html, application/json;q=0.1"}).status_code == 200
 
 
-def test_who_has_the_version_is_told_304_without_a_body(api: Api, known: str) -> None:
+def test_a_client_with_the_current_version_gets_304_without_a_body(api: Api, known: str) -> None:
     etag = api.get("/documents", uri=known).headers["ETag"]
     same = api.get("/documents", uri=known, headers={"If-None-Match": etag})
     assert (same.status_code, same.content, same.headers["ETag"]) == (304, b"", etag)

@@ -5,22 +5,44 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import rdflib
-from running import FIGURE_1, N_TRIPLES, PROBLEM, TURTLE, XML, Api, Server, V, turtle
+
+from mdv.db.engine import make_engine
+from tests.support.mdp import Mdp
+from tests.support.rule_schemas import GOLDEN
+from tests.support.server import (
+    FIGURE_1,
+    N_TRIPLES,
+    PROBLEM,
+    SCHEMA,
+    TURTLE,
+    XML,
+    Api,
+    Server,
+    V,
+    start_server,
+    stopping,
+    turtle,
+)
 
 HOSTS = "search CycleProvider c where c.serverPort = 5874 and c = <{}#host> return c, c.serverHost"
 
 
-def ask(api: Api, query: object, accept: str | None = None, **more: Any) -> httpx.Response:
+EXAMPLE_1 = (GOLDEN / "demo" / "example_1.rule").read_text("utf-8")
+
+
+def ask(api: Api, query: object, accept: str | None = None, **more: Any) -> httpx2.Response:
     headers = {"Accept": accept} if accept else {}
     return api.http.post("/api/v1/query", json={"query": query} | more, headers=headers)
 
 
-def send(api: Api, body: bytes, media_type: str = "application/json") -> httpx.Response:
+def send(api: Api, body: bytes, media_type: str = "application/json") -> httpx2.Response:
     return api.http.post("/api/v1/query", content=body, headers={"Content-Type": media_type})
 
 
@@ -38,7 +60,7 @@ def test_a_query_with_return_gives_columns_and_rows(api: Api, doc: str) -> None:
     assert missing.json()["rows"] == [[None, {"type": "literal", "value": "600"}]]
 
 
-def test_limits_of_the_body_and_of_the_text_cut(api: Api, doc: str) -> None:
+def test_limits_of_the_body_and_of_the_text_truncate(api: Api, doc: str) -> None:
     api.put(doc, turtle(*(f"<#n{n}> ex:note 'n' ; ex:knows <{doc}> ." for n in range(9))))
     query = f"search rdfs:Resource r where r.knows? = <{doc}> return r order by r desc"
     assert len(ask(api, query).json()["rows"]) == 9
@@ -46,7 +68,7 @@ def test_limits_of_the_body_and_of_the_text_cut(api: Api, doc: str) -> None:
     assert [row[0]["value"] for row in cut["rows"]] == [f"{doc}#n{n}" for n in (8, 7, 6)] and cut["truncated"]
 
 
-def test_a_rule_gives_pages_of_resources(api: Api, doc: str) -> None:
+def test_a_rule_returns_pages_of_resources(api: Api, doc: str) -> None:
     api.put(doc, turtle(*(f"<#n{n}> a ex:CycleProvider ; ex:serverHost '{doc}' ." for n in range(5))))
     rule = f"search Provider p register p where p.serverHost = '{doc}'"
     found, after = [], {}
@@ -59,7 +81,7 @@ def test_a_rule_gives_pages_of_resources(api: Api, doc: str) -> None:
     assert found == [{"uri": f"{doc}#n{n}", "classes": [V + "CycleProvider"]} for n in range(5)]
 
 
-def test_answers_come_as_csv(api: Api, doc: str) -> None:
+def test_results_are_available_as_csv(api: Api, doc: str) -> None:
     api.put(doc, turtle("<#a> a ex:CycleProvider ; ex:serverHost 'x, \"y\"\\nz' ; ex:note 'only' ."))
     query = f"search CycleProvider c where c = <{doc}#a> return c, c.serverHost, c.serverPort"
     answer = ask(api, query, "text/csv")
@@ -72,7 +94,7 @@ def test_answers_come_as_csv(api: Api, doc: str) -> None:
 
 
 @pytest.mark.parametrize("media_type", [TURTLE, N_TRIPLES])
-def test_resources_come_as_rdf_and_rows_do_not(api: Api, doc: str, media_type: str) -> None:
+def test_resources_are_available_as_rdf_and_rows_are_not(api: Api, doc: str, media_type: str) -> None:
     api.put(doc, FIGURE_1, XML)
     rule = f"search CycleProvider c register c where c = <{doc}#host>"
     graph = rdflib.Graph().parse(data=ask(api, rule, media_type).text, format="turtle")
@@ -81,7 +103,7 @@ def test_resources_come_as_rdf_and_rows_do_not(api: Api, doc: str, media_type: s
     assert refused.status_code == 406 and refused.json()["offered"] == ["application/json", "text/csv"]
 
 
-def test_what_is_wrong_in_a_query_is_told_with_its_place(api: Api) -> None:
+def test_an_error_in_a_query_is_reported_with_its_place(api: Api) -> None:
     answer = ask(api, "search CycleProvider c return c.serverHst")
     assert answer.status_code == 422 and answer.headers["Content-Type"] == PROBLEM
     problem = answer.json()
@@ -133,16 +155,16 @@ def test_what_is_wrong_in_a_query_is_told_with_its_place(api: Api) -> None:
         (json.dumps({"query": "x" * 10_000_000}).encode(), 413),
     ],
 )  # fmt: skip
-def test_a_question_that_is_none_is_refused(api: Api, body: bytes, status: int) -> None:
+def test_an_invalid_request_body_is_refused(api: Api, body: bytes, status: int) -> None:
     answer = send(api, body)
     assert (answer.status_code, answer.headers["Content-Type"]) == (status, PROBLEM), answer.text[:500]
 
 
-def test_a_question_is_json(api: Api) -> None:
+def test_a_query_must_be_sent_as_json(api: Api) -> None:
     assert send(api, b"search CycleProvider c return c", "text/plain").status_code == 415
 
 
-def test_whoever_may_read_may_ask(api: Api, server: Server, small: Server, make_token: Any, doc: str) -> None:
+def test_every_reader_may_query(api: Api, server: Server, small: Server, make_token: Any, doc: str) -> None:
     api.put(doc, FIGURE_1, XML)
     viewer = server.api(make_token("viewer")[0])
     assert ask(viewer, HOSTS.format(doc)).status_code == 200
@@ -153,15 +175,48 @@ def test_whoever_may_read_may_ask(api: Api, server: Server, small: Server, make_
     assert ask(small.api(None), "search rdfs:Resource r return r").json()["rows"] == []
 
 
-def test_the_trace_of_a_document_tells_its_iterations(api: Api, doc: str) -> None:
-    api.put(doc, FIGURE_1, XML)
+@pytest.fixture
+def paper(folder: Path, new_database: Callable[[], str], new_queue: Callable[[], str], doc: str) -> Iterator[Server]:
+    """A web server on a database of its own, with Figure 1 and the rule of Example 1 of the paper and nothing else."""
+    database = new_database()
+    engine = make_engine(database)
+    mdp = Mdp(engine)
+    mdp.put_schema(SCHEMA)
+    mdp.add_rules([EXAMPLE_1])
+    mdp.put_one(
+        doc,
+        turtle(
+            "<#host> a ex:CycleProvider ; ex:serverHost 'pirates.uni-passau.de' ; ex:serverPort 5874 ;",
+            "ex:serverInformation <#info> . <#info> a ex:ServerInformation ; ex:memory 92 ; ex:cpu 600 .",
+        ),
+    )
+    engine.dispose()
+    server = start_server(folder, database, new_queue())
+    with stopping(server):
+        yield server
+
+
+def test_the_trace_of_a_document_contains_its_iterations(paper: Server, doc: str) -> None:
+    api = paper.api()
     body = api.get("/filter/trace", document=doc).json()
-    assert body.keys() == {"document", "iterations", "results", "truncated"}
-    assert body["document"] == doc and body["truncated"] is False
-    # Other tests may have left rules that it matches.
-    found = {(row["resource"], row["rule"]) for rows in body["iterations"] for row in rows}
-    assert {(row["resource"], row["rule"]) for row in body["results"]} <= found
-    assert all(resource.startswith(doc) for resource, _ in found)
+    memory = "search ex:ServerInformation s register s where s.ex:memory > 64"
+    host = "search ex:CycleProvider c register c where c.ex:serverHost contains 'uni-passau.de'"
+    join = (
+        "search view(1, ex:ServerInformation) a, view(2, ex:CycleProvider) c register c"
+        " where c.ex:serverInformation = a"
+    )
+    assert body == {
+        "document": doc,
+        "iterations": [
+            [
+                {"resource": f"{doc}#info", "rule": 1, "text": memory},
+                {"resource": f"{doc}#host", "rule": 2, "text": host},
+            ],
+            [{"resource": f"{doc}#host", "rule": 3, "text": join}],
+        ],
+        "results": [{"resource": f"{doc}#host", "rule": 3}],
+        "truncated": False,
+    }
     assert api.get("/filter/trace", document=doc + "2").status_code == 404
     assert api.get("/filter/trace").status_code == 400
     assert api.get("/filter/trace", document=doc, limit=5).status_code == 400

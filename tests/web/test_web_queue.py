@@ -1,4 +1,4 @@
-"""The queue over HTTP: urgency, backpressure, dead letters, and one name for a change in every log."""
+"""The queue over HTTP: priority, backpressure, dead letters, and one request ID for a change in every log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from running import SCHEMA, Api, Process, Server, eventually, provider, start_server, start_worker, stopping
 from sqlalchemy import text
 
 from mdv.db.engine import make_engine
 from mdv.db.jobs import add_job
-from mdv.embedded import Valkey, start_valkey
+from mdv.embedded import start_valkey
 from mdv.errors import TooMany
-from mdv.mdp.work import Worker
+from mdv.mdp.worker import Worker
+from tests.support import local_http
+from tests.support.eventually import eventually
+from tests.support.server import (
+    SCHEMA,
+    Api,
+    Process,
+    Server,
+    provider,
+    start_server,
+    start_worker,
+    stopping,
+)
+
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture
@@ -28,10 +40,12 @@ def idle_database(new_database: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-def idle(folder: Path, idle_database: str, valkey: Valkey) -> Iterator[Api]:
-    """The admin of a system in which at most six jobs may wait, and nobody works unless the test does."""
-    queue = valkey.url.removesuffix("/0") + "/3"
-    server = start_server(folder, idle_database, queue, MDV_MAX_WAITING="6", MDV_MAX_WAIT_SECONDS="1")
+def idle(folder: Path, idle_database: str, new_queue: Callable[[], str]) -> Iterator[Api]:
+    """The administrator of a system with at most six waiting jobs, no schema, and no worker except the test.
+
+    Each test has its own: a web process caches for a second how many jobs wait.
+    """
+    server = start_server(folder, idle_database, new_queue(), MDV_MAX_WAITING="6", MDV_MAX_WAIT_SECONDS="1")
     with stopping(server):
         yield server.api()
 
@@ -50,34 +64,34 @@ def run(database: str, sql: str, **values: Any) -> None:
     engine.dispose()
 
 
-def test_when_too_much_waits_changes_are_refused_with_a_time_to_come_again(idle: Api, work: Worker) -> None:
+def test_when_the_queue_is_full_changes_are_refused_with_retry_after(idle: Api, work: Worker) -> None:
     for number in range(3):
         assert idle.put(f"http://d/{number}", provider(), wait=None).status_code == 202
-    # One caller takes half of the room, whatever urgency it claims.
+    # One caller may use half of the queue, whatever priority it claims.
     for headers in ({}, {"Priority": "u=0"}):
         refused = idle.put("http://d/3", provider(), wait=None, headers=headers)
         assert (refused.status_code, refused.json()["type"]) == (429, "urn:mdv:problem:too-many")
         assert 1 <= int(refused.headers["Retry-After"]) <= 60
-        assert "3 changes wait already" in refused.json()["detail"]
-    # Who waits for the answer has more of it, but not without end.
+        assert "3 changes are already waiting" in refused.json()["detail"]
+    # Interactive requests may use more of it, but not without limit.
     waited = [idle.put(f"http://d/{number}", provider(), wait=1).status_code for number in range(3, 7)]
     assert waited == [202] * 3 + [429]
     assert work.work() == 6
     eventually(lambda: idle.put("http://d/3", provider(), wait=None).status_code == 202)
 
 
-def test_changes_of_one_document_do_not_pile_up_without_end(idle: Api, idle_database: str) -> None:
+def test_the_number_of_waiting_changes_per_document_is_limited(idle: Api, idle_database: str) -> None:
     run(idle_database, "insert into jobs (kind, uri, caller) select 'delete', 'http://d/1', n::text"
                        " from generate_series(1, 100) n")  # fmt: skip
     engine = make_engine(idle_database)
-    with engine.begin() as connection, pytest.raises(TooMany, match="100 changes of http://d/1 wait already"):
+    with engine.begin() as connection, pytest.raises(TooMany, match="100 changes of http://d/1 are already waiting"):
         add_job(connection, "delete", "http://d/1", "me")
     with engine.begin() as connection:
         assert add_job(connection, "delete", "http://d/2", "me")
     engine.dispose()
 
 
-def test_a_key_that_is_known_is_answered_also_when_too_much_waits(idle: Api) -> None:
+def test_a_known_idempotency_key_is_answered_even_if_the_queue_is_full(idle: Api) -> None:
     first = idle.put("http://d/0", provider(), wait=None, headers={"Idempotency-Key": "one"})
     for number in range(1, 3):
         idle.put(f"http://d/{number}", provider(), wait=None)
@@ -86,7 +100,7 @@ def test_a_key_that_is_known_is_answered_also_when_too_much_waits(idle: Api) -> 
     assert again.json()["job"] == first.json()["job"]
 
 
-def test_who_waits_goes_before_who_does_not_and_a_header_says_otherwise(idle: Api) -> None:
+def test_interactive_requests_have_priority_and_a_header_overrides_it(idle: Api) -> None:
     jobs = [
         idle.put("http://d/1", provider(), wait=None).json()["job"],
         idle.put("http://d/2", provider(), wait=1).json()["job"],
@@ -95,7 +109,7 @@ def test_who_waits_goes_before_who_does_not_and_a_header_says_otherwise(idle: Ap
     assert [idle.get(f"/jobs/{job}").json()["priority"] for job in jobs] == [5, 3, 1]
 
 
-def test_jobs_are_listed_page_by_page_and_by_state(idle: Api, work: Worker) -> None:
+def test_jobs_are_listed_in_pages_and_by_state(idle: Api, work: Worker) -> None:
     assert idle.get("/jobs").json() == {"items": [], "next": None}
     jobs = [idle.put(f"http://d/{number}", provider(), wait=None).json()["job"] for number in range(3)]
     first = idle.get("/jobs", limit=2).json()
@@ -110,7 +124,7 @@ def test_jobs_are_listed_page_by_page_and_by_state(idle: Api, work: Worker) -> N
     assert idle.get("/jobs", after="x").status_code == 400
 
 
-def test_a_dead_letter_can_be_tried_again_unless_its_document_has_changed(
+def test_a_dead_letter_can_be_retried_unless_its_document_has_changed(
     idle: Api, idle_database: str, work: Worker
 ) -> None:
     jobs = [
@@ -139,7 +153,7 @@ def lines(process: Process, event: str) -> list[dict[str, Any]]:
     return [line for line in found if line.get("event") == event]
 
 
-def test_a_change_has_one_name_from_the_request_to_the_feed(
+def test_a_change_keeps_its_request_id_from_the_request_to_the_feed(
     api: Api, server: Server, worker: Process, doc: str
 ) -> None:
     created = api.http.post("/api/v1/lmrs", json={"name": "traced"}).json()
@@ -154,20 +168,21 @@ def test_a_change_has_one_name_from_the_request_to_the_feed(
     assert (done["position"], done["state"], done["uri"]) == (position, "done", doc)
     page = lmr.get("/lmrs/self/feed", after=cursor, wait=5).json()
     assert page["position"] == position
-    assert any(line["lmr"] == "traced" and line["position"] == position for line in lines(server, "fed"))
+    delivered = lines(server, "feed events delivered")
+    assert any(line["lmr"] == "traced" and line["position"] == position for line in delivered)
     assert api.get(f"/jobs/{done['job']}").json()["request"] == "walk-through-7"
 
 
 def figure(server: Server, name: str) -> float:
-    words = httpx.get(server.url + "/metrics").text
+    words = local_http.get(server.url + "/metrics").text
     return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", words, re.MULTILINE))
 
 
-def test_any_web_process_tells_the_figures_of_all(
-    tmp_path: Path, new_database: Callable[[], str], valkey: Valkey
+def test_every_web_process_exports_the_metrics_of_all(
+    tmp_path: Path, new_database: Callable[[], str], new_queue: Callable[[], str]
 ) -> None:
-    """Two web processes and a worker, each with figures of its own."""
-    database, queue, figures = new_database(), valkey.url.removesuffix("/0") + "/4", tmp_path / "figures"
+    """Two web processes and a worker, each with its own metrics."""
+    database, queue, figures = new_database(), new_queue(), tmp_path / "figures"
     figures.mkdir()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -194,20 +209,20 @@ def test_any_web_process_tells_the_figures_of_all(
             assert figure(server, f'mdv_stage_seconds_count{{stage="{stage}"}}'.replace("{", r"\{")) >= 1, stage
         puts = r'mdv_http_requests_total\{call="/api/v1/documents",method="PUT",status="201"\}'
         assert figure(server, puts) == 6
-        own = httpx.get(f"http://127.0.0.1:{port}/metrics").text  # the worker's
+        own = local_http.get(f"http://127.0.0.1:{port}/metrics").text  # the worker's
         assert "mdv_batch_documents_sum 6.0" in own
 
 
-def test_a_worker_that_cannot_tell_its_figures_says_so_and_does_not_start(
-    tmp_path: Path, new_database: Callable[[], str], valkey: Valkey
+def test_a_worker_with_an_invalid_metrics_address_does_not_start(
+    tmp_path: Path, new_database: Callable[[], str], new_queue: Callable[[], str]
 ) -> None:
-    worker = start_worker(tmp_path, new_database(), valkey.url.removesuffix("/0") + "/4", MDV_WORKER_METRICS="nowhere")
+    worker = start_worker(tmp_path, new_database(), new_queue(), MDV_WORKER_METRICS="nowhere")
     with stopping(worker):
         assert worker.process.wait(60) != 0
         assert "MDV_WORKER_METRICS is 'nowhere'" in worker.words() and "0.0.0.0:9464" in worker.words()
 
 
-def test_without_redis_changes_are_carried_out_all_the_same(tmp_path: Path, new_database: Callable[[], str]) -> None:
+def test_without_redis_changes_are_executed(tmp_path: Path, new_database: Callable[[], str]) -> None:
     database = new_database()
     with start_valkey(tmp_path / "valkey") as own:
         worker = start_worker(tmp_path, database, own.url, concurrency=1)

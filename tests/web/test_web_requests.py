@@ -1,4 +1,4 @@
-"""Requests that are not as they should be, and what every answer carries."""
+"""Malformed requests, and the headers of every response."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
-from running import ADMIN, FIGURE_1, PROBLEM, ROOT, SCHEMA, XML, Api, Server, provider
+
+from tests.support import local_http
+from tests.support.server import ADMIN, FIGURE_1, PROBLEM, ROOT, SCHEMA, XML, Api, Server, provider
+
+pytestmark = pytest.mark.full
 
 API = "/api/v1"
 
@@ -42,7 +45,7 @@ API = "/api/v1"
         ("GET", API + "/resources?uri=http://a/%ED%A0%80", 404),
     ],
 )  # fmt: skip
-def test_each_failure_is_a_problem(api: Api, method: str, path: str, status: int) -> None:
+def test_every_error_is_a_problem_response(api: Api, method: str, path: str, status: int) -> None:
     answer = api.http.request(method, path)
     assert answer.status_code == status, answer.text
     assert answer.headers["Content-Type"] == PROBLEM
@@ -50,7 +53,7 @@ def test_each_failure_is_a_problem(api: Api, method: str, path: str, status: int
     assert body["status"] == status and body["title"] and body["detail"] and body["type"]
 
 
-def test_405_names_the_methods_that_are_allowed(api: Api) -> None:
+def test_a_405_response_names_the_allowed_methods(api: Api) -> None:
     allowed = api.http.post(API + "/documents").headers["Allow"]
     assert {"GET", "HEAD", "PUT", "DELETE"} <= set(allowed.split(", ")) and "POST" not in allowed
 
@@ -70,7 +73,7 @@ def test_a_cursor_of_documents_may_be_any_text(api: Api) -> None:
         assert api.get("/documents", after=after).status_code == 200
 
 
-def test_invented_methods_do_not_grow_the_figures(server: Server) -> None:
+def test_unknown_methods_do_not_add_metrics(server: Server) -> None:
     http = server.api().http
     for n in range(5):
         http.request(f"INVENTED{n}", "/healthz")
@@ -78,7 +81,7 @@ def test_invented_methods_do_not_grow_the_figures(server: Server) -> None:
     assert "INVENTED" not in figures and 'method="other"' in figures
 
 
-def test_every_answer_protects_the_browser_and_opens_nothing_to_other_sites(api: Api) -> None:
+def test_every_response_has_security_headers_and_allows_no_other_origin(api: Api) -> None:
     for path in ("/docs", "/openapi.json", "/healthz", "/nowhere", API + "/schema", API + "/documents"):
         answer = api.http.get(path, headers={"Origin": "http://evil.example"})
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -88,7 +91,7 @@ def test_every_answer_protects_the_browser_and_opens_nothing_to_other_sites(api:
         assert "Set-Cookie" not in answer.headers
 
 
-def test_the_page_of_calls_loads_from_this_server_alone(server: Server) -> None:
+def test_the_api_page_loads_only_from_this_server(server: Server) -> None:
     http = server.api(None).http
     assert http.get("/").headers["Location"] == "/sign-in?to=/"
     page = http.get("/docs").text
@@ -100,7 +103,7 @@ def test_the_page_of_calls_loads_from_this_server_alone(server: Server) -> None:
 
 
 @pytest.mark.parametrize("given", ["a", "A-b.c_9", "x" * 64])
-def test_a_request_keeps_the_name_that_its_caller_gave_it(api: Api, server: Server, given: str) -> None:
+def test_a_valid_request_id_is_kept(api: Api, server: Server, given: str) -> None:
     answer = api.get("/documents", limit=1, headers={"X-Request-ID": given})
     assert answer.headers["X-Request-ID"] == given
     lines = [json.loads(line) for line in server.words().splitlines() if line.startswith("{")]
@@ -109,13 +112,13 @@ def test_a_request_keeps_the_name_that_its_caller_gave_it(api: Api, server: Serv
 
 
 @pytest.mark.parametrize("given", ["", "x" * 65, "a b", 'a"b', "é"])
-def test_a_request_without_a_sane_name_is_given_one(api: Api, given: str) -> None:
+def test_a_missing_or_invalid_request_id_is_replaced(api: Api, given: str) -> None:
     headers = [("X-Request-ID", given.encode("latin-1"))]
     names = {api.http.get(path, headers=headers).headers["X-Request-ID"] for path in ("/healthz", "/nowhere", "/docs")}
     assert len(names) == 3 and all(re.fullmatch("[0-9a-f]{32}", name) for name in names)
 
 
-def test_the_description_has_every_call_and_no_other(server: Server) -> None:
+def test_the_api_description_lists_exactly_the_existing_calls(server: Server) -> None:
     described = server.api(None).http.get("/openapi.json").json()
     assert described["openapi"].startswith("3.1")
     code = (
@@ -135,7 +138,7 @@ def test_the_description_has_every_call_and_no_other(server: Server) -> None:
     assert routes == calls and len(calls) >= 40
 
 
-def test_the_description_has_examples_that_work(api: Api) -> None:
+def test_the_examples_of_the_api_description_work(api: Api) -> None:
     paths = api.http.get("/openapi.json").json()["paths"]
     operation = paths[API + "/documents"]["put"]
     content = operation["requestBody"]["content"]
@@ -154,7 +157,7 @@ def test_the_description_has_examples_that_work(api: Api) -> None:
 
 
 # Checks of schemathesis that cannot hold here:
-# - positive_data_acceptance: no JSON schema says what an RDF document, an IRI or a cursor of ours is.
+# - positive_data_acceptance: no JSON schema describes an RDF document, an IRI or a cursor.
 # - negative_data_rejection for RDF bodies: a body is read by the worker, after 202. Besides, the HTTP server's own
 #   414 for a long address counts as a refusal, and so do the other answers that end a request before its parameters.
 CHECKS = """
@@ -167,7 +170,7 @@ checks.negative_data_rejection.enabled = false
 """
 
 
-def test_schemathesis_finds_no_answer_that_is_not_described(server: Server, tmp_path: Path) -> None:
+def test_schemathesis_finds_no_undocumented_response(server: Server, tmp_path: Path) -> None:
     (tmp_path / "schemathesis.toml").write_text(CHECKS)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(tmp_path / "schemathesis.toml"),
                "run", server.url + "/openapi.json", "-H", f"Authorization: Bearer {ADMIN}", 
@@ -178,5 +181,5 @@ def test_schemathesis_finds_no_answer_that_is_not_described(server: Server, tmp_
     assert server.api().put_schema(SCHEMA).status_code == 200  # it has put its own
     shown = re.sub(r"(.)\1{50,}", r"\1…", done.stdout)
     assert done.returncode == 0, shown[-8000:] + done.stderr[-2000:]
-    calls = sum(map(len, httpx.get(server.url + "/openapi.json").json()["paths"].values()))
+    calls = sum(map(len, local_http.get(server.url + "/openapi.json").json()["paths"].values()))
     assert re.search(rf"Tested: {calls}\b", done.stdout), shown

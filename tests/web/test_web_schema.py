@@ -1,27 +1,63 @@
-"""The schema over HTTP: put, read back in every syntax, refused where it contradicts itself or what is stored."""
+"""The schema over HTTP: put, read back in every syntax, refused if it contradicts itself or stored data."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import rdflib
 from rdflib.compare import isomorphic
-from running import JSON_LD, N_TRIPLES, PROBLEM, SCHEMA, TURTLE, XML, Api, Server, provider, turtle
 
 from mdv.db.engine import make_engine
-from mdv.mdp.work import Worker
+from mdv.mdp.worker import Worker
+from tests.support.in_process_server import notify_callers
+from tests.support.server import (
+    JSON_LD,
+    N_TRIPLES,
+    PROBLEM,
+    SCHEMA,
+    TURTLE,
+    XML,
+    Api,
+    Server,
+    provider,
+    start_server,
+    stopping,
+    turtle,
+)
+from web.services import make_redis
+
+pytestmark = pytest.mark.full
 
 RDFLIB = {XML: "xml", TURTLE: "turtle", N_TRIPLES: "nt", JSON_LD: "json-ld"}
 
 
+@pytest.fixture(scope="module")
+def other_database(new_database: Callable[[], str]) -> str:
+    return new_database()
+
+
+@pytest.fixture(scope="module")
+def other_queue(new_queue: Callable[[], str]) -> str:
+    return new_queue()
+
+
+@pytest.fixture(scope="module")
+def other_server(folder: Path, other_database: str, other_queue: str) -> Iterator[Server]:
+    server = start_server(folder, other_database, other_queue)
+    with stopping(server):
+        yield server
+
+
 @pytest.fixture
-def other(small: Server, small_database: str) -> Iterator[Api]:
-    """The admin of a system whose schema is free to change: limits are small, and this test is its worker."""
-    engine, done = make_engine(small_database), threading.Event()
-    worker = Worker(engine, 10**6)
+def other(other_server: Server, other_database: str, other_queue: str) -> Iterator[Api]:
+    """The administrator of a system whose schema may change. This test is its worker."""
+    engine, redis, done = make_engine(other_database), make_redis(other_queue), threading.Event()
+    worker = Worker(engine, 10**6, partial(notify_callers, redis))
 
     def work() -> None:
         while not done.wait(0.02):
@@ -29,20 +65,21 @@ def other(small: Server, small_database: str) -> Iterator[Api]:
 
     thread = threading.Thread(target=work)
     thread.start()
-    yield small.api()
+    yield other_server.api()
     done.set()
     thread.join()
     engine.dispose()
+    redis.close()
 
 
 @pytest.fixture
-def work(small_database: str) -> Iterator[Worker]:
-    engine = make_engine(small_database)
+def work(other_database: str) -> Iterator[Worker]:
+    engine = make_engine(other_database)
     yield Worker(engine, 10**6)
     engine.dispose()
 
 
-def test_a_schema_is_put_in_every_syntax_and_read_back_in_every_syntax(other: Api) -> None:
+def test_a_schema_is_put_and_read_back_in_every_syntax(other: Api) -> None:
     source = rdflib.Graph().parse(data=SCHEMA, format="turtle")
     for sent, name in RDFLIB.items():
         put = other.put_schema(source.serialize(format=name), sent)
@@ -55,7 +92,7 @@ def test_a_schema_is_put_in_every_syntax_and_read_back_in_every_syntax(other: Ap
     assert other.http.get("/api/v1/schema", headers={"Accept": "*/*"}).headers["Content-Type"].startswith(TURTLE)
 
 
-def test_a_change_takes_a_version_and_a_position_and_the_same_schema_takes_none(other: Api) -> None:
+def test_a_schema_change_takes_a_version_and_a_position_and_the_same_schema_takes_none(other: Api) -> None:
     first = other.put_schema(SCHEMA + "ex:one rdfs:range xsd:string .")
     second = other.put_schema(SCHEMA + "ex:two rdfs:range xsd:string .")
     again = other.put_schema(SCHEMA + "ex:two rdfs:range xsd:string .")
@@ -66,7 +103,8 @@ def test_a_change_takes_a_version_and_a_position_and_the_same_schema_takes_none(
     assert again.json() == second.json() | nothing and second.json()["counts"]["property"] == {"added": 1, "removed": 1}
 
 
-def test_a_schema_that_contradicts_itself_is_refused_with_all_errors(other: Api) -> None:
+def test_a_contradictory_schema_is_refused_with_all_errors(other: Api) -> None:
+    assert other.put_schema(SCHEMA).status_code == 200
     before = other.get("/schema")
     bad = (
         SCHEMA
@@ -97,26 +135,26 @@ def test_a_schema_that_would_break_stored_documents_is_refused_and_names_them(
     ("body", "media_type", "status"),
     [("", TURTLE, 400), ("<a", XML, 400), ("x", "text/plain", 415), ("{", JSON_LD, 400), ("[" * 500, JSON_LD, 400)],
 )
-def test_what_is_no_schema_is_refused(other: Api, body: str, media_type: str, status: int) -> None:
+def test_invalid_schema_bodies_are_refused(other: Api, body: str, media_type: str, status: int) -> None:
     answer = other.put_schema(body, media_type)
     assert answer.status_code == status and answer.headers["Content-Type"] == PROBLEM
 
 
-def test_a_schema_is_replaced_only_at_the_version_asked_for(other: Api) -> None:
+def test_if_match_requires_the_current_schema_version(other: Api) -> None:
     version = other.put_schema(SCHEMA).json()["version"]
     assert other.put_schema(SCHEMA, **{"If-Match": f'"{version + 1}"'}).status_code == 412
     assert other.put_schema(SCHEMA, **{"If-Match": f'"{version}"'}).status_code == 200
 
 
-# Tried out
+# Dry runs
 
 
-def tried(api: Api, text: str, **headers: str) -> httpx.Response:
+def tried(api: Api, text: str, **headers: str) -> httpx2.Response:
     given = {"Content-Type": TURTLE} | headers
     return api.http.put("/api/v1/schema", params={"dry_run": "true"}, content=text.encode(), headers=given)
 
 
-def test_a_dry_run_tells_what_the_real_one_does_and_changes_nothing(other: Api, work: Worker, doc: str) -> None:
+def test_a_dry_run_returns_the_real_outcome_and_changes_nothing(other: Api, work: Worker, doc: str) -> None:
     plain = SCHEMA + "ex:Tower a rdfs:Class . ex:height rdfs:range xsd:string ."
     assert other.put_schema(plain).status_code == 200
     other.put(doc, turtle("<#t> a ex:Tower ; ex:height '70' ; ex:knows <#far> . <#far> ex:note 'x' ."), wait=None)
@@ -154,12 +192,12 @@ def test_a_dry_run_tells_what_the_real_one_does_and_changes_nothing(other: Api, 
 
 
 def forget(api: Api, work: Worker, doc: str) -> None:
-    """Leave nothing that the next test's schema would break."""
+    """Remove everything that the next test's schema would break."""
     assert api.delete(doc, wait=None).status_code == 202
     work.work()
 
 
-def test_a_dry_run_is_refused_as_the_real_one_is(other: Api, work: Worker, doc: str) -> None:
+def test_a_dry_run_is_refused_like_a_real_change(other: Api, work: Worker, doc: str) -> None:
     version = other.put_schema(SCHEMA + "ex:seen rdfs:range xsd:string .").json()["version"]
     assert other.put(doc, turtle("<#a> ex:seen 'x' ."), wait=None).status_code == 202
     work.work()
@@ -177,7 +215,7 @@ def test_a_dry_run_is_refused_as_the_real_one_is(other: Api, work: Worker, doc: 
     forget(other, work, doc)
 
 
-def test_a_dry_run_spends_no_idempotency_key_and_knows_its_parameter(other: Api) -> None:
+def test_a_dry_run_consumes_no_idempotency_key_and_checks_its_parameter(other: Api) -> None:
     key = {"Idempotency-Key": "once"}
     new = SCHEMA + "ex:Keyed a rdfs:Class ."
     assert tried(other, new, **key).json()["dry_run"] is True

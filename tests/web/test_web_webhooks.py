@@ -10,22 +10,24 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
+import httpx2
 import psycopg
 import pytest
-from receiver import Handler, Receiver, receiving, saying
-from running import PROBLEM, SCHEMA, Api, Server, eventually, start_server, start_worker, stopping, turtle
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from mdv.embedded import Valkey
+from tests.support.eventually import eventually
+from tests.support.server import PROBLEM, SCHEMA, Api, Server, start_server, start_worker, stopping, turtle
+from tests.support.webhook_receiver import Handler, Receiver, receiving, saying
+
+pytestmark = pytest.mark.full
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def open_server(folder: Path, new_database: Callable[[], str], valkey: Valkey) -> Iterator[Server]:
-    """A system whose webhooks may be on this machine. Its one worker has one process for everything."""
-    database, queue = new_database(), valkey.url.removesuffix("/0") + "/5"
+def open_server(folder: Path, new_database: Callable[[], str], new_queue: Callable[[], str]) -> Iterator[Server]:
+    """A system that may send webhooks to this machine. Its one worker has one process for everything."""
+    database, queue = new_database(), new_queue()
     worker = start_worker(folder, database, queue, concurrency=1, MDV_WEBHOOK_PRIVATE="true")
     server = start_server(folder, database, queue, MDV_WEBHOOK_PRIVATE="true")
     with stopping(server, worker):
@@ -42,7 +44,7 @@ class Repository:
     admin: Api
     own: Api
 
-    def call(self, method: str, path: str = "", json: Any = None) -> httpx.Response:
+    def call(self, method: str, path: str = "", json: Any = None) -> httpx2.Response:
         return self.own.http.request(method, f"/api/v1/lmrs/self/webhooks{path}", json=json)
 
     def add(self, url: str) -> dict[str, Any]:
@@ -56,7 +58,7 @@ class Repository:
         return dict(answer.json())
 
     def change(self, port: int = 1) -> int:
-        """Let a document change that its rule selects; the position."""
+        """Change a document that its rule selects; return the position."""
         text = turtle(f"<#host> a ex:CycleProvider ; ex:serverHost '{self.host}' ; ex:serverPort {port} .")
         answer = self.admin.put(f"http://docs.example/{self.host}", text)
         assert answer.status_code in (200, 201), answer.text
@@ -80,7 +82,7 @@ def receiver() -> Iterator[Receiver]:
         yield running
 
 
-def test_a_registration_is_told_and_the_feed_has_it_up_to_that_offset(lmr: Repository, receiver: Receiver) -> None:
+def test_a_registration_sends_a_message_with_the_offset_of_the_feed(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     cursor = lmr.own.get("/lmrs/self/feed").json()["cursor"]
     position = lmr.change()
@@ -96,13 +98,13 @@ def test_a_registration_is_told_and_the_feed_has_it_up_to_that_offset(lmr: Repos
     assert delivery["status"] == 204 and delivery["not_before"] is None and delivery["ended_at"]
 
 
-def test_a_new_schema_is_told(lmr: Repository, receiver: Receiver) -> None:
+def test_a_schema_change_sends_a_message(lmr: Repository, receiver: Receiver) -> None:
     lmr.add(receiver.url)
     assert lmr.admin.put_schema(SCHEMA + f"ex:new{next(_numbers)} a rdfs:Property .").status_code == 200
     eventually(lambda: receiver.got)
 
 
-def test_the_secret_is_shown_when_it_is_made_and_never_again(lmr: Repository, receiver: Receiver) -> None:
+def test_the_secret_is_shown_only_when_it_is_created(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     assert hook["secret"].startswith("whsec_") and hook["state"] == "active" and hook["url"] == receiver.url
     shown = lmr.get(f"/{hook['id']}")
@@ -113,7 +115,7 @@ def test_the_secret_is_shown_when_it_is_made_and_never_again(lmr: Repository, re
     assert "secret" not in lmr.get(f"/{hook['id']}")
 
 
-def test_after_a_rotation_either_secret_verifies(lmr: Repository, receiver: Receiver) -> None:
+def test_both_secrets_verify_after_a_rotation(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     new = lmr.call("POST", f"/{hook['id']}/rotate").json()["secret"]
     assert lmr.call("POST", f"/{hook['id']}/test").json()["delivered"] is True
@@ -122,7 +124,7 @@ def test_after_a_rotation_either_secret_verifies(lmr: Repository, receiver: Rece
         assert Verifier(secret).verify(got.body, got.headers)["type"] == "webhook.test"
 
 
-def test_a_trial_tells_what_came_of_it_and_changes_nothing(lmr: Repository, receiver: Receiver) -> None:
+def test_a_test_message_returns_its_result_and_changes_nothing(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     receiver.answers = [saying(500, "not today"), saying(302, Location="http://elsewhere.example/")]
     first = lmr.call("POST", f"/{hook['id']}/test").json()
@@ -134,7 +136,7 @@ def test_a_trial_tells_what_came_of_it_and_changes_nothing(lmr: Repository, rece
     assert lmr.get(f"/{hook['id']}")["failures"] == 0 and lmr.get(f"/{hook['id']}/deliveries")["items"] == []
 
 
-def test_one_trial_at_a_time(lmr: Repository, receiver: Receiver) -> None:
+def test_one_test_message_is_sent_at_a_time(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     released = threading.Event()
 
@@ -144,18 +146,18 @@ def test_one_trial_at_a_time(lmr: Repository, receiver: Receiver) -> None:
         handler.end_headers()
 
     receiver.answers = [sleep]
-    answers: list[httpx.Response] = []
+    answers: list[httpx2.Response] = []
     trial = threading.Thread(target=lambda: answers.append(lmr.call("POST", f"/{hook['id']}/test")))
     trial.start()
     eventually(lambda: receiver.got)
     second = lmr.admin.http.post(f"/api/v1/lmrs/{lmr.name}/webhooks/{hook['id']}/test")
     released.set()
     trial.join()
-    assert second.status_code == 429 and "being tried already" in second.json()["detail"]
+    assert second.status_code == 429 and "already being tested" in second.json()["detail"]
     assert answers[0].json()["delivered"] is True
 
 
-def test_a_failed_message_is_tried_again_by_the_worker_under_its_id(lmr: Repository, receiver: Receiver) -> None:
+def test_a_failed_message_is_retried_by_the_worker_under_its_id(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     receiver.answers = [500]
     lmr.change()
@@ -163,7 +165,7 @@ def test_a_failed_message_is_tried_again_by_the_worker_under_its_id(lmr: Reposit
     eventually(lambda: lmr.get(f"/{hook['id']}")["failures"] == 1)
     (waiting,) = lmr.get(f"/{hook['id']}/deliveries?state=waiting")["items"]
     assert (waiting["status"], waiting["reason"]) == (500, "It answered 500.") and waiting["not_before"]
-    # What waits can be sent now.
+    # A waiting message can be sent now.
     made = lmr.call("POST", f"/{hook['id']}/deliveries")
     assert (made.status_code, made.json()["id"]) == (201, waiting["id"])
     eventually(lambda: len(receiver.got) == 2)
@@ -171,7 +173,7 @@ def test_a_failed_message_is_tried_again_by_the_worker_under_its_id(lmr: Reposit
     eventually(lambda: lmr.get(f"/{hook['id']}")["failures"] == 0)
 
 
-def test_gone_pauses_and_resuming_tells_what_is_new(lmr: Repository, receiver: Receiver) -> None:
+def test_status_410_pauses_and_resuming_sends_the_new_offset(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     receiver.answers = [410]
     lmr.change(1)
@@ -179,13 +181,13 @@ def test_gone_pauses_and_resuming_tells_what_is_new(lmr: Repository, receiver: R
     assert "410" in lmr.get(f"/{hook['id']}")["reason"]
     (dead,) = lmr.get(f"/{hook['id']}/deliveries?state=dead")["items"]
     refused = lmr.call("POST", f"/{hook['id']}/deliveries/{dead['id']}/replay")
-    assert refused.status_code == 409 and "resume it first" in refused.json()["detail"]
+    assert refused.status_code == 409 and "Resume it first" in refused.json()["detail"]
     lmr.change(2)
     resumed = lmr.call("POST", f"/{hook['id']}/resume").json()
     assert (resumed["state"], resumed["reason"], resumed["failures"]) == ("active", None, 0)
     eventually(lambda: len(receiver.got) == 2)
     eventually(lambda: lmr.get(f"/{hook['id']}")["told"] == receiver.offsets()[-1])
-    # The dead one is still there, and can be sent again under its own id.
+    # The dead message still exists, and can be sent again under its own ID.
     replayed = lmr.call("POST", f"/{hook['id']}/deliveries/{dead['id']}/replay")
     assert replayed.status_code == 200 and replayed.json()["state"] == "waiting"
     eventually(lambda: len(receiver.got) == 3)
@@ -194,17 +196,17 @@ def test_gone_pauses_and_resuming_tells_what_is_new(lmr: Repository, receiver: R
     assert lmr.get(f"/{hook['id']}")["told"] == receiver.offsets()[1]  # it does not go back
 
 
-def test_a_paused_webhook_is_not_told(lmr: Repository, receiver: Receiver) -> None:
+def test_a_paused_webhook_gets_no_message(lmr: Repository, receiver: Receiver) -> None:
     with receiving() as other:
         hook, control = lmr.add(receiver.url), lmr.add(other.url)
         paused = lmr.call("POST", f"/{hook['id']}/pause").json()
-        assert (paused["state"], paused["reason"]) == ("paused", "Somebody has paused it.")
+        assert (paused["state"], paused["reason"]) == ("paused", "Paused manually.")
         lmr.change()
         eventually(lambda: lmr.get(f"/{control['id']}")["told"] > control["told"])
     assert receiver.got == [] and lmr.get(f"/{hook['id']}/deliveries")["items"] == []
 
 
-def test_a_receiver_that_never_answers_holds_up_no_registration(lmr: Repository, receiver: Receiver) -> None:
+def test_a_receiver_that_never_answers_blocks_no_registration(lmr: Repository, receiver: Receiver) -> None:
     hooks = [lmr.add(receiver.url) for _ in range(4)]
     released = threading.Event()
     receiver.answers = [lambda handler: (released.wait(10), None)[1]] * len(hooks)
@@ -216,10 +218,10 @@ def test_a_receiver_that_never_answers_holds_up_no_registration(lmr: Repository,
     released.set()
 
 
-def test_a_message_on_its_way_when_the_worker_is_killed_is_sent_again_under_its_id(
-    folder: Path, new_database: Callable[[], str], valkey: Valkey, receiver: Receiver
+def test_a_message_in_progress_when_the_worker_is_killed_is_sent_again_under_its_id(
+    folder: Path, new_database: Callable[[], str], new_queue: Callable[[], str], receiver: Receiver
 ) -> None:
-    database, queue = new_database(), valkey.url.removesuffix("/0") + "/8"
+    database, queue = new_database(), new_queue()
     system = (folder, database, queue)
     first, server = (start(*system, MDV_WEBHOOK_PRIVATE="true") for start in (start_worker, start_server))
     with stopping(server, first):
@@ -238,14 +240,14 @@ def test_a_message_on_its_way_when_the_worker_is_killed_is_sent_again_under_its_
         released.set()
         (cut,) = lmr.get(f"/{hook['id']}/deliveries")["items"]
         assert (cut["state"], cut["attempts"], cut["status"]) == ("waiting", 1, None)
-        with psycopg.connect(database) as connection:  # a minute goes by
+        with psycopg.connect(database) as connection:  # a minute passes
             connection.execute("update webhook_deliveries set not_before = now()")
         with stopping(start_worker(*system, MDV_WEBHOOK_PRIVATE="true")):
-            eventually(lambda: lmr.get(f"/{hook['id']}/deliveries?state=delivered")["items"], 30)
+            eventually(lambda: lmr.get(f"/{hook['id']}/deliveries?state=delivered")["items"])
     assert len(receiver.got) == 2 and len({(got.id, got.body) for got in receiver.got}) == 1
 
 
-def test_messages_are_paged_with_the_newest_first(lmr: Repository, receiver: Receiver) -> None:
+def test_messages_are_paged_newest_first(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     for count in range(1, 6):
         assert lmr.call("POST", f"/{hook['id']}/deliveries").status_code == 201
@@ -256,7 +258,7 @@ def test_messages_are_paged_with_the_newest_first(lmr: Repository, receiver: Rec
     assert lmr.get(f"/{hook['id']}/deliveries?state=dead") == {"items": [], "next": None}
 
 
-def test_a_deleted_webhook_is_gone_and_told_nothing(lmr: Repository, receiver: Receiver) -> None:
+def test_a_deleted_webhook_is_gone_and_gets_no_message(lmr: Repository, receiver: Receiver) -> None:
     with receiving() as other:
         hook, control = lmr.add(receiver.url), lmr.add(other.url)
         assert lmr.call("DELETE", f"/{hook['id']}").json()["id"] == hook["id"]
@@ -266,7 +268,7 @@ def test_a_deleted_webhook_is_gone_and_told_nothing(lmr: Repository, receiver: R
     assert receiver.got == [] and [item["id"] for item in lmr.get()["items"]] == [control["id"]]
 
 
-def test_a_deleted_lmr_takes_its_webhooks_along(lmr: Repository, receiver: Receiver) -> None:
+def test_deleting_an_lmr_deletes_its_webhooks(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     receiver.answers = [500]
     lmr.change()
@@ -275,17 +277,17 @@ def test_a_deleted_lmr_takes_its_webhooks_along(lmr: Repository, receiver: Recei
     assert lmr.admin.http.get(f"/api/v1/lmrs/{lmr.name}/webhooks").status_code == 404
 
 
-def test_ten_webhooks_an_lmr(lmr: Repository, receiver: Receiver) -> None:
+def test_an_lmr_may_have_ten_webhooks(lmr: Repository, receiver: Receiver) -> None:
     for _ in range(10):
         lmr.add(receiver.url)
     answer = lmr.call("POST", json={"url": receiver.url})
-    assert answer.status_code == 409 and "may have no more: delete one first" in answer.json()["detail"]
+    assert answer.status_code == 409 and "which is the maximum. Delete one first" in answer.json()["detail"]
 
 
-# Who may
+# Permissions
 
 
-def test_an_lmr_has_its_own_webhooks_and_no_others(lmr: Repository, open_server: Server, receiver: Receiver) -> None:
+def test_an_lmr_sees_only_its_own_webhooks(lmr: Repository, open_server: Server, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     made = lmr.admin.http.post("/api/v1/lmrs", json={"name": f"other {next(_numbers)}"}).json()
     other = open_server.api(made["token"])
@@ -301,7 +303,7 @@ def test_an_lmr_has_its_own_webhooks_and_no_others(lmr: Repository, open_server:
     assert receiver.got == []
 
 
-def test_who_only_reads_sees_no_webhook(api: Api, server: Server, make_token: Callable[..., tuple[str, int]]) -> None:
+def test_a_viewer_cannot_see_webhooks(api: Api, server: Server, make_token: Callable[..., tuple[str, int]]) -> None:
     name = f"read {next(_numbers)}"
     assert api.http.post("/api/v1/lmrs", json={"name": name}).status_code == 201
     viewer = server.api(make_token("viewer")[0])
@@ -315,14 +317,14 @@ def test_who_only_reads_sees_no_webhook(api: Api, server: Server, make_token: Ca
     ("url", "sentence"),
     [
         ("http://localhost:8080/", "not on the public internet"), ("http://127.0.0.1/", "not on the public internet"),
-        ("http://2130706433/", "not on the public internet"), ("http://0177.0.0.1/", "cannot be read"),
+        ("http://2130706433/", "not on the public internet"), ("http://0177.0.0.1/", "is invalid"),
         ("http://[::ffff:127.0.0.1]/", "not on the public internet"), ("http://[::1]/", "not on the public internet"),
         ("http://169.254.169.254/latest/meta-data/", "not on the public internet"),
-        ("https://nobody.invalid/", "cannot be found"), ("gopher://hooks.example/", "begin with https"),
+        ("https://nobody.invalid/", "cannot be resolved"), ("gopher://hooks.example/", "begin with https"),
         ("https://me:secret@hooks.example/", "user or password"), ("nonsense", "begin with https"),
     ],
 )  # fmt: skip
-def test_an_address_that_may_not_be_sent_to_is_refused_when_it_is_registered(api: Api, url: str, sentence: str) -> None:
+def test_a_forbidden_address_is_refused_at_registration(api: Api, url: str, sentence: str) -> None:
     name = f"refused {next(_numbers)}"
     assert api.http.post("/api/v1/lmrs", json={"name": name}).status_code == 201
     answer = api.http.post(f"/api/v1/lmrs/{name}/webhooks", json={"url": url})
@@ -331,7 +333,7 @@ def test_an_address_that_may_not_be_sent_to_is_refused_when_it_is_registered(api
     assert api.get(f"/lmrs/{name}/webhooks").json()["items"] == []
 
 
-def test_what_is_no_webhook_or_no_message_is_not_found(lmr: Repository, receiver: Receiver) -> None:
+def test_unknown_webhooks_and_messages_are_not_found(lmr: Repository, receiver: Receiver) -> None:
     hook = lmr.add(receiver.url)
     for path in ("/0", "/x", "/99999999", "/99999999999999999999999", "/99999999/deliveries"):
         assert lmr.call("GET", path).status_code == 404

@@ -1,1 +1,1 @@
-"""The calls, one file a noun."""
+"""The API of an MDP, one file per resource type."""

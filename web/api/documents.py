@@ -1,4 +1,4 @@
-"""/documents: registering, reading and deleting them."""
+"""/documents: register, read and delete documents."""
 
 from __future__ import annotations
 
@@ -7,122 +7,143 @@ from urllib.parse import quote
 
 from flask import Response, jsonify, make_response, request
 
-from mdv.db.read import DocumentInfo, document_statements, list_atoms, list_documents, list_versions, read_document
+from mdv.accounts.callers import Caller, check_may_write
 from mdv.errors import BadRequest, MdvError, NotFound
+from mdv.inspect.sql.documents import (
+    list_atoms,
+    list_documents,
+    list_versions,
+    read_document,
+)
 from mdv.rdf.parse import check_document_uri
-from mdv.rdf.syntax import Syntax, syntax_of_media_type
-from web.auth import Caller, admin, may_write, reader
-from web.calls import Calls
+from mdv.rdf.syntax import syntax_of_media_type
+from web.auth import require_admin, require_reader
+from web.job_queue import PendingJob, accepted_response, enqueue_job, has_ended
 from web.models import Accepted, AtomsQuery, DocumentQuery, DocumentUri, HistoryQuery, Registration
-from web.negotiate import etags, prefer_wait, rdf_response, read_body, wanted_syntax, wanted_type, written
+from web.negotiate import (
+    negotiate_syntax,
+    negotiate_type,
+    not_modified,
+    prefer_wait,
+    read_body,
+    request_etags,
+)
 from web.openapi import (
-    FIGURE_1,
+    EXAMPLE_DOCUMENT,
     IDEMPOTENCY_KEY,
     IF_MATCH,
     IF_NONE_MATCH,
     PREFER,
     PRIORITY,
-    json_answer,
-    page,
-    problems,
-    rdf,
-    rdf_body,
-    record,
+    describe_json,
+    describe_problems,
+    describe_rdf,
+    describe_rdf_body,
+    object_schema,
+    page_schema,
 )
-from web.queue import accepted, has_ended, queue
+from web.routing import RouteGroup
 from web.services import services
-from workers.signals import News
+from web.use_cases.documents import document_response
+from workers.messages import JobMessage
 
-calls = Calls("documents", "RDF documents, each under its URI")
+routes = RouteGroup("documents", "Registered RDF documents")
 
-VERSION = record(version="integer", position="integer", at="string", present="boolean",
+VERSION = object_schema(version="integer", position="integer", at="string", present="boolean",
                  inserted="integer", updated="integer", deleted="integer", unchanged="integer")  # fmt: skip
-ATOM = record(uri_reference="string", property="string", value="string") | {}
+ATOM = object_schema(uri_reference="string", property="string", value="string") | {}
 ATOM["properties"]["class"] = {"type": "string"}
-DRY_RUN_WAIT = 30
+DRY_RUN_WAIT_SECONDS = 30
 
 
-@calls.call(
+@routes.route(
     "PUT",
     "/documents",
     "Register a document",
-    {200: Registration, 201: Registration, 202: Accepted} | problems(404, 408, 412, 413, 415, 422, 429),
+    {200: Registration, 201: Registration, 202: Accepted} | describe_problems(404, 408, 412, 413, 415, 422, 429),
     query=DocumentUri,
     headers=(PREFER, PRIORITY, IF_MATCH, IF_NONE_MATCH, IDEMPOTENCY_KEY),
-    body=rdf_body({"application/rdf+xml": FIGURE_1}),
+    body=describe_rdf_body({"application/rdf+xml": EXAMPLE_DOCUMENT}),
 )
 def put(query: DocumentUri) -> Response:
-    """Replaces the document of that URI by difference; an identical one changes nothing.
+    """Registers the document or replaces the stored version. Registering an identical document changes nothing.
 
-    Answers 202 with a job at once, or with `Prefer: wait=SECONDS` once it is done: 201 if it is new, else 200.
+    Answers 202 with a job. With `Prefer: wait=SECONDS`, answers when the job is done: 201 if the document is new, else
+    200.
     """
-    caller = admin()
+    caller = require_admin()
     uri = check_document_uri(query.uri)
-    may_write(caller, uri)
+    check_may_write(caller, uri)
     media_type = request.headers.get("Content-Type")
     syntax_of_media_type(media_type)
     body = read_body(services().config.body_seconds)
     return _change("register", uri, caller, query.dry_run, body, media_type)
 
 
-@calls.call(
+@routes.route(
     "DELETE",
     "/documents",
     "Delete a document",
-    {200: Registration, 202: Accepted} | problems(404, 412, 422, 429),
+    {200: Registration, 202: Accepted} | describe_problems(404, 412, 422, 429),
     query=DocumentUri,
     headers=(PREFER, PRIORITY, IF_MATCH, IDEMPOTENCY_KEY),
 )
 def delete(query: DocumentUri) -> Response:
-    """Deletes its statements, and so every resource that no other document describes. Its history stays."""
-    caller = admin()
+    """Deletes the statements of the document, and every resource that no other document describes. The history is
+    kept."""
+    caller = require_admin()
     uri = check_document_uri(query.uri)
-    may_write(caller, uri)
+    check_may_write(caller, uri)
     return _change("delete", uri, caller, query.dry_run)
 
 
-@calls.call(
+@routes.route(
     "GET",
     "/documents",
-    "A document as RDF, or a page of all",
+    "Get a document as RDF, or list documents",
     {
-        200: rdf("The document (`uri`), or a page", page(record(uri="string", version="integer", position="integer"))),
-        304: {"description": "the version that the caller has"},
+        200: describe_rdf(
+            "The document (`uri`) or a page of documents",
+            page_schema(object_schema(uri="string", version="integer", position="integer")),
+        ),
+        304: {"description": "Not modified"},
     }
-    | problems(404, 406),
+    | describe_problems(404, 406),
     query=DocumentQuery,
 )
 def get(query: DocumentQuery) -> Response:
-    """With `uri`, what was registered, in the syntax asked for and with `ETag` = version; without, a page."""
-    reader()
+    """With `uri`, returns the document in the requested syntax, with its version as `ETag`. Without it, returns a page
+    of documents."""
+    require_reader()
     if query.uri is not None:
         return _rdf(check_document_uri(query.uri), None)
-    wanted_type(["application/json"])
+    negotiate_type(["application/json"])
     with services().engine.connect() as connection:
         rows = list_documents(connection, query.after or "", query.limit + 1)
     more = rows[query.limit - 1]["uri"] if len(rows) > query.limit else None
     return jsonify({"items": [dict(row) for row in rows[: query.limit]], "next": more})
 
 
-@calls.call(
+@routes.route(
     "GET",
     "/documents/history",
-    "A document's versions, or one of them as RDF",
-    {200: rdf("The versions, newest first; with `version`, that one", page(VERSION))} | problems(404, 406),
+    "List the versions of a document, or get one as RDF",
+    {200: describe_rdf("The versions, newest first; with `version`, that version", page_schema(VERSION))}
+    | describe_problems(404, 406),
     query=HistoryQuery,
 )
 def history(query: HistoryQuery) -> Response:
-    """Every version that was registered and, with `present` false, every deletion."""
-    reader()
+    """Lists all versions. Deletions are versions with `present` false."""
+    require_reader()
     uri = check_document_uri(query.uri)
     if query.version is not None:
         return _rdf(uri, query.version)
-    wanted_type(["application/json"])
+    negotiate_type(["application/json"])
     before = _number(query.after, 2**31 - 1)
     with services().engine.connect() as connection:
         versions = list_versions(connection, uri, before, query.limit + 1)
     if not versions and query.after is None:
-        raise NotFound(f"No document {uri} was ever registered.")
+        raise NotFound(f"The document {uri} was never registered.")
     more = str(versions[query.limit - 1].version) if len(versions) > query.limit else None
     items = [
         {name: getattr(v, name) for name in VERSION["required"]} | {"at": v.at.isoformat()}
@@ -131,32 +152,33 @@ def history(query: HistoryQuery) -> Response:
     return jsonify({"items": items, "next": more})
 
 
-@calls.call(
+@routes.route(
     "GET",
     "/documents/atoms",
-    "A document's atoms, as in the paper's Figure 4",
-    {200: json_answer(page(ATOM), "The rows of FilterData that this document makes")} | problems(404, 406),
+    "List the atoms of a document",
+    {200: describe_json(page_schema(ATOM), "The FilterData rows of the document")} | describe_problems(404, 406),
     query=AtomsQuery,
 )
 def atoms(query: AtomsQuery) -> Response:
-    """What the filter sees of a document: a row a statement, and one (`rdf#subject`) a resource and class."""
-    reader()
+    """Returns the input of the filter, as in the paper's Figure 4: one row per statement, and one row (`rdf#subject`)
+    per resource and class."""
+    require_reader()
     uri = check_document_uri(query.uri)
-    wanted_type(["application/json"])
-    skip, after = _place(query.after)
+    negotiate_type(["application/json"])
+    skip, after = _read_cursor(query.after)
     with services().engine.connect() as connection:
         document = read_document(connection, uri)
         if document is None or not document.present:
-            raise NotFound(f"No document {uri} is registered.")
+            raise NotFound(f"The document {uri} is not registered.")
         start = 0 if after else skip
         rows = list_atoms(connection, document, after or ("", "", "", ""), start + query.limit + 1)[start:]
     shown = [dict(row) for row in rows[: query.limit]]
-    more = _place_after(skip + query.limit, shown[-1]) if len(rows) > query.limit else None
+    more = _next_cursor(skip + query.limit, shown[-1]) if len(rows) > query.limit else None
     return jsonify({"items": shown, "next": more})
 
 
 def _rdf(uri: str, version: int | None) -> Response:
-    syntax = wanted_syntax()
+    syntax = negotiate_syntax()
     with services().engine.connect() as connection:
         document = read_document(connection, uri, version)
         if document is None:
@@ -164,38 +186,34 @@ def _rdf(uri: str, version: int | None) -> Response:
             raise NotFound(f"The document {uri} {what}.")
         if not document.present:
             raise NotFound(f"The document {uri} was deleted in version {document.version}.")
-    return rdf_response(text_of(document, syntax), syntax, document.version)
-
-
-def text_of(document: DocumentInfo, syntax: Syntax) -> bytes:
-    """A version of a document in some syntax, with its own prefixes and those of the schema."""
-    with services().engine.connect() as connection:
-        statements = document_statements(connection, document)
-        prefixes = dict(services().schemas.now(connection).schema.prefixes) | document.prefixes
-    return written(statements, syntax, prefixes, document.uri)
+    if (unchanged := not_modified(syntax, document.version)) is not None:
+        return unchanged
+    response = document_response(document, syntax)
+    response.set_etag(str(document.version))
+    return response
 
 
 def _change(
     kind: str, uri: str, caller: Caller, dry_run: bool, body: bytes | None = None, media_type: str | None = None
 ) -> Response:
-    """Queue a job, once for each Idempotency-Key, and answer now or when it has ended."""
+    """Queue a job, once per Idempotency-Key, and answer immediately or when it has finished."""
     options = {
         "dry_run": dry_run,
         "conditions": {
-            "if_match": etags("If-Match"),
-            "if_none_match": etags("If-None-Match"),
+            "if_match": request_etags("If-Match"),
+            "if_none_match": request_etags("If-None-Match"),
             "resource_prefixes": caller.resource_prefixes,
         },
     }
-    asked = prefer_wait(services().config.max_wait_seconds)
-    wait = DRY_RUN_WAIT if dry_run and asked is None else asked
-    job_id, status = queue(kind, uri, caller, options, wait or 0, body, media_type, keyed=not dry_run)
+    wait_seconds = prefer_wait(services().config.max_wait_seconds)
+    wait = DRY_RUN_WAIT_SECONDS if dry_run and wait_seconds is None else wait_seconds
+    job_id, status = enqueue_job(kind, uri, caller, options, wait or 0, body, media_type, keyed=not dry_run)
     if status is None or not has_ended(status):
-        return accepted(job_id, uri, status)
-    return _ended(status, asked)
+        return accepted_response(PendingJob(job_id, uri, status))
+    return _ended(status, wait_seconds)
 
 
-def _ended(status: News, wait: int | None) -> Response:
+def _ended(status: JobMessage, wait: int | None) -> Response:
     if status.problem is not None:
         raise MdvError.from_problem(status.problem)
     result = status.result or {}
@@ -214,32 +232,32 @@ def _number(text: str | None, default: int) -> int:
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadRequest("`after` takes the `next` of the page before.")
+        raise BadRequest("`after` must be the `next` of the previous page.")
     return int(text)
 
 
-LONGEST_PLACE = 1000
+MAX_CURSOR_CHARS = 1000
 
 
-def _place_after(passed: int, atom: dict[str, str]) -> str:
-    """A cursor: how many atoms were shown and the last of them, which is left out where no URL could carry it."""
-    whole = json.dumps([passed, *atom.values()])
-    return whole if len(whole) <= LONGEST_PLACE else json.dumps([passed])
+def _next_cursor(seen: int, atom: dict[str, str]) -> str:
+    """Return the cursor of the next page: the number of atoms so far and the last atom, if it fits into a URL."""
+    whole = json.dumps([seen, *atom.values()])
+    return whole if len(whole) <= MAX_CURSOR_CHARS else json.dumps([seen])
 
 
-def _place(text: str | None) -> tuple[int, tuple[str, str, str, str] | None]:
+def _read_cursor(text: str | None) -> tuple[int, tuple[str, str, str, str] | None]:
     if text is None:
         return 0, None
     try:
-        passed, *atom = json.loads(text)
-        if type(passed) is not int or not 0 < passed < 2**31 or not all(type(part) is str for part in atom):
+        seen, *atom = json.loads(text)
+        if type(seen) is not int or not 0 < seen < 2**31 or not all(type(part) is str for part in atom):
             raise ValueError
-        "".join(atom).encode()  # no halves of surrogates
+        "".join(atom).encode()  # rejects lone surrogates
         if not atom:
-            return passed, None
+            return seen, None
         a, b, c, d = atom
     except (ValueError, TypeError, RecursionError):
-        raise BadRequest("`after` takes the `next` of the page before.") from None
+        raise BadRequest("`after` must be the `next` of the previous page.") from None
     if "\0" in a + b + c + d:
-        raise BadRequest("`after` takes the `next` of the page before.")
-    return passed, (a, b, c, d)
+        raise BadRequest("`after` must be the `next` of the previous page.")
+    return seen, (a, b, c, d)

@@ -1,96 +1,67 @@
-"""/jobs: how far a change is, and another try for those that failed by no fault of their own."""
+"""/jobs: the state of changes, and retry of dead letters."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
-from uuid import UUID
 
 from pydantic import Field
 
-from mdv.db.jobs import DOCUMENT_KINDS, NEWEST, JobStatus, has_newer, list_jobs, read_job, retry_job
-from mdv.db.state import lock_state
-from mdv.errors import Conflict, NotFound
-from web.auth import lmr_reader, reader, whole_admin
-from web.calls import Calls
-from web.models import JobState, Page
-from web.numbers import after_number
-from web.openapi import json_answer, page, problems
-from web.queue import lmr_uri
+from mdv.errors import NotFound
+from mdv.inspect.sql.jobs import list_jobs
+from mdv.mdp.jobs import JobStatus, lmr_uri
+from web.auth import require_reader, require_reader_or_lmr, require_unlimited_admin
+from web.models import JobState, ListQuery
+from web.number_params import read_after
+from web.openapi import describe_json, describe_problems, page_schema
+from web.routing import RouteGroup
 from web.services import services
+from web.use_cases.jobs import find_job, retry_dead_letter
 
-calls = Calls("jobs", "How far a change is")
+routes = RouteGroup("jobs", "The state of changes")
 
 
-class JobsQuery(Page):
-    """Which jobs, and how many."""
+class JobsQuery(ListQuery):
+    """Parameters of the list of jobs."""
 
     state: Literal["queued", "done", "failed", "dead"] | None = Field(
         None,
-        description="only those; `queued`: also those that are being carried out; `dead`: those of the failed that can "
-        "be tried again",
+        description="only jobs in this state; `queued` includes running jobs; `dead` are the failed jobs that can be "
+        "retried",
     )
 
 
-@calls.call("GET", "/jobs", "A page of jobs, the newest first",
-            {200: json_answer(page(JobState.model_json_schema()), "A page")} | problems(), query=JobsQuery)  # fmt: skip
+@routes.route("GET", "/jobs", "List jobs, newest first",
+            {200: describe_json(page_schema(JobState.model_json_schema()), "A page of jobs")} | describe_problems(),
+            query=JobsQuery)  # fmt: skip
 def list_(query: JobsQuery) -> dict[str, Any]:
-    """Ended jobs are kept for a week (`MDV_KEEP_JOBS_SECONDS`)."""
-    reader()
-    before = after_number(query.after) or NEWEST
+    """Finished jobs are kept for a week (`MDV_KEEP_JOBS_SECONDS`)."""
+    require_reader()
     with services().single.connect() as connection:
-        found = list_jobs(connection, query.state, before, query.limit + 1)
+        found = list_jobs(connection, query.state, read_after(query.after), query.limit + 1)
     more = str(found[query.limit - 1].number) if len(found) > query.limit else None
-    return {"items": [shown(job) for job in found[: query.limit]], "next": more}
+    return {"items": [job_as_dict(job) for job in found[: query.limit]], "next": more}
 
 
-@calls.call("GET", "/jobs/<job>", "A job's state", {200: JobState} | problems(404))
+@routes.route("GET", "/jobs/<job>", "Get a job", {200: JobState} | describe_problems(404))
 def get(job: str) -> dict[str, Any]:
-    """`queued`, `running`, `done` with the result, or `failed` with the problem."""
-    caller = lmr_reader()
+    """The state is `queued`, `running`, `done` with a result, or `failed` with a problem."""
+    caller = require_reader_or_lmr()
     status = find_job(job)
-    # An LMR sees its own; of others it learns nothing.
+    # An LMR sees only its own jobs.
     if caller.lmr is not None and status.uri != lmr_uri(caller.lmr):
-        raise NotFound(f"There is no job {status.id}.")
-    return shown(status)
+        raise NotFound(f"The job {status.id} does not exist.")
+    return job_as_dict(status)
 
 
-@calls.call("POST", "/jobs/<job>/retry", "Try a dead letter again", {200: JobState} | problems(404, 409))
+@routes.route("POST", "/jobs/<job>/retry", "Retry a dead letter", {200: JobState} | describe_problems(404, 409))
 def retry(job: str) -> dict[str, Any]:
-    """For a job that failed inside MDV as often as it was tried. Refused where the document was changed since: it would
-    become what it was."""
-    whole_admin()
-    return shown(retry_dead(job))
+    """Retries a job whose attempts all failed with internal errors. Rejected if the document was changed since: the
+    retry would overwrite the newer version."""
+    require_unlimited_admin()
+    return job_as_dict(retry_dead_letter(job))
 
 
-def retry_dead(job: str) -> JobStatus:
-    """Let a dead letter wait again."""
-    status = find_job(job)
-    if not status.dead:
-        raise Conflict(f"The job {status.id} is {status.state}: only a dead letter can be tried again.")
-    with services().engine.begin() as connection:
-        lock_state(connection)  # nothing changes between the look and the retry
-        if status.kind in (*DOCUMENT_KINDS, "schema") and has_newer(connection, status.id):
-            raise Conflict(f"{status.uri} was changed since the job came: register what it should be now.")
-        retry_job(connection, status.id)
-    services().forget_news(status.id)
-    services().wake_for(status.kind)
-    return find_job(job)
-
-
-def find_job(text: str) -> JobStatus:
-    """The job of that id."""
-    try:
-        number = UUID(text)
-    except ValueError:
-        raise NotFound(f"{text!r} is not the id of a job.") from None
-    with services().single.connect() as connection:
-        status = read_job(connection, number)
-    if status is None:
-        raise NotFound(f"There is no job {number}.")
-    return status
-
-
-def shown(status: JobStatus) -> dict[str, Any]:
+def job_as_dict(status: JobStatus) -> dict[str, Any]:
     waits = status.state == "queued" and status.attempts > 0
     return {
         "id": str(status.id),

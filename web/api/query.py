@@ -2,77 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flask import Response
 
 from mdv.errors import BadRequest
-from mdv.mdp.query import run_query
+from mdv.inspect.query import run_query
 from mdv.rdf.parse import is_absolute_iri
 from mdv.rdf.syntax import MEDIA_TYPES
 from mdv.rules.ast import ParsedQuery
 from mdv.rules.parse import parse_query
-from web.answers import CSV, query_response
-from web.auth import reader
-from web.bodies import JSON, json_body, json_request
-from web.calls import Calls
-from web.models import QueryQuestion
-from web.negotiate import in_thread, wanted_type
-from web.openapi import page, problems, rdf, record
+from web.auth import require_reader
+from web.json_bodies import JSON, describe_json_body, read_json_body
+from web.models import QueryRequest
+from web.negotiate import negotiate_type, run_in_thread
+from web.openapi import EXAMPLE_QUERY, QUERY_ANSWER, describe_problems
+from web.responses import CSV, query_response
+from web.routing import RouteGroup
 from web.services import services
 
-calls = Calls("query", "Answers from what is known now")
-
-EXAMPLE = {"query": "search CycleProvider c where c.serverPort = 5874 return c, c.serverHost"}
-_TERM = {"anyOf": [record(type="string", value="string"), {"type": "null"}]}
-_ROWS: dict[str, Any] = {
-    "type": "object",
-    "required": ["columns", "rows", "truncated"],
-    "properties": {
-        "columns": {"type": "array", "items": {"type": "string"}},
-        "rows": {"type": "array", "items": {"type": "array", "items": _TERM}},
-        "truncated": {"type": "boolean", "description": "there are more rows than these"},
-    },
-}
-ANSWER = rdf("Rows (`return`), or a page of resources (`register`)", {"anyOf": [_ROWS, page(record(uri="string",
-              classes="array"))]})  # fmt: skip
-ANSWER["content"][CSV] = {"schema": {"type": "string"}}
+routes = RouteGroup("query", "Queries on the current resources")
 
 
-@calls.call(
+@routes.route(
     "POST",
     "/query",
-    "Ask a query",
-    {200: ANSWER} | problems(406, 408, 413, 415, 422),
-    body=json_request(QueryQuestion, EXAMPLE),
+    "Run a query",
+    {200: QUERY_ANSWER} | describe_problems(406, 408, 413, 415, 422),
+    body=describe_json_body(QueryRequest, EXAMPLE_QUERY),
     reads=True,
 )
 def query() -> Response:
-    """The rule language with `return` in place of `register`, and after it `order by PATH [asc|desc]` and `limit N`.
+    """Queries use the rule language with `return` instead of `register`, followed by `order by PATH [asc|desc]` and
+    `limit N`.
 
-    A row stands for a choice of resources for the searched variables under which `where` holds, with a value for each
-    returned path: one row for each value of a path that has several, `null` where it has none. Paths that share a
-    beginning without `?`, those of `where` included, mean the same resource there; each `?` is its own choice. Rows are
-    ordered by number, instant, truth or text by code point, as the path's range says, what is missing last; then by
-    what is returned. There are at most 10,000 rows, 1,000 unless `limit` says otherwise; `truncated` tells that there
-    are more.
+    Each row is a binding of the searched variables that satisfies `where`, with a value for each returned path. A path
+    with several values gives several rows; a path without a value gives `null`. Paths that share a prefix without `?`,
+    including those of `where`, refer to the same resource; each `?` chooses independently. Rows are sorted by number,
+    instant, boolean or text (by code point) according to the range of the path, missing values last, then by the
+    returned values. The default limit is 1,000 rows, the maximum 10,000; `truncated` is true if there are more.
 
-    A rule with `register` gives the resources that it would register, by URI, a page at a time; also as RDF.
+    A rule with `register` returns the resources that it would register, ordered by URI, one page at a time, as JSON,
+    CSV or RDF.
 
-    CSV has the columns in its first line, a URI or a text without language and datatype in each field, and nothing
-    where a value is missing. The header `MDV-More: true` goes with CSV and RDF where there is more.
+    CSV has the column names in the first line. Fields contain a URI or a text without language and datatype; missing
+    values are empty. CSV and RDF responses have the header `MDV-More: true` if there is more.
     """
-    reader()
-    question = json_body(QueryQuestion)
-    parsed = parse_query(question.query)
+    require_reader()
+    question = read_json_body(QueryRequest)
+    parsed = run_in_thread(parse_query, question.query)
     has_rows = isinstance(parsed, ParsedQuery)
-    media_type = wanted_type([JSON, CSV] if has_rows else [JSON, CSV, *MEDIA_TYPES])
+    media_type = negotiate_type([JSON, CSV] if has_rows else [JSON, CSV, *MEDIA_TYPES])
     if question.after is not None and not is_absolute_iri(question.after):
-        raise BadRequest("`after` takes the `next` of the page before.")
+        raise BadRequest("`after` must be the `next` of the previous page.")
     with services().engine.connect() as connection:
         answer = run_query(
             connection, parsed, services().schemas, limit=question.limit, after=question.after,
-            with_statements=media_type in MEDIA_TYPES, apart=in_thread,
+            with_statements=media_type in MEDIA_TYPES, apart=run_in_thread,
         )  # fmt: skip
         prefixes = services().schemas.now(connection).schema.prefixes
     return query_response(answer, media_type, prefixes)

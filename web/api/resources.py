@@ -1,4 +1,4 @@
-"""/resources: what is known, whoever said it."""
+"""/resources: resources, each the union of the statements of all documents."""
 
 from __future__ import annotations
 
@@ -6,67 +6,56 @@ from typing import Any
 
 from flask import Response, jsonify
 
-from mdv.db.read import list_resources, resource_documents, resource_statements
-from mdv.errors import BadRequest, NotFound
-from mdv.mdp.schemas import classes_named
+from mdv.errors import BadRequest
+from mdv.inspect.sql.resources import list_resources
+from mdv.rdf.classes import resolve_classes
 from mdv.rdf.parse import is_absolute_iri
 from mdv.rdf.syntax import MEDIA_TYPES
-from web.answers import resource_response
-from web.auth import lmr_reader
-from web.calls import Calls
+from web.auth import require_reader_or_lmr
 from web.models import ResourceQuery
-from web.negotiate import wanted_type
-from web.numbers import after_number
-from web.openapi import page, problems, rdf, record
+from web.negotiate import negotiate_type
+from web.number_params import read_after
+from web.openapi import RESOURCE_OR_PAGE, describe_problems, describe_rdf
+from web.routing import RouteGroup
 from web.services import services
+from web.use_cases.resources import one_resource
 
-calls = Calls("resources", "What is known, whoever said it")
-
-ONE_OR_PAGE = {
-    "anyOf": [
-        record(uri="string", classes="array", statements="array", documents="array"),
-        page(record(uri="string", classes="array")),
-    ]
-}
-ONE_OR_PAGE["anyOf"][0]["properties"]["statements"]["items"] = {"type": "array"}
+routes = RouteGroup("resources", "Resources: the union of the statements of all documents")
 
 
-@calls.call(
+@routes.route(
     "GET",
     "/resources",
-    "One resource, or a page of them",
-    {200: rdf("The resource (`uri`), or a page of resources", ONE_OR_PAGE)} | problems(404, 406),
+    "Get a resource, or list resources",
+    {200: describe_rdf("The resource (`uri`) or a page of resources", RESOURCE_OR_PAGE)} | describe_problems(404, 406),
     query=ResourceQuery,
 )
 def get(query: ResourceQuery) -> Response:
-    """With `uri`, the union of what all documents say of it; with `class`, its instances; with neither, all."""
-    lmr_reader()
+    """With `uri`, returns the statements of all documents about the resource. With `class`, lists its instances. With
+    neither, lists all resources."""
+    require_reader_or_lmr()
     if query.uri is not None and query.class_ is not None:
-        raise BadRequest("Ask for one resource with uri=, or for the instances of a class with class=, not for both.")
+        raise BadRequest(
+            "`uri` and `class` cannot be combined. Use `uri` for one resource or `class` for the instances of a class."
+        )
     if query.uri is not None:
         return _one(query.uri)
     return _page(query)
 
 
 def _one(uri: str) -> Response:
-    media_type = wanted_type(["application/json", *MEDIA_TYPES])
+    media_type = negotiate_type(["application/json", *MEDIA_TYPES])
     if not is_absolute_iri(uri):
         raise BadRequest(f"{uri!r} is not an absolute URI.")
-    with services().engine.connect() as connection:
-        statements = resource_statements(connection, uri)
-        documents = resource_documents(connection, uri)
-        schema = services().schemas.now(connection).schema
-    if not statements:
-        raise NotFound(f"No document describes {uri}.")
-    return resource_response(uri, statements, media_type, schema.prefixes, documents=documents)
+    return one_resource(uri, media_type, with_documents=True)
 
 
 def _page(query: ResourceQuery) -> Response:
-    wanted_type(["application/json"])
-    after = after_number(query.after)
+    negotiate_type(["application/json"])
+    after = read_after(query.after)
     with services().engine.connect() as connection:
         schema = services().schemas.now(connection).schema
-        classes = None if query.class_ is None else classes_named(query.class_, schema)
+        classes = None if query.class_ is None else resolve_classes(query.class_, schema)
         rows = list_resources(connection, classes, after, query.limit + 1)
     items: list[dict[str, Any]] = [{"uri": uri, "classes": direct} for _, uri, direct in rows[: query.limit]]
     more = str(rows[query.limit - 1][0]) if len(rows) > query.limit else None

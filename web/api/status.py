@@ -1,4 +1,4 @@
-"""/status: how the MDP is."""
+"""/status: the status of the MDP."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from datetime import datetime
 from typing import Any
 
 import mdv
-from mdv.db.status import read_status
-from mdv.mdp.status import workers_heard
-from web.auth import reader
-from web.calls import Calls
+from mdv.inspect.sql.status import read_status
+from mdv.mdp.worker_heartbeats import list_live_workers
+from web.auth import require_reader
 from web.models import MdpStatus
-from web.openapi import problems
+from web.openapi import describe_problems
+from web.routing import RouteGroup
 from web.services import services
 
-calls = Calls("status", "How the MDP is")
+routes = RouteGroup("status", "Status of the MDP")
 
 
-@calls.call("GET", "/status", "How the MDP is", {200: MdpStatus} | problems())
+@routes.route("GET", "/status", "Status of the MDP", {200: MdpStatus} | describe_problems())
 def status() -> dict[str, Any]:
-    """Where it stands, what it holds, which LMRs are behind, what waits, who works. It costs the same on a large store
-    as on a small one: what there is much of is estimated."""
-    reader()
+    """Returns the position, the sizes of the store, LMRs that are behind, the job queue and the workers. Large counts
+    are estimated, so that the cost does not depend on the size of the store."""
+    require_reader()
     s = services()
     with s.engine.connect() as connection:
         found = read_status(connection)
-    workers = workers_heard(s.redis)
+    workers = list_live_workers(s.redis)
     return {
         "version": mdv.__version__,
         "epoch": str(found.epoch),
         "position": found.position,
         "last_transaction": _moment(found.last_transaction),
         "counts": {name: asdict(getattr(found, name)) for name in ("documents", "resources", "statements", "rules")},
+        "rules_suspended": found.suspended,
         "lmrs": found.lmrs,
         "behind": [
             asdict(lmr) | {"since": _moment(lmr.since), "asked_at": _moment(lmr.asked_at)} for lmr in found.behind

@@ -1,4 +1,4 @@
-"""/lmrs/L/webhooks: addresses that are told when an LMR's feed goes on, and the messages to them."""
+"""/lmrs/L/webhooks: webhooks of an LMR and their deliveries."""
 
 from __future__ import annotations
 
@@ -8,164 +8,163 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from mdv.db import webhooks as db
-from mdv.db.lmrs import Lmr
-from mdv.db.webhooks import Delivery, Webhook
 from mdv.errors import NotFound, TooMany
 from mdv.mdp import webhooks
-from mdv.webhooks.address import allowed_addresses, read_url
+from mdv.mdp.lmrs import Lmr
+from mdv.mdp.webhooks import Delivery, Webhook
+from mdv.webhooks.address import allowed_addresses, parse_url
 from mdv.webhooks.send import send
-from web.auth import lmr_named
-from web.bodies import json_body, json_request
-from web.calls import Calls
-from web.models import DeliveryQuery, DeliveryShown, Page, WebhookDraft, WebhookSecret, WebhookShown, WebhookTrial
-from web.numbers import after_number, webhook_number
-from web.openapi import json_answer, page, problems
+from web.auth import require_lmr_access
+from web.json_bodies import describe_json_body, read_json_body
+from web.models import DeliveryQuery, DeliveryShown, ListQuery, NewWebhook, WebhookSecret, WebhookShown, WebhookTrial
+from web.number_params import read_after, read_webhook_id
+from web.openapi import describe_json, describe_problems, page_schema
+from web.routing import RouteGroup
 from web.services import services
-from workers.signals import WEBHOOKS
+from workers.messages import WEBHOOKS_TASK
 
-calls = Calls("webhooks", "Addresses that are told when an LMR's feed goes on")
+routes = RouteGroup("webhooks", "Webhooks that are called when the feed of an LMR advances")
 
 _LIST = "/lmrs/<lmr>/webhooks"
 _ONE = _LIST + "/<number>"
-_PAGE = json_answer(page({"type": "object"}), "A page")
+_PAGE = describe_json(page_schema({"type": "object"}), "A page")
 
 
-@calls.call("POST", _LIST, "Add a webhook", {201: WebhookSecret} | problems(404, 408, 409, 413, 415),
-            body=json_request(WebhookDraft, {"url": "https://hooks.example/mdv"}))  # fmt: skip
+@routes.route("POST", _LIST, "Add a webhook", {201: WebhookSecret} | describe_problems(404, 408, 409, 413, 415),
+            body=describe_json_body(NewWebhook, {"url": "https://hooks.example/mdv"}))  # fmt: skip
 def add(lmr: str) -> tuple[dict[str, Any], int]:
-    """When the LMR's feed has gone on, MDV posts `{"type": "feed.advanced", "timestamp": …, "data": {"lmr": …,
-    "offset": …, "position": …}}` to the address, signed as Standard Webhooks has it; whoever gets it reads the feed as
-    usual. Any answer of 2xx will do; redirects are not followed; all else is tried again for nine hours, and 410 pauses
-    the webhook. The secret is in this answer alone."""
-    found = lmr_named(lmr)
-    target = read_url(json_body(WebhookDraft).url)
+    """When the feed of the LMR advances, MDV posts `{"type": "feed.advanced", "timestamp": …, "data": {"lmr": …,
+    "offset": …, "position": …}}` to the URL, signed according to Standard Webhooks. The receiver then reads the feed as
+    usual. Any 2xx status confirms the message. Redirects are not followed. Other results are retried for nine hours;
+    410 pauses the webhook. The signing secret is shown only in this response."""
+    found = require_lmr_access(lmr)
+    target = parse_url(read_json_body(NewWebhook).url)
     allowed_addresses(target, services().config.webhook_private)
     with services().engine.begin() as connection:
         made = webhooks.add_webhook(connection, found, target.text, _now())
     return _with_secret(made), 201
 
 
-@calls.call("GET", _LIST, "A page of webhooks", {200: _PAGE} | problems(404), query=Page)
-def list_(query: Page, lmr: str) -> dict[str, Any]:
-    found = lmr_named(lmr)
+@routes.route("GET", _LIST, "List webhooks", {200: _PAGE} | describe_problems(404), query=ListQuery)
+def list_(query: ListQuery, lmr: str) -> dict[str, Any]:
+    found = require_lmr_access(lmr)
     with services().single.connect() as connection:
-        rows = db.list_webhooks(connection, found.id, after_number(query.after), query.limit + 1)
-    items = [_shown(row) for row in rows[: query.limit]]
+        rows = webhooks.list_webhooks(connection, found, read_after(query.after), query.limit + 1)
+    items = [_webhook_as_dict(row) for row in rows[: query.limit]]
     return {"items": items, "next": str(items[-1]["id"]) if len(rows) > query.limit else None}
 
 
-@calls.call("GET", _ONE, "One webhook", {200: WebhookShown} | problems(404))
+@routes.route("GET", _ONE, "Get a webhook", {200: WebhookShown} | describe_problems(404))
 def get(lmr: str, number: str) -> dict[str, Any]:
-    """Its state, how far it was told, and how long it has been failing."""
-    return _shown(_webhook(lmr_named(lmr), number))
+    """Returns its state, its progress and its failures."""
+    return _webhook_as_dict(_find_webhook(require_lmr_access(lmr), number))
 
 
-@calls.call("DELETE", _ONE, "Delete a webhook", {200: WebhookShown} | problems(404))
+@routes.route("DELETE", _ONE, "Delete a webhook", {200: WebhookShown} | describe_problems(404))
 def delete(lmr: str, number: str) -> dict[str, Any]:
-    """With its messages."""
-    found = lmr_named(lmr)
+    """Also deletes its messages."""
+    found = require_lmr_access(lmr)
     with services().engine.begin() as connection:
-        gone = webhooks.get_webhook(connection, found, webhook_number(number), lock=True)
-        webhooks.delete_webhook(connection, found, gone.id)
-    return _shown(gone)
+        webhook = webhooks.get_webhook(connection, found, read_webhook_id(number), lock=True)
+        webhooks.delete_webhook(connection, found, webhook.id)
+    return _webhook_as_dict(webhook)
 
 
-@calls.call("POST", _ONE + "/pause", "Pause a webhook", {200: WebhookShown} | problems(404))
+@routes.route("POST", _ONE + "/pause", "Pause a webhook", {200: WebhookShown} | describe_problems(404))
 def pause(lmr: str, number: str) -> dict[str, Any]:
-    """Nothing is sent to it until it is resumed."""
-    found = lmr_named(lmr)
+    """No messages are sent until the webhook is resumed."""
+    found = require_lmr_access(lmr)
     with services().engine.begin() as connection:
-        return _shown(webhooks.pause(connection, found, webhook_number(number), db.BY_HAND))
+        return _webhook_as_dict(webhooks.pause_webhook(connection, found, read_webhook_id(number)))
 
 
-@calls.call("POST", _ONE + "/resume", "Resume a webhook", {200: WebhookShown} | problems(404))
+@routes.route("POST", _ONE + "/resume", "Resume a webhook", {200: WebhookShown} | describe_problems(404))
 def resume(lmr: str, number: str) -> dict[str, Any]:
-    """If the feed has gone on meanwhile, it is told at once."""
-    found = lmr_named(lmr)
+    """If the feed has advanced meanwhile, a message is sent immediately."""
+    found = require_lmr_access(lmr)
     with services().engine.begin() as connection:
-        resumed = webhooks.resume(connection, found, webhook_number(number), _now())
-    services().wake_worker(WEBHOOKS)
-    return _shown(resumed)
+        resumed = webhooks.resume_webhook(connection, found, read_webhook_id(number), _now())
+    services().wake_worker(WEBHOOKS_TASK)
+    return _webhook_as_dict(resumed)
 
 
-@calls.call("POST", _ONE + "/rotate", "Give a webhook another secret", {200: WebhookSecret} | problems(404))
+@routes.route("POST", _ONE + "/rotate", "Rotate the secret of a webhook", {200: WebhookSecret} | describe_problems(404))
 def rotate(lmr: str, number: str) -> dict[str, Any]:
-    """For a day, messages are signed with the secret of before as well."""
-    found = lmr_named(lmr)
+    """For one day, messages are signed with both the new and the previous secret."""
+    found = require_lmr_access(lmr)
     with services().engine.begin() as connection:
-        return _with_secret(webhooks.rotate(connection, found, webhook_number(number), _now()))
+        return _with_secret(webhooks.rotate_secret(connection, found, read_webhook_id(number), _now()))
 
 
-@calls.call("POST", _ONE + "/test", "Try a webhook", {200: WebhookTrial} | problems(404, 429))
-def try_(lmr: str, number: str) -> dict[str, Any]:
-    """A signed message of the type `webhook.test` is sent now; the answer tells what came of it, within 15 s."""
-    found = lmr_named(lmr)
-    webhook, message, now = _webhook(found, number), uuid4(), _now()
-    letter = webhooks.trial_letter(webhook, found, message, now)
-    with _alone(found):
+@routes.route("POST", _ONE + "/test", "Test a webhook", {200: WebhookTrial} | describe_problems(404, 429))
+def test(lmr: str, number: str) -> dict[str, Any]:
+    """Sends a signed message of the type `webhook.test` and returns the result within 15 s."""
+    found = require_lmr_access(lmr)
+    webhook, message, now = _find_webhook(found, number), uuid4(), _now()
+    letter = webhooks.sign_test_message(webhook, found, message, now)
+    with _test_slot(found):
         answer = send(webhook.url, letter.body, letter.headers, services().config.webhook_private)
-    told = {"delivered": answer.is_success, "status": answer.status, "reason": answer.reason}
-    return {"id": str(message)} | told
+    result = {"delivered": answer.is_success, "status": answer.status, "reason": answer.reason}
+    return {"id": str(message)} | result
 
 
 # Messages
 
 
-@calls.call("GET", _ONE + "/deliveries", "A page of messages", {200: _PAGE} | problems(404), query=DeliveryQuery)
+@routes.route("GET", _ONE + "/deliveries", "List messages", {200: _PAGE} | describe_problems(404), query=DeliveryQuery)
 def deliveries(query: DeliveryQuery, lmr: str, number: str) -> dict[str, Any]:
-    """The newest first. Those that ended are kept for seven days, 200 of a webhook at most."""
-    webhook = _webhook(lmr_named(lmr), number)
-    before = None if query.after is None else after_number(query.after)
+    """Newest first. Finished messages are kept for seven days, at most 200 per webhook."""
+    webhook = _find_webhook(require_lmr_access(lmr), number)
+    before = None if query.after is None else read_after(query.after)
     with services().single.connect() as connection:
-        rows = db.list_deliveries(connection, webhook.id, before, query.limit + 1, query.state)
-    items = [_delivery(row) for row in rows[: query.limit]]
+        rows = webhooks.list_deliveries(connection, webhook, before, query.limit + 1, query.state)
+    items = [_delivery_as_dict(row) for row in rows[: query.limit]]
     return {"items": items, "next": str(rows[query.limit - 1].number) if len(rows) > query.limit else None}
 
 
-@calls.call("POST", _ONE + "/deliveries", "Send a message now", {201: DeliveryShown} | problems(404, 409))
-def tell(lmr: str, number: str) -> tuple[dict[str, Any], int]:
-    """It says how far the feed goes now, whether that was told before or not. One that waits is sent in its place."""
-    found = lmr_named(lmr)
+@routes.route("POST", _ONE + "/deliveries", "Send a message now", {201: DeliveryShown} | describe_problems(404, 409))
+def send_now(lmr: str, number: str) -> tuple[dict[str, Any], int]:
+    """Sends the current offset of the feed, even if it was already sent. A waiting message is replaced."""
+    found = require_lmr_access(lmr)
     with services().engine.begin() as connection:
-        made = webhooks.tell_now(connection, found, webhook_number(number), _now())
-    services().wake_worker(WEBHOOKS)
-    return _delivery(made), 201
+        made = webhooks.send_now(connection, found, read_webhook_id(number), _now())
+    services().wake_worker(WEBHOOKS_TASK)
+    return _delivery_as_dict(made), 201
 
 
-@calls.call("POST", _ONE + "/deliveries/<message>/replay", "Send a dead message again",
-            {200: DeliveryShown} | problems(404, 409))  # fmt: skip
+@routes.route("POST", _ONE + "/deliveries/<message>/replay", "Send a dead message again",
+            {200: DeliveryShown} | describe_problems(404, 409))  # fmt: skip
 def replay(lmr: str, number: str, message: str) -> dict[str, Any]:
-    """It gets all its attempts anew, under the same id."""
-    found = lmr_named(lmr)
+    """The message gets a new series of attempts under the same id."""
+    found = require_lmr_access(lmr)
     try:
         wanted = UUID(message)
     except ValueError:
         raise NotFound(f"{message!r} is not the id of a message.") from None
     with services().engine.begin() as connection:
-        again = webhooks.replay(connection, found, webhook_number(number), wanted, _now())
-    services().wake_worker(WEBHOOKS)
-    return _delivery(again)
+        again = webhooks.retry_dead_message(connection, found, read_webhook_id(number), wanted, _now())
+    services().wake_worker(WEBHOOKS_TASK)
+    return _delivery_as_dict(again)
 
 
-_trying: set[int] = set()
+_testing: set[int] = set()
 
 
 @contextmanager
-def _alone(lmr: Lmr) -> Iterator[None]:
-    """One trial of an LMR at a time: a receiver may be slow."""
-    if lmr.id in _trying:
-        raise TooMany(f"A webhook of {lmr.name} is being tried already: wait for what comes of it.")
-    _trying.add(lmr.id)
+def _test_slot(lmr: Lmr) -> Iterator[None]:
+    """Allow one test per LMR at a time: a receiver may be slow."""
+    if lmr.id in _testing:
+        raise TooMany(f"A webhook of {lmr.name} is already being tested. Wait for the result.")
+    _testing.add(lmr.id)
     try:
         yield
     finally:
-        _trying.discard(lmr.id)
+        _testing.discard(lmr.id)
 
 
-def _webhook(lmr: Lmr, number: str) -> Webhook:
+def _find_webhook(lmr: Lmr, number: str) -> Webhook:
     with services().single.connect() as connection:
-        return webhooks.get_webhook(connection, lmr, webhook_number(number))
+        return webhooks.get_webhook(connection, lmr, read_webhook_id(number))
 
 
 def _now() -> datetime:
@@ -176,7 +175,7 @@ def _text(moment: datetime | None) -> str | None:
     return moment.isoformat() if moment else None
 
 
-def _shown(webhook: Webhook) -> dict[str, Any]:
+def _webhook_as_dict(webhook: Webhook) -> dict[str, Any]:
     return {
         "id": webhook.id,
         "url": webhook.url,
@@ -191,10 +190,10 @@ def _shown(webhook: Webhook) -> dict[str, Any]:
 
 
 def _with_secret(webhook: Webhook) -> dict[str, Any]:
-    return _shown(webhook) | {"secret": webhook.secret}
+    return _webhook_as_dict(webhook) | {"secret": webhook.secret}
 
 
-def _delivery(sent: Delivery) -> dict[str, Any]:
+def _delivery_as_dict(sent: Delivery) -> dict[str, Any]:
     return {
         "id": str(sent.id),
         "offset": sent.offset,

@@ -1,4 +1,4 @@
-// Figures over time. Without this script the same figures stand in a table.
+// Time series charts. Without this script, the page shows the same values in a table.
 import "uplot/dist/uPlot.min.css";
 import uPlot from "uplot";
 
@@ -7,11 +7,11 @@ const colour = (name) => style.getPropertyValue(name).trim();
 
 for (const figure of document.querySelectorAll("figure[data-points]")) {
   const points = JSON.parse(figure.dataset.points);
-  const place = figure.querySelector(".chart");
+  const container = figure.querySelector(".chart");
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   const chart = new uPlot(
     {
-      width: place.clientWidth,
+      width: container.clientWidth,
       height: 140,
       cursor: { points: { size: 6 } },
       legend: { live: true },
@@ -23,7 +23,7 @@ for (const figure of document.querySelectorAll("figure[data-points]")) {
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     },
     points,
-    place,
+    container,
   );
-  new ResizeObserver(() => chart.setSize({ width: place.clientWidth, height: 140 })).observe(place);
+  new ResizeObserver(() => chart.setSize({ width: container.clientWidth, height: 140 })).observe(container);
 }

@@ -1,4 +1,4 @@
-// A text area becomes an editor with highlighting, line numbers, and errors at their lines.
+// Replaces text areas with an editor: highlighting, line numbers, completion and error marks.
 import { autocompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { json } from "@codemirror/lang-json";
@@ -9,14 +9,14 @@ import { lintGutter, setDiagnostics } from "@codemirror/lint";
 import { Compartment, EditorState } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import { completing, rules } from "./rule_language.js";
+import { completionSource, ruleLanguage } from "./rule_language.js";
 
 const LANGUAGES = {
   rdfxml: () => xml(),
   turtle: () => StreamLanguage.define(turtle),
   ntriples: () => StreamLanguage.define(turtle),
   jsonld: () => json(),
-  rule: () => rules,
+  rule: () => ruleLanguage,
 };
 
 const colours = HighlightStyle.define(
@@ -29,7 +29,7 @@ const colours = HighlightStyle.define(
   ].map(([tag, name]) => ({ tag, class: `code-${name}` })),
 );
 
-export function guess(text) {
+export function guessSyntax(text) {
   const start = text.trimStart();
   if (/^(<\?xml|<!--|<rdf:RDF)/.test(start) || /^<[\w.:-]+\s[^>]*xmlns/.test(start)) return "rdfxml";
   if (/^[[{]/.test(start) && /"@(id|context|graph|type)"/.test(start)) return "jsonld";
@@ -38,27 +38,27 @@ export function guess(text) {
 
 const views = new Map();
 
-// Where the words are told that a text can be made of: those of the schema, and of what is chosen beside it.
-function wordsFor(area) {
-  const of = document.getElementById(area.dataset.wordsOf ?? "");
-  return area.dataset.words + (of?.value ? `?${of.name}=${encodeURIComponent(of.value)}` : "");
+// The URL of the completions: names of the schema and, if an LMR is chosen, its named rules.
+function completionsUrl(area) {
+  const field = document.getElementById(area.dataset.completionsFor ?? "");
+  return area.dataset.completions + (field?.value ? `?${field.name}=${encodeURIComponent(field.value)}` : "");
 }
 
-// What is written stands in the address, as far as it fits, so that whoever comes back finds it.
-function keepAddress(area) {
-  const address = new URL(area.form.action, window.location.href);
+// Keeps the text in the URL if it fits, so that going back in the browser restores it.
+function saveToUrl(area) {
+  const url = new URL(area.form.action, window.location.href);
   for (const { name, value } of area.form.elements) {
-    if (name === area.name || (value && ["lmr", "name"].includes(name))) address.searchParams.set(name, value);
+    if (name === area.name || (value && ["lmr", "name"].includes(name))) url.searchParams.set(name, value);
   }
-  if (address.search.length < 7800) window.history.replaceState(window.history.state, "", address);
+  if (url.search.length < 7800) window.history.replaceState(window.history.state, "", url);
 }
 
 for (const area of document.querySelectorAll("textarea[data-editor]")) {
   const nonce = document.querySelector('meta[name="nonce"]')?.content;
-  const choice = document.getElementById(area.dataset.editor);
+  const syntaxField = document.getElementById(area.dataset.editor);
   const language = new Compartment();
-  const chosen = () => LANGUAGES[area.dataset.language || choice?.value || guess(area.value)]();
-  const complete = area.dataset.words ? [autocompletion({ override: [completing(() => wordsFor(area))], icons: false })] : [];
+  const chosen = () => LANGUAGES[area.dataset.language || syntaxField?.value || guessSyntax(area.value)]();
+  const complete = area.dataset.completions ? [autocompletion({ override: [completionSource(() => completionsUrl(area))], icons: false })] : [];
   const view = new EditorView({
     state: EditorState.create({
       doc: area.value,
@@ -73,7 +73,7 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
         lintGutter(),
         syntaxHighlighting(colours),
         ...complete,
-        keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap]), // Tab goes on to the next field
+        keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap]), // Tab still moves to the next field
         language.of(chosen()),
         EditorView.editorAttributes.of({ class: area.classList.contains("short") ? "short" : "" }),
         EditorView.contentAttributes.of({ "aria-label": area.getAttribute("aria-label") ?? "Document", id: `${area.id}-editor` }),
@@ -85,29 +85,28 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
       ],
     }),
   });
-  view.scrollDOM.tabIndex = 0; // who has no mouse can scroll it
+  view.scrollDOM.tabIndex = 0; // keyboard scrolling
   view.scrollDOM.setAttribute("role", "group");
-  view.scrollDOM.setAttribute("aria-label", "The text, to be scrolled");
+  view.scrollDOM.setAttribute("aria-label", "Scrollable text");
   area.after(view.dom);
   area.hidden = true;
-  area.required = false; // what is hidden cannot be pointed at; the server says what is missing
+  area.required = false; // the browser cannot focus a hidden field; the server reports missing values
   views.set(area.id, view);
-  choice?.addEventListener("change", () => view.dispatch({ effects: language.reconfigure(chosen()) }));
+  syntaxField?.addEventListener("change", () => view.dispatch({ effects: language.reconfigure(chosen()) }));
   area.addEventListener("paste-text", () =>
     view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: area.value } }),
   );
-  if ("address" in area.dataset) {
+  if ("saveToUrl" in area.dataset) {
     let timer;
     area.form.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(() => keepAddress(area), 200);
+      timer = setTimeout(() => saveToUrl(area), 200);
     });
-    const leaving = () => timer && (clearTimeout(timer), (timer = undefined), keepAddress(area));
-    area.form.addEventListener("submit", leaving);
-    document.addEventListener("click", leaving, true);
+    const flush = () => timer && (clearTimeout(timer), (timer = undefined), saveToUrl(area));
+    area.form.addEventListener("submit", flush);
+    document.addEventListener("click", flush, true);
   }
-  const flaws = JSON.parse(area.dataset.flaws || "[]");
-  const marks = mark(view, flaws);
+  const marks = markErrors(view, JSON.parse(area.dataset.errors || "[]"));
   if (marks.length) view.dispatch({ selection: { anchor: marks[0].from }, scrollIntoView: true });
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-line]");
@@ -119,29 +118,29 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
   });
 }
 
-function mark(view, flaws) {
-  const marks = flaws.filter((flaw) => flaw.line).map((flaw) => {
-    const line = view.state.doc.line(Math.min(flaw.line, view.state.doc.lines));
-    if (!flaw.column) return { from: line.from, to: line.to, severity: "error", message: flaw.message };
-    // Columns count characters, of which some are two here. Where no length is told, the word at the place is meant.
-    const before = [...line.text].slice(0, flaw.column - 1).join("");
+function markErrors(view, errors) {
+  const marks = errors.filter((error) => error.line).map((error) => {
+    const line = view.state.doc.line(Math.min(error.line, view.state.doc.lines));
+    if (!error.column) return { from: line.from, to: line.to, severity: "error", message: error.message };
+    // Columns count code points; JavaScript strings count UTF-16 units. Without a length, mark the word at the column.
+    const before = [...line.text].slice(0, error.column - 1).join("");
     const rest = line.text.slice(before.length);
-    const meant = flaw.length ? [...rest].slice(0, flaw.length).join("") : (/^[^\s,;]+/.exec(rest)?.[0] ?? rest.slice(0, 1));
+    const marked = error.length ? [...rest].slice(0, error.length).join("") : (/^[^\s,;]+/.exec(rest)?.[0] ?? rest.slice(0, 1));
     const from = line.from + before.length;
-    return { from, to: from + meant.length, severity: "error", message: flaw.message };
+    return { from, to: from + marked.length, severity: "error", message: error.message };
   });
   view.dispatch(setDiagnostics(view.state, marks));
   return marks;
 }
 
-// What is wrong with a text that is being written, as the server says.
+// Shows the errors that the server reports while the user types.
 document.addEventListener("htmx:load", (event) => {
-  const told = event.detail.elt.parentElement?.querySelector("[data-flaws-for]");
-  const view = views.get(told?.dataset.flawsFor);
-  if (view) mark(view, JSON.parse(told.dataset.flaws));
+  const report = event.detail.elt.parentElement?.querySelector("[data-errors-for]");
+  const view = views.get(report?.dataset.errorsFor);
+  if (view) markErrors(view, JSON.parse(report.dataset.errors));
 });
 
-// An example, or a text from elsewhere on the page, put into the editor.
+// Buttons that insert an example or another text into the editor.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-text]");
   const view = views.get(button?.dataset.into);
@@ -153,18 +152,18 @@ document.addEventListener("click", (event) => {
 
 const SUFFIXES = { rdf: "rdfxml", xml: "rdfxml", owl: "rdfxml", ttl: "turtle", nt: "ntriples", jsonld: "jsonld", json: "jsonld" };
 
-// A file that is chosen is shown before it is sent.
+// Loads a chosen file into the editor before it is sent.
 const file = document.querySelector("input[data-into]");
 file?.addEventListener("change", async () => {
   if (file.files.length !== 1 || file.files[0].size > 2 ** 20) return;
   const area = document.getElementById(file.dataset.into);
   const name = file.files[0].name;
   area.value = await file.files[0].text();
-  const choice = document.getElementById(area.dataset.editor);
-  choice.value = SUFFIXES[name.split(".").at(-1).toLowerCase()] ?? "";
-  choice.dispatchEvent(new Event("change"));
+  const syntaxField = document.getElementById(area.dataset.editor);
+  syntaxField.value = SUFFIXES[name.split(".").at(-1).toLowerCase()] ?? "";
+  syntaxField.dispatchEvent(new Event("change"));
   area.dispatchEvent(new Event("paste-text"));
-  const uri = file.form.elements.uri; // a schema has none
+  const uri = file.form.elements.uri; // the schema form has no URI field
   if (uri?.value.endsWith("/")) uri.value += encodeURIComponent(name);
-  file.value = ""; // the text is what is sent
+  file.value = ""; // send the text instead of the file
 });

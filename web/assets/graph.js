@@ -1,5 +1,5 @@
-// Graphs, drawn in layers: the atomic rules of a rule and what they share, a run of the filter step by step, the classes
-// of a schema. Everything that is drawn stands in the page as text, too.
+// Diagrams in layers: atomic rules and how they are shared, a filter replay step by step, the classes of a schema. The
+// page contains the same information as text.
 import cytoscape from "cytoscape";
 import dagre from "cytoscape-dagre";
 
@@ -8,11 +8,11 @@ cytoscape.use(dagre);
 const FONT = 12;
 const LINE = 1.35 * FONT;
 const FAMILY = 'system-ui, "Segoe UI", Roboto, sans-serif';
-const MANY = 60; // from so many nodes on, a drawing can be searched, and is laid out as a map
+const MIN_NODES_FOR_MAP = 60; // larger diagrams are laid out as a map and get a search field
 const pen = document.createElement("canvas").getContext("2d");
 pen.font = `600 ${FONT}px ${FAMILY}`;
 
-// The library adds a style of its own unless there is one by this name; ours carries the page's nonce.
+// Cytoscape adds its own style element unless one with this id exists. This one has the nonce of the page.
 const own = document.createElement("style");
 own.id = "__________cytoscape_stylesheet";
 own.nonce = document.querySelector('meta[name="nonce"]')?.content ?? "";
@@ -73,9 +73,9 @@ function elements(drawing, isMap) {
   ];
 }
 
-// Many rules are a map: what is alike lies together in a box, and the boxes lie in layers, what is joined above what it
-// is joined of. A layer of its own width would be hundreds of boxes wide.
-function map(cy, place, font = 24) {
+// Map layout for many rules: similar rules share a box, and boxes are stacked by depth with join rules above their
+// inputs. A plain layered layout would be hundreds of boxes wide.
+function layoutMap(cy, container, font = 24) {
   const depth = new Map();
   const deep = (node) => {
     if (!depth.has(node.id())) depth.set(node.id(), Math.max(-1, ...node.incomers("node").map(deep)) + 1);
@@ -96,22 +96,22 @@ function map(cy, place, font = 24) {
     return { key, nodes, cell, columns, w: Math.max(columns * cell.w, named) + 50, h: rows * cell.h + 2 * font + 30, depth: Math.max(...nodes.map(deep)) };
   });
   const sum = Math.sqrt(blocks.reduce((area, { w, h }) => area + w * h, 0));
-  const room = (packed) => Math.min(place.clientWidth / packed.w, place.clientHeight / packed.h);
+  const room = (packed) => Math.min(container.clientWidth / packed.w, container.clientHeight / packed.h);
   const tried = [1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4].map((wide) => pack(blocks, wide * sum));
   const best = tried.reduce((one, other) => (room(other) > room(one) ? other : one));
   for (const { block, x, y } of best.places) {
-    const left = x + (block.w - block.columns * block.cell.w) / 2; // in the middle, below its name
+    const left = x + (block.w - block.columns * block.cell.w) / 2; // centred below the box label
     block.nodes.forEach((node, number) =>
       node.position({ x: left + ((number % block.columns) + 0.5) * block.cell.w, y: y + 1.6 * font + 15 + (Math.floor(number / block.columns) + 0.5) * block.cell.h }),
     );
   }
-  // The names of the boxes can be read at a glance, whatever the size of the map.
+  // Keep the box labels readable at any zoom level.
   const size = 13 / Math.min(1, room(best));
   cy.nodes(":parent").style("font-size", size);
-  if (size > 1.2 * font) map(cy, place, size);
+  if (size > 1.2 * font) layoutMap(cy, container, size);
 }
 
-// Boxes from left to right, in as many lines as a layer needs; each line in the middle.
+// Places boxes from left to right, in as many centred lines as a layer needs.
 function pack(blocks, wide) {
   const lines = [];
   for (const layer of [...new Set(blocks.map((block) => block.depth))].sort((a, b) => b - a)) {
@@ -138,13 +138,13 @@ function pack(blocks, wide) {
   return { places, w, h: y };
 }
 
-function lay(cy, direction, place) {
-  if (cy.scratch("map")) return map(cy, place);
+function layOut(cy, direction, container) {
+  if (cy.scratch("map")) return layoutMap(cy, container);
   const named = Math.max(0, ...cy.edges().map((edge) => pen.measureText(edge.data("label")).width));
   cy.layout({ name: "dagre", rankDir: direction, nodeSep: cy.edges(":loop").nonempty() ? 84 : 24, edgeSep: 12, rankSep: direction === "LR" ? Math.max(70, named + 50) : 46, animate: false, fit: false }).run();
 }
 
-// As large as it is written, and smaller where it has no room.
+// Fits the elements into view, without enlarging them.
 function fit(cy, some, room = 18) {
   cy.fit(some, room);
   if (cy.zoom() > 1.1) {
@@ -157,7 +157,7 @@ function button(name, label, act) {
   const made = document.createElement("button");
   made.type = "button";
   made.textContent = label;
-  if (!/\w/.test(label)) made.setAttribute("aria-label", name); // words speak for themselves
+  if (!/\w/.test(label)) made.setAttribute("aria-label", name); // only for labels that are symbols
   made.title = name;
   made.addEventListener("click", act);
   return made;
@@ -169,34 +169,34 @@ function draw(figure) {
   if (!drawing.nodes.length) return;
   const bar = document.createElement("div");
   bar.className = "graph-bar";
-  const place = document.createElement("div");
-  place.className = "canvas";
-  place.classList.toggle("large", drawing.nodes.length > 12);
-  place.tabIndex = 0;
-  place.setAttribute("role", "application");
-  place.setAttribute("aria-label", `${figure.getAttribute("aria-label") ?? "A drawing"}: arrow keys move it, plus and minus make it larger and smaller, 0 shows all of it. The same stands below as text.`);
-  const said = document.createElement("p");
-  said.className = "chosen quiet";
-  said.setAttribute("role", "status");
-  figure.append(bar, said, place);
+  const container = document.createElement("div");
+  container.className = "canvas";
+  container.classList.toggle("large", drawing.nodes.length > 12);
+  container.tabIndex = 0;
+  container.setAttribute("role", "application");
+  container.setAttribute("aria-label", `${figure.getAttribute("aria-label") ?? "Diagram"}: use the arrow keys to pan, plus and minus to zoom, 0 to fit. The text below has the same content.`);
+  const status = document.createElement("p");
+  status.className = "chosen quiet";
+  status.setAttribute("role", "status");
+  figure.append(bar, status, container);
 
-  const isMap = drawing.nodes.length >= MANY && drawing.nodes.some(({ block, group }) => block || group != null);
-  const cy = cytoscape({ container: place, elements: elements(drawing, isMap), style: look(isMap), minZoom: 0.04, maxZoom: 3, userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true });
+  const isMap = drawing.nodes.length >= MIN_NODES_FOR_MAP && drawing.nodes.some(({ block, group }) => block || group != null);
+  const cy = cytoscape({ container, elements: elements(drawing, isMap), style: look(isMap), minZoom: 0.04, maxZoom: 3, userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true });
   cy.scratch("map", isMap);
-  lay(cy, drawing.direction ?? "TB", place);
+  layOut(cy, drawing.direction ?? "TB", container);
   fit(cy);
   figure.classList.add("drawn");
-  const about = { cy, figure, place };
+  const diagram = { cy, figure, container };
 
-  const zoom = (by) => cy.zoom({ level: cy.zoom() * by, renderedPosition: { x: place.clientWidth / 2, y: place.clientHeight / 2 } });
-  bar.append(button("Larger", "+", () => zoom(1.3)), button("Smaller", "−", () => zoom(1 / 1.3)), button("Show all of it", "Fit", () => fit(cy)));
-  if (drawing.nodes.length >= MANY) bar.append(search(about, said));
+  const zoom = (by) => cy.zoom({ level: cy.zoom() * by, renderedPosition: { x: container.clientWidth / 2, y: container.clientHeight / 2 } });
+  bar.append(button("Zoom in", "+", () => zoom(1.3)), button("Zoom out", "−", () => zoom(1 / 1.3)), button("Fit to view", "Fit", () => fit(cy)));
+  if (drawing.nodes.length >= MIN_NODES_FOR_MAP) bar.append(search(diagram, status));
 
-  // The wheel scrolls the page until somebody has taken hold of the drawing.
-  place.addEventListener("focus", () => cy.userZoomingEnabled(true));
-  place.addEventListener("pointerdown", () => place.focus());
-  place.addEventListener("blur", () => cy.userZoomingEnabled(false));
-  place.addEventListener("keydown", (event) => {
+  // The mouse wheel scrolls the page unless the diagram has the focus.
+  container.addEventListener("focus", () => cy.userZoomingEnabled(true));
+  container.addEventListener("pointerdown", () => container.focus());
+  container.addEventListener("blur", () => cy.userZoomingEnabled(false));
+  container.addEventListener("keydown", (event) => {
     const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key in moves) cy.panBy({ x: moves[event.key][0], y: moves[event.key][1] });
@@ -208,65 +208,65 @@ function draw(figure) {
     event.preventDefault();
   });
 
-  // What is chosen is told in full; what leads to it and what depends on it stays in the light.
+  // Selecting a node shows its full text and dims everything that is not an input or a dependant.
   cy.on("select", "node", ({ target }) => {
     if (target.isParent()) return;
     const near = target.union(target.predecessors()).union(target.successors());
     cy.elements().not(near).not(":parent").addClass("far");
     near.edges().addClass("near");
-    tell(said, target.data());
+    describe(status, target.data());
   });
   cy.on("unselect", "node", () => {
     cy.elements().removeClass("far near");
-    said.replaceChildren();
+    status.replaceChildren();
   });
   cy.on("dbltap", "node", ({ target }) => target.data("href") && window.location.assign(target.data("href")));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => cy.style(look(isMap)));
-  let width = place.clientWidth;
+  let width = container.clientWidth;
   new ResizeObserver(() => {
     cy.resize();
-    if (place.clientWidth !== width) fit(cy);
-    width = place.clientWidth;
-  }).observe(place);
-  if (figure.dataset.steps) replay(about, JSON.parse(figure.dataset.steps));
+    if (container.clientWidth !== width) fit(cy);
+    width = container.clientWidth;
+  }).observe(container);
+  if (figure.dataset.steps) replay(diagram, JSON.parse(figure.dataset.steps));
   figure.cy = cy;
 }
 
-function tell(place, { title, plain, href }) {
-  const words = document.createElement("bdi");
-  words.textContent = title ?? plain;
-  place.replaceChildren(words);
+function describe(element, { title, plain, href }) {
+  const text = document.createElement("bdi");
+  text.textContent = title ?? plain;
+  element.replaceChildren(text);
   if (!href) return;
   const link = document.createElement("a");
   link.href = href;
-  link.textContent = "Look at it";
-  place.append(" ", link);
+  link.textContent = "Open";
+  element.append(" ", link);
 }
 
-function search({ cy }, said) {
+function search({ cy }, status) {
   const input = document.createElement("input");
   input.type = "search";
-  input.placeholder = "Find in the drawing";
-  input.setAttribute("aria-label", "Find in the drawing");
+  input.placeholder = "Find in the diagram";
+  input.setAttribute("aria-label", "Find in the diagram");
   input.addEventListener("input", () => {
-    const asked = input.value.trim().toLowerCase();
+    const text = input.value.trim().toLowerCase();
     cy.elements().unselect();
     cy.elements().removeClass("far");
-    if (!asked) return fit(cy);
-    const found = cy.nodes().filter((node) => !node.isParent() && `${node.data("plain")} ${node.data("title") ?? ""}`.toLowerCase().includes(asked));
+    if (!text) return fit(cy);
+    const found = cy.nodes().filter((node) => !node.isParent() && `${node.data("plain")} ${node.data("title") ?? ""}`.toLowerCase().includes(text));
     cy.elements().not(found).not(":parent").addClass("far");
-    said.textContent = found.length === 1 ? "1 found" : `${found.length} found`;
+    status.textContent = found.length === 1 ? "1 found" : `${found.length} found`;
     if (found.length) fit(cy, found, 60);
   });
   return input;
 }
 
-// A run of the filter: in each step some rules find resources. The page's own links go from step to step; with this
-// script they do so on the drawing.
-function replay({ cy, figure, place }, steps) {
-  const room = figure.closest("[data-replay]");
-  const links = [...room.querySelectorAll("a[data-step]")];
-  const told = room.querySelector("[data-telling]");
+// Filter replay: each step shows the resources that rules find. The page works with plain links; this script shows the
+// steps in the diagram without reloading.
+function replay({ cy, figure, container }, steps) {
+  const section = figure.closest("[data-replay]");
+  const links = [...section.querySelectorAll("a[data-step]")];
+  const status = section.querySelector("[data-status]");
   let at = Number(figure.dataset.at ?? 0);
   let timer;
   const show = (step) => {
@@ -276,30 +276,30 @@ function replay({ cy, figure, place }, steps) {
       cy.nodes().not(":parent").forEach((node) => node.data("label", node.data("plain")));
       steps.slice(0, at).forEach((rows, number) => {
         const isNow = number === at - 1;
-        for (const { node: id, says } of rows) {
+        for (const { node: id, lines } of rows) {
           const node = cy.getElementById(id);
           if (node.empty()) continue;
           node.addClass(isNow ? "now" : "lit");
-          const label = [node.data("label"), ...says].join("\n");
+          const label = [node.data("label"), ...lines].join("\n");
           node.data({ label });
           if (isNow) node.incomers("edge").filter((edge) => edge.source().is(".lit, .now")).addClass("now");
         }
       });
     });
-    for (const part of room.querySelectorAll("[data-iteration]")) {
-      const number = Number(part.dataset.iteration);
-      part.classList.toggle("current", number === at);
-      part.classList.toggle("ahead", number > at);
+    for (const table of section.querySelectorAll("[data-iteration]")) {
+      const number = Number(table.dataset.iteration);
+      table.classList.toggle("current", number === at);
+      table.classList.toggle("ahead", number > at);
     }
     for (const link of links) {
       const to = { first: 0, back: at - 1, next: at + 1, last: steps.length }[link.dataset.step];
       link.classList.toggle("off", to < 0 || to > steps.length || to === at);
       link.setAttribute("aria-disabled", String(link.classList.contains("off")));
     }
-    told.textContent = told.dataset[at === 0 ? "before" : at === steps.length ? "end" : "during"].replace("{at}", at).replace("{of}", steps.length);
-    const address = new URL(window.location.href);
-    address.searchParams.set("step", at);
-    history.replaceState(history.state, "", address);
+    status.textContent = status.dataset[at === 0 ? "before" : at === steps.length ? "end" : "during"].replace("{at}", at).replace("{of}", steps.length);
+    const url = new URL(window.location.href);
+    url.searchParams.set("step", at);
+    history.replaceState(history.state, "", url);
   };
   const stop = () => {
     clearInterval(timer);
@@ -320,14 +320,14 @@ function replay({ cy, figure, place }, steps) {
     timer = setInterval(() => (at < steps.length ? show(at + 1) : stop()), 1200);
   });
   links.at(-1)?.after(" ", play);
-  // The boxes are as large as what they will hold, so that nothing moves on the way.
-  const most = new Map();
-  for (const rows of steps) for (const { node, says } of rows) most.set(node, [...(most.get(node) ?? []), ...says]);
-  for (const [id, says] of most) {
+  // Size each node for its longest label, so that nodes do not move between steps.
+  const finalLines = new Map();
+  for (const rows of steps) for (const { node, lines } of rows) finalLines.set(node, [...(finalLines.get(node) ?? []), ...lines]);
+  for (const [id, lines] of finalLines) {
     const node = cy.getElementById(id);
-    if (node.nonempty()) node.data(size([node.data("plain"), ...says].join("\n")));
+    if (node.nonempty()) node.data(size([node.data("plain"), ...lines].join("\n")));
   }
-  lay(cy, figure.dataset.direction ?? "TB", place);
+  layOut(cy, figure.dataset.direction ?? "TB", container);
   fit(cy);
   show(at);
 }

@@ -1,4 +1,4 @@
-// What every page has: parts that are fetched anew, times and numbers as their reader writes them, live news.
+// Common to all pages: htmx, localised times and numbers, live updates, file upload.
 import htmx from "htmx.org";
 
 window.htmx = htmx;
@@ -11,12 +11,12 @@ const csrf = document.querySelector('meta[name="csrf"]')?.content;
 document.addEventListener("htmx:configRequest", (event) => {
   if (csrf) event.detail.headers["X-CSRF-Token"] = csrf;
 });
-// A part that is refused says why; it is shown like any other.
+// Error responses that are page fragments are shown like any other fragment.
 document.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.xhr.status >= 400) event.detail.shouldSwap = event.detail.xhr.getResponseHeader("X-Part") === "yes";
 });
 
-const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const ago = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const number = new Intl.NumberFormat();
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
@@ -25,9 +25,9 @@ function localise(root) {
   for (const element of root.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.valueOf())) continue;
-    element.title = moment.format(at);
+    element.title = dateTime.format(at);
     if (!element.hasAttribute("data-ago")) {
-      element.textContent = moment.format(at);
+      element.textContent = dateTime.format(at);
       continue;
     }
     const seconds = (at - Date.now()) / 1000;
@@ -44,11 +44,11 @@ localise(document);
 document.addEventListener("htmx:load", (event) => localise(event.detail.elt));
 setInterval(() => localise(document), 30_000);
 
-// On a narrow window the rooms are one line, of which the present one is to be seen.
-const present = document.querySelector(".top nav a[aria-current]");
-if (present) present.parentElement.scrollLeft = present.offsetLeft - (present.parentElement.clientWidth - present.offsetWidth) / 2;
+// In a narrow window the navigation scrolls horizontally: bring the current page into view.
+const current = document.querySelector(".top nav a[aria-current]");
+if (current) current.parentElement.scrollLeft = current.offsetLeft - (current.parentElement.clientWidth - current.offsetWidth) / 2;
 
-// Copy a token or a URI.
+// Copy buttons.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button[data-copy]");
   if (!button) return;
@@ -56,23 +56,23 @@ document.addEventListener("click", async (event) => {
   button.textContent = "Copied";
 });
 
-// What just happened: the server rings, the part is fetched.
+// Live updates: the server sends an event, the page reloads the fragment.
 const live = document.querySelector("[data-live]");
 if (live && "EventSource" in window) {
   const source = new EventSource(live.dataset.live);
   let waiting = false;
-  source.addEventListener("news", () => {
+  source.addEventListener("change", () => {
     if (waiting) return;
-    waiting = true; // a hundred changes a second are one look
+    waiting = true; // combine frequent events into one reload
     setTimeout(() => {
       waiting = false;
-      htmx.trigger(document.body, "news");
+      htmx.trigger(document.body, "mdv:change");
     }, 500);
   });
   window.addEventListener("pagehide", () => source.close());
 }
 
-// Files that are dropped are files that are chosen.
+// Drag and drop: dropped files are put into the file field.
 for (const zone of document.querySelectorAll("[data-drop]")) {
   const input = document.getElementById(zone.dataset.drop);
   const mark = (on) => zone.classList.toggle("over", on);
@@ -91,14 +91,14 @@ for (const zone of document.querySelectorAll("[data-drop]")) {
   });
 }
 
-// Many files: one after the other, each with how it went.
+// Several files are sent one after the other, with a result for each.
 const many = document.querySelector("form[data-many]");
 if (many) {
   const input = many.querySelector('input[type="file"]');
   const list = document.getElementById(many.dataset.many);
   const bar = list.querySelector("progress");
   many.addEventListener("submit", async (event) => {
-    if (input.files.length < 2) return; // one file goes the way that works without all this
+    if (input.files.length < 2) return; // a single file is sent as a normal form
     event.preventDefault();
     const files = [...input.files];
     const rows = list.querySelector("tbody");
@@ -120,11 +120,11 @@ if (many) {
       try {
         const answer = await fetch(many.dataset.each, { method: "POST", body: form, headers: { "X-CSRF-Token": csrf } });
         const text = await answer.text();
-        if (answer.headers.get("X-Part") === "yes") cell.innerHTML = text; // made for this place by the server
-        else cell.textContent = `It was not taken (${answer.status}).`;
+        if (answer.headers.get("X-Part") === "yes") cell.innerHTML = text; // an escaped fragment from the server
+        else cell.textContent = `Upload failed (${answer.status}).`;
         row.className = answer.ok ? "good" : "bad";
       } catch {
-        cell.textContent = "The server did not answer.";
+        cell.textContent = "The server is not reachable.";
         row.className = "bad";
       }
       localise(cell);

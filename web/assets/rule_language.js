@@ -1,10 +1,10 @@
-// The rule language in an editor: its words coloured, and completed from the schema.
+// Editor support for the rule language: highlighting, and completion from the schema.
 import { StreamLanguage } from "@codemirror/language";
 
 const KEYWORDS = new Set("search register where and or not contains return order by asc desc limit".split(" "));
 const NAME = /^[\p{L}\p{Nl}_][\p{L}\p{Nl}\p{Nd}_-]*/u;
 
-export const rules = StreamLanguage.define({
+export const ruleLanguage = StreamLanguage.define({
   name: "rule",
   startState: () => ({ inText: false, afterDot: false }),
   token(stream, state) {
@@ -31,13 +31,14 @@ export const rules = StreamLanguage.define({
   languageData: { closeBrackets: { brackets: ["(", "'"] } },
 });
 
-// What stands before the cursor decides what can follow: a class after `search` or a comma of it, a property after a dot.
-export function completing(address) {
-  const asked = new Map();
-  const words = () => {
-    const url = address();
-    if (!asked.has(url)) asked.set(url, fetch(url).then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status))));
-    return asked.get(url);
+// Completions depend on the text before the cursor: classes after `search`, properties after a dot, else variables and
+// keywords.
+export function completionSource(currentUrl) {
+  const requests = new Map();
+  const load = () => {
+    const url = currentUrl();
+    if (!requests.has(url)) requests.set(url, fetch(url).then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status))));
+    return requests.get(url);
   };
   return async (context) => {
     const before = context.state.sliceDoc(0, context.pos);
@@ -47,9 +48,9 @@ export function completing(address) {
     if (!path && !word && !context.explicit) return null;
     let known;
     try {
-      known = await words();
+      known = await load();
     } catch {
-      asked.delete(address()); // the server may come back
+      requests.delete(currentUrl()); // retry the next time
       return null;
     }
     if (path) return properties(known, context, path);
@@ -70,7 +71,7 @@ function classes(known) {
   return [...rules, ...known.classes.map(({ name, iri }) => ({ label: name, detail: iri === name ? "" : "class", type: "class" }))];
 }
 
-// The variables of a text with the classes that they stand for.
+// Maps the variables of the `search` clause to their classes.
 function declared(text) {
   const searched = /search\s+([\s\S]*?)(?=\b(?:register|where|return)\b|$)/i.exec(text)?.[1] ?? "";
   const found = new Map();
@@ -85,11 +86,11 @@ function properties(known, context, path) {
   const steps = path.text.split(".");
   const typed = steps.pop();
   const byIri = new Map(known.classes.map((one) => [one.iri, one]));
-  // A class wins over a rule of the same name.
+  // A class takes precedence over a rule of the same name.
   const byName = new Map([...(known.rules ?? []).map(({ name, iri }) => [name, byIri.get(iri)]), ...known.classes.map((one) => [one.name, one])]);
-  const [variable, ...way] = steps;
+  const [variable, ...path_] = steps;
   let at = byName.get(declared(context.state.doc.toString()).get(variable));
-  for (const step of way) {
+  for (const step of path_) {
     const property = fitting(known, at).find(({ name }) => name === step.replace(/\?$/, ""));
     at = property?.to ? byIri.get(property.to) : undefined;
   }
@@ -101,7 +102,7 @@ function properties(known, context, path) {
   return { from: context.pos - typed.length, options, validFor: /^[\p{L}\p{Nd}_:-]*\??$/u };
 }
 
-// The properties of a class, its own and inherited ones; of what is not known, all.
+// The own and inherited properties of a class; all properties if the class is unknown.
 function fitting(known, at) {
   if (!at) return known.properties;
   return known.properties.filter(({ of }) => !of.length || of.some((domain) => domain === at.iri || at.above.includes(domain)));

@@ -1,1 +1,1 @@
-"""The web server of an LMR: reads from its cache alone, and keeps the cache current in a thread of its own."""
+"""The web server of an LMR. It answers from the cache; a thread keeps the cache up to date."""

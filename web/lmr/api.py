@@ -1,4 +1,4 @@
-"""The calls of an LMR (contract, section 7)."""
+"""The API of an LMR (contract, section 7)."""
 
 from __future__ import annotations
 
@@ -7,66 +7,95 @@ from typing import Any
 
 from flask import Response, jsonify, request
 
-from mdv.db import cache_read as db
-from mdv.errors import BadRequest, NotFound
-from mdv.lmr.answer import run_query
-from mdv.lmr.collect import check as check_cache
-from mdv.lmr.local import delete_local, get_local, list_local, put_local
-from mdv.mdp.schemas import classes_named
+from mdv.errors import BadRequest
+from mdv.inspect.sql.cache import count_cache, list_resources, read_suspended_rules
+from mdv.lmr.garbage_collector import find_problems as check_cache
+from mdv.lmr.local_documents import delete_local, get_local, list_local, put_local
+from mdv.lmr.query import run_query
+from mdv.rdf.classes import resolve_classes
 from mdv.rdf.parse import check_document_uri, is_absolute_iri
 from mdv.rdf.syntax import MEDIA_TYPES, TURTLE
 from mdv.rules.ast import ParsedQuery
 from mdv.rules.parse import parse_query
-from web.answers import CSV, query_response, resource_response
-from web.api.query import ANSWER, EXAMPLE
-from web.api.resources import ONE_OR_PAGE
-from web.bodies import JSON, json_body, json_request
-from web.calls import Calls
-from web.lmr.acts import add_subscription, change_subscription, compare_with_mdp, end_subscription
-from web.lmr.services import answering, asking_mdp, begun, lmr, reader, user
+from web.json_bodies import JSON, describe_json_body, read_json_body
+from web.lmr.actions import (
+    add_subscription,
+    change_subscription,
+    compare_with_mdp,
+    end_subscription,
+    resume_subscription,
+)
+from web.lmr.resource import cached_resource
+from web.lmr.services import (
+    lmr,
+    local_write_slot,
+    mdp_request_slot,
+    query_slot,
+    require_reader,
+    require_snapshot,
+    require_user,
+)
 from web.models import (
     DocumentQuery,
+    ListQuery,
     LmrChange,
     LmrStatus,
-    LocalDocument,
+    LocalDocumentResult,
     LocalUri,
     NewRule,
-    Page,
-    QueryQuestion,
+    NewSubscription,
+    QueryRequest,
     ResourceQuery,
     StatusQuery,
-    SubscriptionDraft,
     SubscriptionShown,
     Verification,
 )
-from web.negotiate import rdf_response, read_body, wanted_syntax, wanted_type, written
-from web.numbers import after_number
-from web.openapi import json_answer, page, problems, rdf, rdf_body, record
+from web.negotiate import negotiate_syntax, negotiate_type, read_body
+from web.number_params import read_after
+from web.openapi import (
+    EXAMPLE_QUERY,
+    QUERY_ANSWER,
+    RESOURCE_OR_PAGE,
+    SUBSCRIPTIONS,
+    describe_json,
+    describe_problems,
+    describe_rdf,
+    describe_rdf_body,
+    object_schema,
+    page_schema,
+)
+from web.responses import CSV, query_response
+from web.routing import RouteGroup
+from web.streams import statements_response
 
 RULE = {"rule": "search CycleProvider c register c where c.serverInformation.memory > 64"}
 
-_PAGE = json_answer(page({"type": "object"}), "A page")
+MAX_SUSPENDED_SHOWN = 100
+"""Maximum number of suspended rules in the status."""
 
-status_calls = Calls("status", "How far the cache is")
-subscription_calls = Calls("subscriptions", "What this LMR wants")
-resource_calls = Calls("resources", "What is in the cache")
-query_calls = Calls("query", "Answers from the cache and from local metadata")
-local_calls = Calls("local", "Local metadata: in every query, in no message to the MDP")
-NOUNS = [status_calls, subscription_calls, resource_calls, query_calls, local_calls]
+status_routes = RouteGroup("status", "State of the cache")
+subscription_routes = RouteGroup("subscriptions", "Subscriptions of this LMR")
+resource_routes = RouteGroup("resources", "Resources in the cache")
+query_routes = RouteGroup("query", "Queries on the cache and local metadata")
+local_routes = RouteGroup("local", "Local metadata: included in queries, never sent to the MDP")
+ROUTE_GROUPS = [status_routes, subscription_routes, resource_routes, query_routes, local_routes]
 
 
-@status_calls.call("GET", "/status", "How far the cache is", {200: LmrStatus} | problems(), query=StatusQuery)
+@status_routes.route(
+    "GET", "/status", "Get the state of the cache", {200: LmrStatus} | describe_problems(), query=StatusQuery
+)
 def status(query: StatusQuery) -> dict[str, Any]:
-    """With `after`, answers once that position is applied, or after `wait` seconds: so one reads one's own writes. If
-    very many wait already, it answers at once; `position` and `up_to_date` tell whether it is applied."""
-    reader()
+    """With `after`, answers when that position is applied, at the latest after `wait` seconds. Use it to read your own
+    writes. If too many requests are already waiting, it answers immediately; check `position` and `up_to_date`."""
+    require_reader()
     s = lmr()
     if query.after is not None:
         longest = s.config.max_wait_seconds
         s.wait_for(query.after, longest if query.wait is None else min(query.wait, longest))
     now = s.sync.status
     with s.cache.reading() as connection:
-        counts = db.count_cache(connection)
+        counts = count_cache(connection)
+        suspended = read_suspended_rules(connection, MAX_SUSPENDED_SHOWN)
     return {
         "mdp": s.mdp.url,
         "cursor": now.cursor,
@@ -78,113 +107,126 @@ def status(query: StatusQuery) -> dict[str, Any]:
         "last_error": now.last_error,
         "last_verified": now.last_verified.isoformat() if now.last_verified else None,
         "mended": now.mended,
+        "suspended": [asdict(rule) for rule in suspended.first],
+        "suspended_count": suspended.count,
     }
 
 
-@status_calls.call("POST", "/verify", "Compare with the MDP's checksum", {200: Verification} | problems(503))
+@status_routes.route("POST", "/verify", "Compare checksums with the MDP", {200: Verification} | describe_problems(503))
 def verify() -> dict[str, Any]:
-    """The buckets that differ are fetched again, and only they."""
-    user()
+    """Fetches only the differing buckets again."""
+    require_user()
     found = compare_with_mdp()
     return {"position": found.position, "mended": list(found.mended)}
 
 
-@status_calls.call("POST", "/check", "Check the cache against a full mark",
-                   {200: json_answer(record(problems="array"), "What is wrong; nothing should be")}
-                   | problems())  # fmt: skip
+@status_routes.route("POST", "/check", "Check the consistency of the cache",
+                   {200: describe_json(object_schema(problems="array"), "The inconsistencies; normally none")}
+                   | describe_problems(503))  # fmt: skip
 def check() -> dict[str, Any]:
-    """Whether exactly the closure is here: what is selected, what that strongly references, and nothing else."""
-    user()
-    return {"problems": check_cache(lmr().cache)}
+    """Checks that the cache holds exactly the closure: the selected resources and the targets of strong references."""
+    require_user()
+    with query_slot():
+        return {"problems": check_cache(lmr().cache)}
 
 
 # Subscriptions
 
 
-@subscription_calls.call("POST", "/subscriptions", "Subscribe",
-                         {201: SubscriptionShown} | problems(408, 409, 413, 415, 422),
-                         body=json_request(SubscriptionDraft, RULE))  # fmt: skip
+@subscription_routes.route("POST", "/subscriptions", "Subscribe",
+                         {201: SubscriptionShown} | describe_problems(408, 409, 413, 415, 422),
+                         body=describe_json_body(NewSubscription, RULE))  # fmt: skip
 def subscribe() -> tuple[dict[str, Any], int]:
-    """Subscribes at the MDP, and answers when the first matches are here."""
-    user()
-    draft = json_body(SubscriptionDraft)
+    """Subscribes at the MDP and answers when the first matches are in the cache."""
+    require_user()
+    draft = read_json_body(NewSubscription)
     return add_subscription(draft.rule, draft.name), 201
 
 
-@subscription_calls.call("GET", "/subscriptions", "A page of subscriptions", {200: _PAGE} | problems(503), query=Page)
-def subscriptions(query: Page) -> dict[str, Any]:
-    reader()
-    with asking_mdp():
+@subscription_routes.route("GET", "/subscriptions", "List subscriptions", {200: SUBSCRIPTIONS} | describe_problems(503),
+                         query=ListQuery)  # fmt: skip
+def subscriptions(query: ListQuery) -> dict[str, Any]:
+    require_reader()
+    with mdp_request_slot():
         return lmr().mdp.subscriptions(query.after, query.limit)
 
 
-@subscription_calls.call("PUT", "/subscriptions/<number>", "Change a subscription",
-                         {200: SubscriptionShown} | problems(404, 408, 409, 413, 415, 422),
-                         body=json_request(NewRule, RULE))  # fmt: skip
+@subscription_routes.route("PUT", "/subscriptions/<number>", "Change a subscription",
+                         {200: SubscriptionShown} | describe_problems(404, 408, 409, 413, 415, 422),
+                         body=describe_json_body(NewRule, RULE))  # fmt: skip
 def change(number: str) -> dict[str, Any]:
-    """Only the difference is sent. Answers when it is here."""
-    user()
-    return change_subscription(number, json_body(NewRule).rule)
+    """Replaces the rule. Only the difference is transferred. Answers when it is in the cache."""
+    require_user()
+    return change_subscription(number, read_json_body(NewRule).rule)
 
 
-@subscription_calls.call("DELETE", "/subscriptions/<number>", "End a subscription",
-                         {200: LmrChange} | problems(404, 409, 503))  # fmt: skip
+@subscription_routes.route("POST", "/subscriptions/<number>/resume", "Resume a suspended subscription",
+                         {200: SubscriptionShown} | describe_problems(404, 409, 422, 503))  # fmt: skip
+def resume(number: str) -> dict[str, Any]:
+    """The MDP evaluates the rule again. Answers when the difference is in the cache. An active subscription does not
+    change."""
+    require_user()
+    return resume_subscription(number)
+
+
+@subscription_routes.route("DELETE", "/subscriptions/<number>", "Remove a subscription",
+                         {200: LmrChange} | describe_problems(404, 409, 503))  # fmt: skip
 def unsubscribe(number: str) -> dict[str, Any]:
-    """Answers when what only it held is gone."""
-    user()
+    """Answers when the resources that only this subscription selected have left the cache."""
+    require_user()
     return end_subscription(number)
 
 
-# What is in the cache
+# Resources and queries
 
 
-@resource_calls.call(
+@resource_routes.route(
     "GET",
     "/resources",
-    "One resource, or a page of them",
-    {200: rdf("The resource (`uri`), or a page of resources", ONE_OR_PAGE)} | problems(404, 406, 503),
+    "Get a resource, or list resources",
+    {200: describe_rdf("The resource (`uri`) or a page of resources", RESOURCE_OR_PAGE)}
+    | describe_problems(404, 406, 503),
     query=ResourceQuery,
 )
 def resources(query: ResourceQuery) -> Response:
-    """With `uri`, what the MDP and local metadata say of it; with `class`, its instances; with neither, all."""
-    reader()
+    """With `uri`, returns the statements of the MDP and of local metadata about the resource. With `class`, lists its
+    instances. With neither, lists all resources."""
+    require_reader()
     if query.uri is not None and query.class_ is not None:
-        raise BadRequest("Ask for one resource with uri=, or for the instances of a class with class=, not for both.")
-    cache = begun().cache
+        raise BadRequest(
+            "`uri` and `class` cannot be combined. Use `uri` for one resource or `class` for the instances of a class."
+        )
+    cache = require_snapshot().cache
     if query.uri is not None:
-        media_type = wanted_type([JSON, *MEDIA_TYPES])
+        media_type = negotiate_type([JSON, *MEDIA_TYPES])
         if not is_absolute_iri(query.uri):
             raise BadRequest(f"{query.uri!r} is not an absolute URI.")
-        with cache.reading() as connection:
-            said = db.resource_statements(connection, query.uri)
-            prefixes = cache.schema(connection).schema.prefixes
-        if not said:
-            raise NotFound(f"{query.uri} is not in this cache: `mdv explain` tells why.")
-        return resource_response(query.uri, said, media_type, prefixes)
-    wanted_type([JSON])
-    after = after_number(query.after)
+        return cached_resource(cache, query.uri, media_type)
+    negotiate_type([JSON])
+    after = read_after(query.after)
     with cache.reading() as connection:
         schema = cache.schema(connection).schema
-        classes = None if query.class_ is None else classes_named(query.class_, schema)
-        rows = db.list_resources(connection, classes, after, query.limit + 1)
+        classes = None if query.class_ is None else resolve_classes(query.class_, schema)
+        rows = list_resources(connection, classes, after, query.limit + 1)
     items: list[dict[str, Any]] = [{"uri": uri, "classes": direct} for _, uri, direct in rows[: query.limit]]
     return jsonify({"items": items, "next": str(rows[query.limit - 1][0]) if len(rows) > query.limit else None})
 
 
-@query_calls.call("POST", "/query", "Ask a query", {200: ANSWER} | problems(406, 408, 413, 415, 422, 503),
-                  body=json_request(QueryQuestion, EXAMPLE), reads=True)  # fmt: skip
+@query_routes.route("POST", "/query", "Run a query",
+                  {200: QUERY_ANSWER} | describe_problems(406, 408, 413, 415, 422, 503),
+                  body=describe_json_body(QueryRequest, EXAMPLE_QUERY), reads=True)  # fmt: skip
 def query() -> Response:
-    """The same language and the same answers as at the MDP, from the cache and local metadata together."""
-    reader()
-    question = json_body(QueryQuestion)
+    """Same language and results as at the MDP, on the cache and local metadata together."""
+    require_reader()
+    question = read_json_body(QueryRequest)
     parsed = parse_query(question.query)
-    media_type = wanted_type([JSON, CSV] if isinstance(parsed, ParsedQuery) else [JSON, CSV, *MEDIA_TYPES])
+    media_type = negotiate_type([JSON, CSV] if isinstance(parsed, ParsedQuery) else [JSON, CSV, *MEDIA_TYPES])
     if question.after is not None and not is_absolute_iri(question.after):
-        raise BadRequest("`after` takes the `next` of the page before.")
-    cache = begun().cache
+        raise BadRequest("`after` must be the `next` of the previous page.")
+    cache = require_snapshot().cache
     with cache.reading() as connection:
         schema = cache.schema(connection).schema
-        with answering():
+        with query_slot():
             answer = run_query(connection, schema, parsed, limit=question.limit, after=question.after,
                                with_statements=media_type in MEDIA_TYPES)  # fmt: skip
     return query_response(answer, media_type, schema.prefixes)
@@ -193,40 +235,45 @@ def query() -> Response:
 # Local metadata
 
 
-@local_calls.call("PUT", "/local/documents", "Register a local document",
-                  {200: LocalDocument, 201: LocalDocument} | problems(408, 413, 415, 422, 503), query=LocalUri,
-                  body=rdf_body({}))  # fmt: skip
+@local_routes.route("PUT", "/local/documents", "Register a local document",
+                  {200: LocalDocumentResult, 201: LocalDocumentResult} | describe_problems(408, 413, 415, 422, 503),
+                  query=LocalUri, body=describe_rdf_body({}))  # fmt: skip
 def put(query: LocalUri) -> tuple[dict[str, Any], int]:
-    """In every query here; never sent anywhere. It keeps to the MDP's schema."""
-    user()
+    """The document is included in queries at this LMR and never sent to the MDP. It must conform to the schema of the
+    MDP."""
+    require_user()
     uri = check_document_uri(query.uri)
-    s = begun()
+    s = require_snapshot()
     body = read_body(s.config.body_seconds)
-    done = put_local(s.cache, uri, body, request.headers.get("Content-Type"), s.config.max_document_bytes)
+    with local_write_slot():
+        done = put_local(s.cache, uri, body, request.headers.get("Content-Type"), s.config.max_document_bytes)
     answer = {"document": done.uri, "created": done.created, "changed": done.changed, "statements": done.statements}
     return answer, 201 if done.created else 200
 
 
-@local_calls.call("GET", "/local/documents", "A local document as RDF, or a page of all",
-                  {200: rdf("The document (`uri`), or a page", page(record(uri="string")))} | problems(404, 406),
+@local_routes.route("GET", "/local/documents", "Get a local document as RDF, or list local documents",
+                  {200: describe_rdf("The document (`uri`) or a page of documents",
+                                     page_schema(object_schema(uri="string")))} | describe_problems(404, 406),
                   query=DocumentQuery)  # fmt: skip
 def get(query: DocumentQuery) -> Response:
-    reader()
+    require_reader()
     cache = lmr().cache
     if query.uri is not None:
         document = get_local(cache, check_document_uri(query.uri))
-        syntax = wanted_syntax(TURTLE)
-        return rdf_response(written(list(document.statements), syntax, document.prefixes, document.uri), syntax)
-    wanted_type([JSON])
+        syntax = negotiate_syntax(TURTLE)
+        statements = list(document.statements)
+        return statements_response(statements, syntax, document.prefixes, document.uri)
+    negotiate_type([JSON])
     found = list_local(cache, query.after or "", query.limit + 1)
     more = found[query.limit - 1] if len(found) > query.limit else None
     return jsonify({"items": [{"uri": uri} for uri in found[: query.limit]], "next": more})
 
 
-@local_calls.call("DELETE", "/local/documents", "Delete a local document", {200: LocalDocument} | problems(404),
-                  query=LocalUri)  # fmt: skip
+@local_routes.route("DELETE", "/local/documents", "Delete a local document",
+                  {200: LocalDocumentResult} | describe_problems(404, 503), query=LocalUri)  # fmt: skip
 def delete(query: LocalUri) -> dict[str, Any]:
-    user()
+    require_user()
     uri = check_document_uri(query.uri)
-    delete_local(lmr().cache, uri)
+    with local_write_slot():
+        delete_local(lmr().cache, uri)
     return {"document": uri, "created": False, "changed": True, "statements": 0}

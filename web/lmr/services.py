@@ -1,4 +1,4 @@
-"""What a request handler of an LMR needs: the cache, what keeps it current, and the MDP."""
+"""The services that request handlers of an LMR share: the cache, its synchronisation, and the MDP."""
 
 from __future__ import annotations
 
@@ -7,93 +7,98 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
-from flask import current_app, request
+from flask import Flask, current_app, request
 
 from mdv.config import Config
 from mdv.errors import NotAllowed, Unauthenticated, Unavailable
-from mdv.lmr.mdp import Mdp
-from mdv.lmr.store import Cache
+from mdv.lmr.cache import Cache
+from mdv.lmr.mdp_client import MdpClient
+from mdv.lmr.mdp_info import LmrInfo, LmrInfoCache
 from mdv.lmr.sync import Sync
-from mdv.lmr.told import Teller, Told
-from web.lmr.counts import Counter
-from web.lmr.sessions import Attempts, Ended, SignedIn, find_session
+from web.lmr.cache_counts import CachedCounts
+from web.lmr.sessions import EndedSessions, LmrSession, SignInAttempts, find_session
 
-ASKING = 8
-"""So many callers may wait for the MDP's answer at a time."""
-ANSWERING = 16
-"""So many queries may be answered at a time: some take long, and there must be threads left for everything else."""
-WAITERS = 20
-"""So many callers may wait for a position at once: each holds one of the server's threads, and others are to be
-served meanwhile."""
+REQUEST_THREADS = 64
+"""Concurrent requests. The limits below leave threads free for requests that do not wait."""
+MAX_MDP_REQUESTS = 8
+"""Requests that wait for a response of the MDP."""
+MAX_QUERIES = 16
+"""Queries and cache checks."""
+MAX_LOCAL_WRITES = 8
+"""Changes of local metadata, which run one at a time."""
+MAX_POSITION_WAITERS = 20
+"""Requests that wait for a position."""
 
 
 @dataclass
 class LmrServices:
-    """The parts that the threads of one LMR share."""
+    """The shared services of one LMR process."""
 
     config: Config
     cache: Cache
-    mdp: Mdp
+    mdp: MdpClient
     sync: Sync
     _stop: threading.Event = field(default_factory=threading.Event)
-    asking: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ASKING))
-    answering: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(ANSWERING))
-    attempts: Attempts = field(default_factory=Attempts)
-    ended: Ended = field(default_factory=Ended)
-    _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(WAITERS))
+    mdp_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_MDP_REQUESTS))
+    query_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_QUERIES))
+    write_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_LOCAL_WRITES))
+    attempts: SignInAttempts = field(default_factory=SignInAttempts)
+    ended: EndedSessions = field(default_factory=EndedSessions)
+    _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_POSITION_WAITERS))
 
     def __post_init__(self) -> None:
-        self._teller = Teller(self.mdp)
-        self.counter = Counter(self.cache)
+        self._mdp_info = LmrInfoCache(self.mdp)
+        self.counter = CachedCounts(self.cache)
 
     def start(self) -> None:
-        """Begin to keep the cache current."""
+        """Start the thread that keeps the cache up to date."""
         threading.Thread(target=self.sync.run, args=(self._stop,), name="sync", daemon=True).start()
 
     def stop(self) -> None:
         self._stop.set()
 
     @property
-    def has_begun(self) -> bool:
-        """Whether the MDP has ever told its state."""
+    def has_snapshot(self) -> bool:
+        """True if a snapshot has been applied."""
         status = self.sync.status
         return status.cursor is not None or status.position > 0
 
-    def told(self) -> Told | None:
-        """What the MDP says of this LMR, or said last: it is not asked while it is known not to answer."""
-        return self._teller.told(self.sync.status.last_error is None)
+    def mdp_info(self) -> LmrInfo | None:
+        """Return what the MDP reports about this LMR. While the MDP is unreachable, return the last known values."""
+        return self._mdp_info.told(self.sync.status.last_error is None)
 
-    def told_last(self) -> Told | None:
-        """What it said last; nobody is asked."""
-        return self._teller.known
+    def cached_mdp_info(self) -> LmrInfo | None:
+        """Return the last known values, without a request."""
+        return self._mdp_info.known
 
-    def ask_again(self) -> None:
-        """What the MDP says has changed."""
-        self._teller.forget()
+    def invalidate_mdp_info(self) -> None:
+        """Drop the known values: they have changed at the MDP."""
+        self._mdp_info.forget()
 
     @property
     def tokens(self) -> list[tuple[str, str]]:
-        """What opens this LMR, each with words for it."""
-        own = (("with the LMR’s token", self.config.lmr_token), ("with the admin token", self.config.admin_token))
-        return [(words, token) for words, token in own if token]
+        """The tokens that are accepted, each with a description."""
+        tokens = (("with the LMR’s token", self.config.lmr_token), ("with the admin token", self.config.admin_token))
+        return [(description, token) for description, token in tokens if token]
 
-    def opens(self, secret: str) -> bool:
-        """Whether this is one of the tokens; how long that takes does not tell how much of it is right."""
+    def accepts(self, secret: str) -> bool:
+        """True if the secret is an accepted token. Compares in constant time."""
         given = secret.encode("utf-8", "replace")
         return any(hmac.compare_digest(given, token.encode()) for _, token in self.tokens)
 
     def cookie_name(self) -> str:
-        """Cookies know no ports: of the LMRs of one host each has a name of its own."""
+        """Return the cookie name with the port: cookies do not distinguish ports, and a host may run several LMRs."""
         port = request.host.rpartition(":")[2]
         return f"mdv_lmr_{port}" if port.isascii() and port.isdecimal() else "mdv_lmr"
 
-    def find_person(self, secret: str) -> SignedIn | None:
-        return None if secret in self.ended else find_session(secret, self.tokens)
+    def find_user(self, secret: str) -> LmrSession | None:
+        found = find_session(secret, self.tokens)
+        return None if found is None or found.session_id in self.ended else found
 
     def wait_for(self, position: int, seconds: float) -> None:
-        """Wait until a position is applied, unless too many do so already."""
+        """Wait until a position is applied, unless too many requests are already waiting."""
         if self.sync.status.position < position and self._waiters.acquire(blocking=False):
             try:
                 self.sync.wait_for(position, seconds)
@@ -102,59 +107,81 @@ class LmrServices:
 
 
 def lmr() -> LmrServices:
-    """The services of the LMR that handles this request."""
+    """Return the services of the current LMR application."""
     return cast(LmrServices, current_app.extensions["mdv"])
 
 
-def begun() -> LmrServices:
-    """The same, once there is something to answer from: without a schema no name would have a meaning."""
+def require_snapshot() -> LmrServices:
+    """Return the services, or raise Unavailable before the first snapshot: without a schema, names have no meaning."""
     s = lmr()
-    if not s.has_begun:
-        said = s.sync.status.last_error
+    if not s.has_snapshot:
+        error = s.sync.status.last_error
         raise Unavailable(
-            "The first snapshot of the MDP is not here yet"
-            + (f", and it does not come: {said}" if said else "; try again soon.")
+            "The first snapshot is not complete yet."
+            + (f" The last attempt failed: {error}" if error else " Try again in a few seconds.")
         )
     return s
 
 
 @contextmanager
-def asking_mdp() -> Iterator[None]:
-    """What the MDP says is the caller's answer, but for this: that it refuses the LMR is no fault of the caller's. Few
-    may wait for it at a time, so that there are threads left for those who read."""
-    if not lmr().asking.acquire(blocking=False):
-        raise Unavailable(f"The MDP at {lmr().mdp.url} is slow, and others wait for it already; try again soon.")
+def mdp_request_slot() -> Iterator[None]:
+    """Hold a slot for a request to the MDP. Few requests may wait for the MDP at a time, so that threads remain for
+    reads. Errors of the MDP are passed to the caller, except a rejected LMR token, which is not the caller's fault."""
+    if not lmr().mdp_slots.acquire(blocking=False):
+        raise Unavailable(
+            f"The MDP at {lmr().mdp.url} is slow, and {MAX_MDP_REQUESTS} requests are already waiting for it. Try again"
+            " in a few seconds."
+        )
     try:
         yield
     except NotAllowed as error:
-        raise Unavailable(f"The MDP at {lmr().mdp.url} refuses this LMR: {error.detail}") from error
+        raise Unavailable(f"The MDP at {lmr().mdp.url} rejects this LMR: {error.detail}") from error
     finally:
-        lmr().asking.release()
+        lmr().mdp_slots.release()
 
 
 @contextmanager
-def answering() -> Iterator[None]:
-    """What may take long to answer, a bounded number of times at once."""
-    if not lmr().answering.acquire(blocking=False):
+def query_slot() -> Iterator[None]:
+    """Hold a slot for a query or a check, which may take long."""
+    if not lmr().query_slots.acquire(blocking=False):
+        raise Unavailable("Too many queries are running. Try again in a few seconds.")
+    try:
+        yield
+    finally:
+        lmr().query_slots.release()
+
+
+@contextmanager
+def local_write_slot() -> Iterator[None]:
+    """Hold a slot for a change of local metadata."""
+    if not lmr().write_slots.acquire(blocking=False):
         raise Unavailable(
-            "Many queries are being answered just now, and more would keep everybody waiting; try again soon."
+            f"{MAX_LOCAL_WRITES} changes of local metadata are already waiting. Try again in a few seconds."
         )
     try:
         yield
     finally:
-        lmr().answering.release()
+        lmr().write_slots.release()
 
 
-def user() -> None:
-    """Whoever has the LMR's token, or the admin's."""
+def is_authenticated_request(app: Flask, environ: dict[str, Any]) -> bool:
+    """True if the request has a valid token or session. Uses only the request and the settings."""
+    with app.request_context(environ):
+        secret = request.headers.get("Authorization", "").partition(" ")[2].strip()
+        cookie = request.cookies.get(lmr().cookie_name(), "")
+        return lmr().accepts(secret) or bool(cookie and lmr().find_user(cookie))
+
+
+def require_user() -> None:
+    """Raise Unauthenticated unless the request has the LMR's token or the admin token."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
         raise Unauthenticated()
-    if not lmr().opens(secret.strip()):
-        raise Unauthenticated("This token does not open this LMR.")
+    if not lmr().accepts(secret.strip()):
+        raise Unauthenticated("The token is not valid for this LMR.")
 
 
-def reader() -> None:
-    """Whoever may read."""
+def require_reader() -> None:
+    """Raise Unauthenticated unless the caller may read."""
     if not lmr().config.public_read or "Authorization" in request.headers:
-        user()
+        require_user()

@@ -1,50 +1,53 @@
-"""Sessions at an LMR: kept by the browser alone, since an LMR has no table of people.
+"""Sessions of LMR pages, stored only in signed cookies: an LMR has no table of users.
 
-    cookie = when it began . something random . signature
-
-It is signed with a key made from the token that it began with: when that token changes, it ends.
+The cookie holds a random id and the start time, signed with the token that was used to sign in. If that token changes,
+the session ends.
 """
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import secrets
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-LONGEST_SECONDS = 12 * 3600.0
-LONGEST_COOKIE = 200
+from itsdangerous import BadData, Signer, TimestampSigner
 
-MOST_ENDED = 10_000
-"""Sessions that are remembered to have been ended."""
+MAX_SESSION_SECONDS = 12 * 3600
+MAX_COOKIE_CHARS = 200
+
+MAX_ENDED_SESSIONS = 10_000
+"""Maximum number of signed-out sessions that are remembered."""
 
 WINDOW_SECONDS = 900.0
-MOST_OF_AN_ADDRESS = 20
-"""Attempts that may fail within the window;"""
-MOST_ADDRESSES = 10_000
-"""and of so many addresses they are remembered."""
+MAX_FAILURES_PER_IP = 20
+"""Failed attempts of one IP address within the window."""
+MAX_ADDRESSES = 10_000
+"""Maximum number of addresses that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
-class SignedIn:
-    """Somebody who has shown a token."""
+class LmrSession:
+    """The session of a user who signed in with a token."""
 
     name: str
     role: str
     csrf: str
+    session_id: str
 
 
 def begin_session(token: str) -> str:
-    """What the cookie of somebody who has shown this token holds."""
-    told = f"{int(time.time())}.{secrets.token_urlsafe(18)}"
-    return f"{told}.{_signature(token, 'session', told)}"
+    """Return the cookie of a new session that was started with this token."""
+    return TimestampSigner(token, "mdv lmr session", **_SIGNING).sign(secrets.token_urlsafe(18)).decode()
 
 
-def find_session(cookie: str, tokens: Iterable[tuple[str, str]]) -> SignedIn | None:
-    """Who has signed in, where one of these (words for it, token) began the session and it has not ended.
+def find_session(cookie: str, tokens: Iterable[tuple[str, str]]) -> LmrSession | None:
+    """Return the session of a cookie that was signed with one of the tokens (description, token) and has not expired.
 
     >>> cookie = begin_session("a")
     >>> find_session(cookie, [("with a", "a")]).role
@@ -52,70 +55,72 @@ def find_session(cookie: str, tokens: Iterable[tuple[str, str]]) -> SignedIn | N
     >>> find_session(cookie, [("with b", "b")]), find_session(cookie[:-1], [("with a", "a")]), find_session("x", [])
     (None, None, None)
     """
-    told, _, shown = cookie[:LONGEST_COOKIE].rpartition(".")
-    began = told.partition(".")[0]
-    if not (began.isascii() and began.isdecimal()) or not -60 <= time.time() - int(began) < LONGEST_SECONDS:
-        return None
-    for words, token in tokens:
-        if hmac.compare_digest(shown.encode("utf-8", "replace"), _signature(token, "session", told).encode()):
-            return SignedIn("Signed in", words, _signature(token, "form", told))
+    shown = cookie[:MAX_COOKIE_CHARS].encode("utf-8", "replace")
+    for description, token in tokens:
+        with suppress(BadData):
+            session_id = TimestampSigner(token, "mdv lmr session", **_SIGNING).unsign(
+                shown, max_age=MAX_SESSION_SECONDS
+            )
+            csrf = Signer(token, "mdv lmr form", **_SIGNING).get_signature(session_id)
+            return LmrSession("Signed in", description, csrf.decode(), session_id.decode())
     return None
 
 
-def _signature(token: str, use: str, told: str) -> str:
-    key = hmac.digest(token.encode(), b"mdv lmr pages", "sha256")
-    return hmac.digest(key, f"{use} {told}".encode("utf-8", "replace"), "sha256").hex()
+_SIGNING: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
 
 
-class Ended:
-    """Sessions that were ended before their time; a bounded number of them, the oldest are forgotten first."""
+class EndedSessions:
+    """Ids of sessions that were signed out before they expired. The oldest are forgotten at the limit.
 
-    def __init__(self, most: int = MOST_ENDED) -> None:
-        self._most = most
+    Ids instead of cookies: the same signature can be written in several ways.
+    """
+
+    def __init__(self, limit: int = MAX_ENDED_SESSIONS) -> None:
+        self._limit = limit
         self._lock = threading.Lock()
-        self._cookies: OrderedDict[str, None] = OrderedDict()
+        self._ids: OrderedDict[str, None] = OrderedDict()
 
-    def end(self, cookie: str) -> None:
+    def end(self, session_id: str) -> None:
         """
-        >>> ended = Ended(most=2)
-        >>> for cookie in "abc":
-        ...     ended.end(cookie)
+        >>> ended = EndedSessions(limit=2)
+        >>> for session_id in "abc":
+        ...     ended.end(session_id)
         >>> ["a" in ended, "b" in ended, "c" in ended]
         [False, True, True]
         """
         with self._lock:
-            self._cookies[cookie[:LONGEST_COOKIE]] = None
-            while len(self._cookies) > self._most:
-                self._cookies.popitem(last=False)
+            self._ids[session_id] = None
+            while len(self._ids) > self._limit:
+                self._ids.popitem(last=False)
 
-    def __contains__(self, cookie: str) -> bool:
-        return cookie[:LONGEST_COOKIE] in self._cookies
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._ids
 
 
-class Attempts:
-    """Attempts to sign in that failed, by address; a bounded number of them."""
+class SignInAttempts:
+    """Failed sign-in attempts by IP address, bounded in number."""
 
-    def __init__(self, most: int = MOST_OF_AN_ADDRESS, seconds: float = WINDOW_SECONDS) -> None:
-        self._most, self._seconds = most, seconds
+    def __init__(self, limit: int = MAX_FAILURES_PER_IP, seconds: float = WINDOW_SECONDS) -> None:
+        self._limit, self._seconds = limit, seconds
         self._lock = threading.Lock()
         self._failed: OrderedDict[str, list[float]] = OrderedDict()
 
-    def may_try(self, address: str) -> bool:
-        """Whether another attempt is looked at. It counts as failed until it is forgiven.
+    def allow_attempt(self, address: str) -> bool:
+        """True if another attempt is allowed. It counts as failed until `forgive` is called.
 
-        >>> attempts = Attempts(most=2)
-        >>> [attempts.may_try("a"), attempts.may_try("a"), attempts.may_try("a"), attempts.may_try("b")]
+        >>> attempts = SignInAttempts(limit=2)
+        >>> [attempts.allow_attempt(address) for address in "aaab"]
         [True, True, False, True]
         >>> attempts.forgive("a")
-        >>> attempts.may_try("a")
+        >>> attempts.allow_attempt("a")
         True
         """
         now = time.monotonic()
         with self._lock:
             recent = [at for at in self._failed.pop(address, []) if now - at < self._seconds]
-            is_free = len(recent) < self._most
+            is_free = len(recent) < self._limit
             self._failed[address] = [*recent, now] if is_free else recent
-            while len(self._failed) > MOST_ADDRESSES:
+            while len(self._failed) > MAX_ADDRESSES:
                 self._failed.popitem(last=False)
             return is_free
 

@@ -1,4 +1,4 @@
-"""What gunicorn serves for an LMR: each request has a thread, since SQLite waits for no event loop."""
+"""The WSGI application of an LMR. Each request runs in a thread, since SQLite calls block."""
 
 import sys
 
@@ -7,7 +7,7 @@ from mdv.errors import NotStarted
 from web.lmr.app import create_lmr_app
 
 BOOT_ERROR = 3
-"""By which gunicorn knows that it would be in vain to start again."""
+"""With this exit code, gunicorn does not start the worker again."""
 
 try:
     app = create_lmr_app(Config.from_environment())

@@ -1,1 +1,1 @@
-"""Pages: what people see of an MDP in a browser."""
+"""The pages of an MDP."""

@@ -1,4 +1,4 @@
-"""Browse: the classes, their instances as tables, and resources by how their URIs begin."""
+"""Browse pages: classes, tables of instances, and resources by URI prefix."""
 
 from __future__ import annotations
 
@@ -6,96 +6,119 @@ from typing import Any
 
 from flask import Response, request, url_for
 
-from mdv.db.browse import count_instances, find_resources
 from mdv.errors import MdvError, NotFound, TooCostly
-from mdv.mdp.browse import BY_URI, OPERATORS, Found, Wish, choices, class_tree, filter_rule, find_instances
-from mdv.mdp.schemas import classes_named
+from mdv.inspect.browse import (
+    BY_URI,
+    OPERATORS,
+    InstancePage,
+    InstanceQuery,
+    filter_rule,
+    find_instances,
+)
+from mdv.inspect.sql.browse import count_instances, list_uris_with_prefix
 from mdv.model import RDFS_RESOURCE
+from mdv.rdf.browsable_properties import browsable_properties
+from mdv.rdf.classes import class_tree, resolve_classes
 from mdv.rdf.schema import Schema
-from web.numbers import after_number
-from web.pages.frame import go, is_part, page, pages, part, visitor
+from web.number_params import read_after
+from web.pages.base import is_fragment_request, pages, redirect_to, render_fragment, render_page, require_viewer
 from web.services import services
 
-ON_A_PAGE = 50
-WORDS = {"=": "is", "!=": "is not", "contains": "contains", "<": "below", "<=": "at most", ">": "above",
-         ">=": "at least"}  # fmt: skip
+PAGE_SIZE = 50
+OPERATOR_LABELS = {
+    "=": "is",
+    "!=": "is not",
+    "contains": "contains",
+    "<": "less than",
+    "<=": "at most",
+    ">": "greater than",
+    ">=": "at least",
+}
 
 
 @pages.get("/browse")
 def browse() -> Response:
-    visitor()
-    if beginning := request.args.get("find", "").strip():
-        return _find(beginning, request.args.get("after", ""))
-    skipped = after_number(request.args.get("after"))
+    require_viewer()
+    if prefix := request.args.get("find", "").strip():
+        return _find(prefix, request.args.get("after", ""))
+    skipped = read_after(request.args.get("after"))
     with services().engine.connect() as connection:
         schema = services().schemas.now(connection).schema
         tree = class_tree(schema)
-        shown = tree[skipped : skipped + ON_A_PAGE]
+        shown = tree[skipped : skipped + PAGE_SIZE]
         counts = count_instances(connection, [schema.classes[branch.iri].subclasses for branch in shown])
-    more = url_for("pages.browse", after=skipped + ON_A_PAGE) if len(tree) > skipped + ON_A_PAGE else None
-    return page("browse.html", rows=list(zip(shown, counts, strict=True)), schema=schema, more=more, skipped=skipped)
+    more = url_for("pages.browse", after=skipped + PAGE_SIZE) if len(tree) > skipped + PAGE_SIZE else None
+    return render_page(
+        "browse.html", rows=list(zip(shown, counts, strict=True)), schema=schema, more=more, skipped=skipped
+    )
 
 
-def _find(beginning: str, after: str) -> Response:
+def _find(prefix: str, after: str) -> Response:
     with services().single.connect() as connection:
-        found = find_resources(connection, beginning, after, ON_A_PAGE + 1)
-    if len(found) == 1 and found[0][0] == beginning and not after:
-        return go("resource", uri=beginning)
-    shown = found[:ON_A_PAGE]
-    more = url_for("pages.browse", find=beginning, after=shown[-1][0]) if len(found) > ON_A_PAGE else None
-    return page("browse_found.html", beginning=beginning, found=shown, more=more)
+        found = list_uris_with_prefix(connection, prefix, after, PAGE_SIZE + 1)
+    if len(found) == 1 and found[0][0] == prefix and not after:
+        return redirect_to("resource", uri=prefix)
+    shown = found[:PAGE_SIZE]
+    more = url_for("pages.browse", find=prefix, after=shown[-1][0]) if len(found) > PAGE_SIZE else None
+    return render_page("browse_found.html", prefix=prefix, found=shown, more=more)
 
 
 @pages.get("/browse/instances")
 def instances() -> Response:
-    visitor()
-    asked = {name: request.args.get(name, "").strip() for name in ("class", "property", "op", "value", "sort", "order")}
+    require_viewer()
+    parameters = {
+        name: request.args.get(name, "").strip() for name in ("class", "property", "op", "value", "sort", "order")
+    }
     with services().engine.connect() as connection:
         schema = services().schemas.now(connection).schema
-    class_iri = classes_named(asked["class"] or RDFS_RESOURCE, schema)[0]
-    asked["class"] = class_iri
-    asked["op"] = asked["op"] if asked["op"] in OPERATORS else "="
+    class_iri = resolve_classes(parameters["class"] or RDFS_RESOURCE, schema)[0]
+    parameters["class"] = class_iri
+    parameters["op"] = parameters["op"] if parameters["op"] in OPERATORS else "="
     problem, rule = None, None
-    found = Found([], properties=choices(schema, class_iri))
+    found = InstancePage([], properties=browsable_properties(schema, class_iri))
     try:
-        rule = _rule(schema, asked)
-        wish = Wish(class_iri, rule, asked["sort"] or None, asked["order"] == "desc", request.args.get("after", ""))
+        rule = _filter_rule(schema, parameters)
+        query = InstanceQuery(
+            class_iri, rule, parameters["sort"] or None, parameters["order"] == "desc", request.args.get("after", "")
+        )
         try:
-            found = _found(wish)
+            found = _find_instances(query)
         except TooCostly as error:
-            if wish.order is None:
+            if query.order is None:
                 raise
             problem = error.problem()
-            found = _found(Wish(class_iri, rule))
+            found = _find_instances(InstanceQuery(class_iri, rule))
     except MdvError as error:
         problem = error.problem()
-    link = _linked(asked | {"sort": "", "order": ""} if problem else asked)
-    values: dict[str, Any] = {"schema": schema, "class_iri": class_iri, "asked": asked, "found": found, "rule": rule,
-                              "problem": problem, "words": WORDS, "by_uri": BY_URI, "link": link}  # fmt: skip
+    link = _link_maker(parameters | {"sort": "", "order": ""} if problem else parameters)
+    values: dict[str, Any] = {"schema": schema, "class_iri": class_iri, "parameters": parameters, "found": found,
+                              "rule": rule,
+                              "problem": problem, "operators": OPERATOR_LABELS, "by_uri": BY_URI,
+                              "link": link}  # fmt: skip
     status = problem["status"] if problem else 200
-    if is_part():
-        return part("browse_table.html", status, **values)
-    return page("browse_instances.html", status, **values)
+    if is_fragment_request():
+        return render_fragment("browse_table.html", status, **values)
+    return render_page("browse_instances.html", status, **values)
 
 
-def _found(wish: Wish) -> Found:
+def _find_instances(query: InstanceQuery) -> InstancePage:
     with services().engine.connect() as connection:
-        return find_instances(connection, services().schemas, wish)
+        return find_instances(connection, services().schemas, query)
 
 
-def _rule(schema: Schema, asked: dict[str, str]) -> str | None:
-    if not asked["value"]:
+def _filter_rule(schema: Schema, parameters: dict[str, str]) -> str | None:
+    if not parameters["value"]:
         return None
-    if not asked["property"]:
-        raise NotFound("Choose the property that the value belongs to.")
-    return filter_rule(schema, asked["class"], asked["property"], asked["op"], asked["value"])
+    if not parameters["property"]:
+        raise NotFound("Choose the property of the value.")
+    return filter_rule(schema, parameters["class"], parameters["property"], parameters["op"], parameters["value"])
 
 
-def _linked(asked: dict[str, str]) -> Any:
-    """Makes links to the same instances, looked at otherwise."""
+def _link_maker(parameters: dict[str, str]) -> Any:
+    """Return a function that makes links to this page with changed parameters."""
 
     def link(**changes: str) -> str:
-        kept: dict[str, Any] = {name: value for name, value in (asked | changes).items() if value}
+        kept: dict[str, Any] = {name: value for name, value in (parameters | changes).items() if value}
         return url_for("pages.instances", **kept)
 
     return link

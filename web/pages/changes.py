@@ -1,4 +1,4 @@
-"""Changes that people make at a page, and how they differ from what was there."""
+"""Changes of documents on pages, and differences between versions."""
 
 from __future__ import annotations
 
@@ -9,62 +9,65 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from mdv.db.read import DocumentInfo, count_statements, document_statements
-from mdv.errors import MdvError, Unavailable
+from mdv.accounts.callers import Caller
+from mdv.errors import Unavailable
+from mdv.inspect.sql.documents import DocumentInfo, count_statements, read_document_statements
 from mdv.model import Statement
-from web.auth import Caller
-from web.negotiate import in_thread
-from web.queue import has_ended, queue
-from web.services import services
+from web.job_queue import PendingJob, run_job
+from web.negotiate import run_in_thread
 
-MOST_LINES = 300
-MOST_COMPARED = 20_000
-"""Statements of a document that a page compares; larger ones are for programs."""
+MAX_DIFF_LINES = 300
+MAX_DIFF_STATEMENTS = 20_000
+"""Larger documents are not compared on a page."""
 ABSENT = "absent"
-"""The version of a document that is not there."""
+"""Version of a document that does not exist."""
 
 
-class Line(NamedTuple):
-    """A statement that is new (+) or gone (-)."""
+class DiffLine(NamedTuple):
+    """A statement that was added (+) or removed (-)."""
 
     sign: str
     statement: Statement
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """What changes from one version of a document to another; the first lines of it."""
+class StatementDiff:
+    """The difference between two versions: counts and the first lines."""
 
     added: int
     removed: int
     same: int
-    lines: list[Line]
+    lines: list[DiffLine]
 
     @property
     def more(self) -> int:
         return self.added + self.removed - len(self.lines)
 
 
-def difference(old: Iterable[Statement], new: Iterable[Statement]) -> Difference:
-    """Blank nodes keep their names from version to version, so statements are compared as they are."""
+def diff_statements(old: Iterable[Statement], new: Iterable[Statement]) -> StatementDiff:
+    """Return the difference between two sets of statements. Blank node names are stable across versions."""
     before, after = set(old), set(new)
-    lines = [Line("-", statement) for statement in before - after] + [Line("+", one) for one in after - before]
+    lines = [DiffLine("-", statement) for statement in before - after] + [DiffLine("+", one) for one in after - before]
     lines.sort(key=lambda line: (line.statement[:2], line.sign == "+", line.statement))
-    return Difference(len(after - before), len(before - after), len(before & after), list(islice(lines, MOST_LINES)))
+    return StatementDiff(
+        len(after - before), len(before - after), len(before & after), list(islice(lines, MAX_DIFF_LINES))
+    )
 
 
-def compared(
+def diff_versions(
     connection: Connection, old: DocumentInfo | None, new: DocumentInfo | Iterable[Statement]
-) -> Difference | None:
-    """The difference between two versions, or a version and what is to come; None where a page could not show it."""
+) -> StatementDiff | None:
+    """Return the difference between two versions, or a version and new statements; None if they are too large."""
     documents = [one for one in (old, new) if isinstance(one, DocumentInfo) and one.present]
-    if any(count_statements(connection, one) > MOST_COMPARED for one in documents):
+    if any(count_statements(connection, one) > MAX_DIFF_STATEMENTS for one in documents):
         return None
-    before = document_statements(connection, old) if old is not None and old.present else []
+    before = read_document_statements(connection, old) if old is not None and old.present else []
     if isinstance(new, DocumentInfo):
-        new = document_statements(connection, new) if new.present else []
-    found = list(new)
-    return in_thread(difference, before, found) if len(found) <= MOST_COMPARED else None
+        new = read_document_statements(connection, new) if new.present else []
+    new_statements = list(new)
+    return (
+        run_in_thread(diff_statements, before, new_statements) if len(new_statements) <= MAX_DIFF_STATEMENTS else None
+    )
 
 
 def change_document(
@@ -76,9 +79,9 @@ def change_document(
     dry_run: bool = False,
     version: str | None = None,
 ) -> dict[str, Any]:
-    """Register or delete a document, or try it out; what that did. A refusal is raised.
+    """Register or delete a document, or preview that with `dry_run`. Returns the result or raises an error.
 
-    `version`: what it has to be until then, or `ABSENT`.
+    `version`: the expected current version, or `ABSENT`.
     """
     options = {
         "dry_run": dry_run,
@@ -88,10 +91,7 @@ def change_document(
             "resource_prefixes": caller.resource_prefixes,
         },
     }
-    wait = services().config.max_wait_seconds
-    job_id, status = queue(kind, uri, caller, options, wait, body, media_type, keyed=False)
-    if status is None or not has_ended(status):
-        raise Unavailable(f"It waits, and is carried out later: see the job {job_id}.", job=str(job_id))
-    if status.problem is not None:
-        raise MdvError.from_problem(status.problem)
-    return dict(status.result or {})
+    done = run_job(kind, uri, caller, options, body, media_type, keyed=False)
+    if isinstance(done, PendingJob):
+        raise Unavailable(f"The change is queued but has not finished yet. See the job {done.job}.", job=str(done.job))
+    return done.result

@@ -1,59 +1,48 @@
-"""Jobs: what waits, what was refused and why, and another try for what failed by no fault of its own."""
+"""Job pages: list, details, retry of dead letters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from flask import Response, request, url_for
-from sqlalchemy import Connection
 
-from mdv.db.jobs import NEWEST, JobStatus, list_jobs
-from mdv.db.lmrs import names_of
-from web.api.jobs import find_job, retry_dead
-from web.numbers import after_number
-from web.pages.frame import go, page, pages, visitor, whole_editor
-from web.queue import lmr_uri
+from mdv.inspect.sql.jobs import list_jobs, read_lmr_names_of_jobs
+from web.number_params import read_after
+from web.pages.base import pages, redirect_to, render_page, require_unlimited_editor, require_viewer
 from web.services import services
+from web.use_cases.jobs import find_job, retry_dead_letter
 
 STATES = (
     ("", "All"),
     ("queued", "Waiting"),
     ("done", "Done"),
-    ("failed", "Refused or failed"),
+    ("failed", "Failed"),
     ("dead", "Dead letters"),
 )
-ON_A_PAGE = 50
+PAGE_SIZE = 50
 
 
 @pages.get("/jobs")
 def jobs() -> Response:
-    visitor()
+    require_viewer()
     state = request.args.get("state", "")
     state = state if state in dict(STATES) else ""
-    before = after_number(request.args.get("after")) or NEWEST
+    before = read_after(request.args.get("after"))
     with services().single.connect() as connection:
-        found = list_jobs(connection, state or None, before, ON_A_PAGE + 1)
-        names = lmr_names(connection, found)
-    more = url_for("pages.jobs", state=state, after=found[ON_A_PAGE - 1].number) if len(found) > ON_A_PAGE else None
-    return page("jobs.html", jobs=found[:ON_A_PAGE], lmr_names=names, states=STATES, state=state, more=more)
+        found = list_jobs(connection, state or None, before, PAGE_SIZE + 1)
+        names = read_lmr_names_of_jobs(connection, found)
+    more = url_for("pages.jobs", state=state, after=found[PAGE_SIZE - 1].number) if len(found) > PAGE_SIZE else None
+    return render_page("jobs.html", jobs=found[:PAGE_SIZE], lmr_names=names, states=STATES, state=state, more=more)
 
 
 @pages.get("/jobs/<job>")
 def job(job: str) -> Response:
-    visitor()
+    require_viewer()
     found = find_job(job)
     with services().single.connect() as connection:
-        return page("job.html", job=found, lmr_names=lmr_names(connection, [found]))
-
-
-def lmr_names(connection: Connection, jobs: Sequence[JobStatus]) -> dict[str, str]:
-    """The names of the LMRs that jobs are about, as far as they are there still, by what jobs call them."""
-    wanted = {job.uri.rpartition(":")[2] for job in jobs if job.uri.startswith(lmr_uri(0)[:-1])}
-    return {lmr_uri(number): name for number, name in names_of(connection, map(int, wanted)).items()}
+        return render_page("job.html", job=found, lmr_names=read_lmr_names_of_jobs(connection, [found]))
 
 
 @pages.post("/jobs/<job>/retry")
 def retry_job(job: str) -> Response:
-    whole_editor()
-    retry_dead(job)
-    return go("job", job=job)
+    require_unlimited_editor()
+    retry_dead_letter(job)
+    return redirect_to("job", job=job)

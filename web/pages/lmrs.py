@@ -1,4 +1,4 @@
-"""LMRs: who they are, how they get on, what they want, and why something is, or is not, with them."""
+"""LMR pages: list, progress, subscriptions, tokens, and explanations of resources."""
 
 from __future__ import annotations
 
@@ -9,180 +9,219 @@ from typing import Any
 from flask import Response, request, url_for
 from sqlalchemy import Connection
 
-from mdv.db import lmrs as db
-from mdv.db.feed import Feed, Progress
-from mdv.db.graph import Graph
-from mdv.db.lmrs import Lmr
-from mdv.db.state import read_state
-from mdv.db.webhooks import list_webhooks
-from mdv.errors import BadRequest, MdvError
-from mdv.mdp.explain import explain as explain_rule
-from mdv.mdp.subscribe import Subscription, create_lmr, get_lmr, get_subscription
-from mdv.rules.words import example
-from web.api.lmrs import another_token, change_rules
-from web.api.why import told_why
-from web.numbers import after_number, subscription_number
-from web.pages.frame import go, is_part, member, page, pages, part, session, visitor, whole_editor
+from mdv.errors import BadRequest, MdvError, TooCostly
+from mdv.inspect.explain_rule import explain_rule as explain_rule
+from mdv.inspect.sql.lmrs import LmrProgress, list_newest_rules, read_progress
+from mdv.mdp.feed_progress import read_feed_end
+from mdv.mdp.lmrs import Lmr, create_lmr, get_lmr, list_lmrs, replace_token, set_paused
+from mdv.mdp.subscribe import get_subscription, list_searching_rules, with_suspensions
+from mdv.mdp.webhooks import list_webhooks
+from mdv.rules.completion import example
+from web.job_queue import PendingJob
+from web.number_params import read_after, read_subscription_id
+from web.pages.base import (
+    is_fragment_request,
+    pages,
+    redirect_to,
+    render_fragment,
+    render_page,
+    require_signed_in,
+    require_unlimited_editor,
+    require_viewer,
+    session,
+)
 from web.services import services
+from web.use_cases.lmrs import change_rules, explain_at_lmr
 
-ON_A_PAGE = 50
-MOST_IN_A_LIST = 1000
-"""In a list of LMRs, nothing is counted beyond that;"""
-MOST_COUNTED = 200_000
-"""and on the page of one beyond this."""
-MOST_NAMED = 10
+PAGE_SIZE = 50
+MAX_COUNTED_IN_LIST = 1000
+"""Counting stops at this number in the list of LMRs."""
+MAX_COUNTED = 200_000
+"""Counting stops at this number on the page of an LMR."""
+MAX_RULES_NAMED = 10
 COUNT_SECONDS = 2.0
-"""What a rule matches is counted for no longer."""
+"""Time limit for counting the matches of a rule."""
 
 
 def may_change() -> bool:
-    """Whether who is there may change LMRs: forms are for those alone."""
+    """True if the user may change LMRs. Forms are shown only then."""
     found = session()
     if found is None or found.role != "admin":
         return False
     return found.document_prefixes is None and found.resource_prefixes is None
 
 
-# All of them
+# List
 
 
 @pages.get("/lmrs")
 def lmrs() -> Response:
-    visitor()
-    return _list()
+    require_viewer()
+    return _render_list()
 
 
 @pages.post("/lmrs")
 def create_an_lmr() -> Response:
-    """The answer shows the new LMR's token: this page alone, this once."""
-    whole_editor()
+    """Create an LMR. The response shows its token, only once."""
+    require_unlimited_editor()
     name = request.form.get("name", "").strip()
     try:
         with services().engine.begin() as connection:
             made, token = create_lmr(connection, name)
     except MdvError as error:
-        return _list(error.problem(), name)
-    return page("lmr_token.html", 201, lmr=made, token=token, new=True)
+        return _render_list(error.problem(), name)
+    return render_page("lmr_token.html", 201, lmr=made, token=token, new=True)
 
 
-def _list(problem: Mapping[str, Any] | None = None, name: str = "") -> Response:
+def _render_list(problem: Mapping[str, Any] | None = None, name: str = "") -> Response:
     with services().engine.connect() as connection:
-        after = after_number(request.args.get("after"))
-        found = db.list_lmrs(connection, after, ON_A_PAGE + 1)
-        shown = found[:ON_A_PAGE]
-        progress = Feed(connection).progress([lmr.id for lmr in shown], MOST_IN_A_LIST) if shown else {}
-    more = url_for("pages.lmrs", after=shown[-1].id) if len(found) > ON_A_PAGE else None
+        after = read_after(request.args.get("after"))
+        found = list_lmrs(connection, after, PAGE_SIZE + 1)
+        shown = found[:PAGE_SIZE]
+        progress = read_progress(connection, [lmr.id for lmr in shown], MAX_COUNTED_IN_LIST) if shown else {}
+    more = url_for("pages.lmrs", after=shown[-1].id) if len(found) > PAGE_SIZE else None
     rows = [(lmr, progress[lmr.id]) for lmr in shown if lmr.id in progress]
-    return page("lmrs.html", problem["status"] if problem else 200, rows=rows, more=more, most=MOST_IN_A_LIST,
-                may_change=may_change(), problem=problem, name=name)  # fmt: skip
+    return render_page(
+        "lmrs.html",
+        problem["status"] if problem else 200,
+        rows=rows,
+        more=more,
+        most=MAX_COUNTED_IN_LIST,
+        may_change=may_change(),
+        problem=problem,
+        name=name,
+    )
 
 
-# One
+# One LMR
 
 
 @pages.get("/lmrs/<name>")
 def lmr(name: str) -> Response:
-    member()
-    return _one(_found(name))
+    require_signed_in()
+    return _render_lmr(_find_lmr(name))
 
 
-def _one(lmr: Lmr, problem: Mapping[str, Any] | None = None, draft: Mapping[str, str] | None = None) -> Response:
-    before, added = after_number(request.args.get("after")), request.args.get("added", "")
+def _render_lmr(lmr: Lmr, problem: Mapping[str, Any] | None = None, draft: Mapping[str, str] | None = None) -> Response:
+    before, added = read_after(request.args.get("after")), request.args.get("added", "")
     with services().engine.connect() as connection:
         progress = _progress(connection, lmr)
-        state = read_state(connection)
-        rules = db.newest_rules(connection, lmr.id, before or None, ON_A_PAGE + 1)
+        feed_end = read_feed_end(connection)
+        rules = with_suspensions(connection, list_newest_rules(connection, lmr.id, before or None, PAGE_SIZE + 1))
         schema = services().schemas.now(connection).schema
     more = None
-    if len(rules) > ON_A_PAGE:
-        more = url_for("pages.lmr", name=lmr.name, after=rules[ON_A_PAGE - 1][0], _anchor="subscriptions")
-    subscriptions = [Subscription(*rule) for rule in rules[:ON_A_PAGE]]
-    return page(
-        "lmr.html", problem["status"] if problem else 200, example=example(schema), lmr=lmr, progress=progress,
-        state=state, more=more,
-        subscriptions=subscriptions, added=next((s for s in subscriptions if str(s.id) == added), None),
-        most=MOST_COUNTED, may_change=may_change(), problem=problem, draft=draft or {}, later=before > 0,
-    )  # fmt: skip
+    if len(rules) > PAGE_SIZE:
+        more = url_for("pages.lmr", name=lmr.name, after=rules[PAGE_SIZE - 1].id, _anchor="subscriptions")
+    subscriptions = rules[:PAGE_SIZE]
+    return render_page(
+        "lmr.html",
+        problem["status"] if problem else 200,
+        example=example(schema),
+        lmr=lmr,
+        progress=progress,
+        feed_end=feed_end,
+        more=more,
+        subscriptions=subscriptions,
+        added=next((s for s in subscriptions if str(s.id) == added), None),
+        most=MAX_COUNTED,
+        may_change=may_change(),
+        problem=problem,
+        draft=draft or {},
+        later=before > 0,
+    )
 
 
 @pages.post("/lmrs/<name>/pause")
 def pause_lmr(name: str) -> Response:
-    return _hold(name, True)
+    return _set_paused(name, True)
 
 
 @pages.post("/lmrs/<name>/resume")
 def resume_lmr(name: str) -> Response:
-    return _hold(name, False)
+    return _set_paused(name, False)
 
 
-def _hold(name: str, paused: bool) -> Response:
-    """What can be undone is not asked about."""
-    whole_editor()
-    found = _found(name)
+def _set_paused(name: str, paused: bool) -> Response:
+    """Pause or resume an LMR. This can be undone, so it needs no confirmation."""
+    require_unlimited_editor()
+    found = _find_lmr(name)
     with services().engine.begin() as connection:
-        db.hold(connection, found, paused)
-    return go("lmr", name=found.name, said="paused" if paused else "resumed")
+        set_paused(connection, found, paused)
+    return redirect_to("lmr", name=found.name, said="paused" if paused else "resumed")
 
 
 @pages.get("/lmrs/<name>/checksum")
 def lmr_checksum(name: str) -> Response:
-    """What the LMR's cache should add up to: it is worked out now, from all that it holds."""
-    member()
-    found = _found(name)
+    """Compute the expected checksum of the LMR's cache."""
+    require_signed_in()
+    found = _find_lmr(name)
     position, sums = services().feeds.checksum(found)
     all_of_them = hashlib.sha256(b"".join(number.to_bytes(8, "big") for number in sums)).hexdigest()[:16]
     values: dict[str, Any] = {"lmr": found, "position": position, "digest": all_of_them}
     values["sums"] = [(bucket, number) for bucket, number in enumerate(sums) if number]
-    return part("lmr_checksum_part.html", **values) if is_part() else page("lmr_checksum.html", **values)
+    return (
+        render_fragment("lmr_checksum_part.html", **values)
+        if is_fragment_request()
+        else render_page("lmr_checksum.html", **values)
+    )
 
 
-# What is asked about first
+# Actions that need confirmation
 
 
 @pages.get("/lmrs/<name>/refetch")
 def ask_to_refetch(name: str) -> Response:
-    whole_editor()
-    found = _found(name)
-    progress = _look(found)
-    return page("lmr_ask.html", lmr=found, what="refetch", progress=progress, most=MOST_COUNTED)
+    require_unlimited_editor()
+    found = _find_lmr(name)
+    progress = _read_progress(found)
+    return render_page("lmr_ask.html", lmr=found, what="refetch", progress=progress, most=MAX_COUNTED)
 
 
 @pages.post("/lmrs/<name>/refetch")
 def refetch_lmr(name: str) -> Response:
-    whole_editor()
-    found = _found(name)
-    services().feeds.let_refetch(found)
-    return go("lmr", name=found.name, said="refetch")
+    require_unlimited_editor()
+    found = _find_lmr(name)
+    services().feeds.force_refetch(found)
+    return redirect_to("lmr", name=found.name, said="refetch")
 
 
 @pages.get("/lmrs/<name>/token")
 def ask_for_token(name: str) -> Response:
-    whole_editor()
-    return page("lmr_ask.html", lmr=_found(name), what="token")
+    require_unlimited_editor()
+    return render_page("lmr_ask.html", lmr=_find_lmr(name), what="token")
 
 
 @pages.post("/lmrs/<name>/token")
 def renew_lmr_token(name: str) -> Response:
-    whole_editor()
-    found = _found(name)
-    return page("lmr_token.html", 201, lmr=found, token=another_token(found), new=False)
+    require_unlimited_editor()
+    found = _find_lmr(name)
+    with services().engine.begin() as connection:
+        token = replace_token(connection, found)
+    return render_page("lmr_token.html", 201, lmr=found, token=token, new=False)
 
 
 @pages.get("/lmrs/<name>/end")
 def ask_to_end_lmr(name: str) -> Response:
-    whole_editor()
-    found = _found(name)
+    require_unlimited_editor()
+    found = _find_lmr(name)
     with services().engine.connect() as connection:
-        webhooks = len(list_webhooks(connection, found.id, 0, ON_A_PAGE + 1))
-    return page("lmr_ask.html", lmr=found, what="end", progress=_look(found), most=MOST_COUNTED, webhooks=webhooks,
-                many=ON_A_PAGE)  # fmt: skip
+        webhooks = len(list_webhooks(connection, found, 0, PAGE_SIZE + 1))
+    return render_page(
+        "lmr_ask.html",
+        lmr=found,
+        what="end",
+        progress=_read_progress(found),
+        most=MAX_COUNTED,
+        webhooks=webhooks,
+        many=PAGE_SIZE,
+    )
 
 
 @pages.post("/lmrs/<name>/end")
 def end_lmr(name: str) -> Response:
-    whole_editor()
-    done = change_rules("forget", _found(name), {})
-    return _see_job(done) if isinstance(done, Response) else go("lmrs", said="ended")
+    require_unlimited_editor()
+    done = change_rules("forget", _find_lmr(name), {})
+    return redirect_to("job", job=done.job) if isinstance(done, PendingJob) else redirect_to("lmrs", said="ended")
 
 
 # Subscriptions
@@ -190,107 +229,144 @@ def end_lmr(name: str) -> Response:
 
 @pages.post("/lmrs/<name>/subscriptions")
 def add_subscription(name: str) -> Response:
-    whole_editor()
-    found = _found(name)
-    draft = {"rule": _lines(request.form.get("rule", "")), "name": request.form.get("name", "").strip()}
+    require_unlimited_editor()
+    found = _find_lmr(name)
+    draft = {"rule": _normalise_newlines(request.form.get("rule", "")), "name": request.form.get("name", "").strip()}
     try:
         wanted = (draft["name"] or None, draft["rule"])
         if not draft["rule"].strip():
-            raise BadRequest("Write a rule: search …, register …, where ….")
+            raise BadRequest("The rule is empty. Write a rule: search … register … where …")
         done = change_rules("subscribe", found, {"drafts": [wanted]})
     except MdvError as error:
-        return _one(found, error.problem(), draft)
-    if isinstance(done, Response):
-        return _see_job(done)
-    return go("lmr", name=found.name, added=done["ids"][0], _anchor="subscriptions")
+        return _render_lmr(found, error.problem(), draft)
+    if isinstance(done, PendingJob):
+        return redirect_to("job", job=done.job)
+    return redirect_to("lmr", name=found.name, added=done.result["ids"][0], _anchor="subscriptions")
 
 
 @pages.get("/lmrs/<name>/subscriptions/<number>")
 def subscription(name: str, number: str) -> Response:
-    """A rule, to be changed or ended."""
-    member()
-    found = _found(name)
-    return _subscription(found, subscription_number(number))
+    """Show a subscription that can be changed or removed."""
+    require_signed_in()
+    found = _find_lmr(name)
+    return _render_subscription(found, read_subscription_id(number))
 
 
-def _subscription(lmr: Lmr, number: int, problem: Mapping[str, Any] | None = None, rule: str | None = None) -> Response:
+def _render_subscription(
+    lmr: Lmr, number: int, problem: Mapping[str, Any] | None = None, rule: str | None = None
+) -> Response:
     with services().engine.connect() as connection:
         known = get_subscription(connection, lmr, number)
-    return page("lmr_subscription.html", problem["status"] if problem else 200, lmr=lmr, subscription=known,
-                problem=problem, rule=known.rule if rule is None else rule, may_change=may_change())  # fmt: skip
+    return render_page(
+        "lmr_subscription.html",
+        problem["status"] if problem else 200,
+        lmr=lmr,
+        subscription=known,
+        problem=problem,
+        rule=known.rule if rule is None else rule,
+        may_change=may_change(),
+    )
 
 
 @pages.post("/lmrs/<name>/subscriptions/<number>")
 def change_subscription(name: str, number: str) -> Response:
-    """Only the difference is sent."""
-    whole_editor()
-    found, rule = _found(name), _lines(request.form.get("rule", ""))
+    """Replace the rule of a subscription. Only the difference is sent to the LMR."""
+    require_unlimited_editor()
+    found, rule = _find_lmr(name), _normalise_newlines(request.form.get("rule", ""))
     try:
-        done = change_rules("change", found, {"id": subscription_number(number), "rule": rule})
+        done = change_rules("change", found, {"id": read_subscription_id(number), "rule": rule})
     except MdvError as error:
-        return _subscription(found, subscription_number(number), error.problem(), rule)
-    return _see_job(done) if isinstance(done, Response) else go("subscription", name=found.name, number=number)
+        return _render_subscription(found, read_subscription_id(number), error.problem(), rule)
+    return (
+        redirect_to("job", job=done.job)
+        if isinstance(done, PendingJob)
+        else redirect_to("subscription", name=found.name, number=number)
+    )
+
+
+@pages.post("/lmrs/<name>/subscriptions/<number>/resume")
+def resume_subscription(name: str, number: str) -> Response:
+    """Resume a suspended subscription. Only the difference is sent to the LMR."""
+    require_unlimited_editor()
+    found = _find_lmr(name)
+    try:
+        done = change_rules("resume", found, {"id": read_subscription_id(number)})
+    except TooCostly as error:
+        return _render_subscription(found, read_subscription_id(number), error.problem())
+    if isinstance(done, PendingJob):
+        return redirect_to("job", job=done.job)
+    return redirect_to("lmr", name=found.name, said="subscription_resumed", _anchor="subscriptions")
 
 
 @pages.get("/lmrs/<name>/subscriptions/<number>/end")
 def ask_to_end_subscription(name: str, number: str) -> Response:
-    whole_editor()
-    found, s = _found(name), services()
+    require_unlimited_editor()
+    found, s = _find_lmr(name), services()
     with s.engine.connect() as connection:
-        known = get_subscription(connection, found, subscription_number(number))
-        searching = [rule for _, rule in Graph(connection).searching([known.id])]
-        matches = explain_rule(connection, known.rule, s.schemas, s.rules, found.id, seconds=COUNT_SECONDS).matches
-    return page("lmr_ask.html", lmr=found, what="unsubscribe", subscription=known, matches=matches,
-                searching=searching[:MOST_NAMED], others=len(searching) > MOST_NAMED)  # fmt: skip
+        known = get_subscription(connection, found, read_subscription_id(number))
+        searching = list_searching_rules(connection, known)
+        matches = None
+        if known.suspended is None:
+            matches = explain_rule(connection, known.rule, s.schemas, s.rules, found.id, seconds=COUNT_SECONDS).matches
+    return render_page(
+        "lmr_ask.html",
+        lmr=found,
+        what="unsubscribe",
+        subscription=known,
+        matches=matches,
+        searching=searching[:MAX_RULES_NAMED],
+        others=len(searching) > MAX_RULES_NAMED,
+    )
 
 
 @pages.post("/lmrs/<name>/subscriptions/<number>/end")
 def end_subscription(name: str, number: str) -> Response:
-    whole_editor()
-    found = _found(name)
-    done = change_rules("unsubscribe", found, {"ids": [subscription_number(number)]})
-    return _see_job(done) if isinstance(done, Response) else go("lmr", name=found.name, said="unsubscribed")
+    require_unlimited_editor()
+    found = _find_lmr(name)
+    done = change_rules("unsubscribe", found, {"ids": [read_subscription_id(number)]})
+    return (
+        redirect_to("job", job=done.job)
+        if isinstance(done, PendingJob)
+        else redirect_to("lmr", name=found.name, said="unsubscribed")
+    )
 
 
-# Why
+# Explanations
 
 
 @pages.get("/lmrs/<name>/explain")
 def explain(name: str) -> Response:
-    """Why a resource is, or is not, at an LMR."""
-    visitor()
-    found, uri = _found(name), request.args.get("uri", "").strip()
+    """Explain why an LMR holds a resource or not."""
+    require_viewer()
+    found, uri = _find_lmr(name), request.args.get("uri", "").strip()
     why, problem = None, None
     if uri:
         try:
-            why = told_why(found, uri)
+            why = explain_at_lmr(found, uri)
         except MdvError as error:
             problem = error.problem()
-    return page("explain.html", problem["status"] if problem else 200, lmr=found, uri=uri, why=why, problem=problem)
+    return render_page(
+        "explain.html", problem["status"] if problem else 200, lmr=found, uri=uri, why=why, problem=problem
+    )
 
 
-# What they share
+# Helpers
 
 
-def _found(name: str) -> Lmr:
+def _find_lmr(name: str) -> Lmr:
     with services().single.connect() as connection:
         return get_lmr(connection, name)
 
 
-def _look(lmr: Lmr) -> Progress:
+def _read_progress(lmr: Lmr) -> LmrProgress:
     with services().engine.connect() as connection:
         return _progress(connection, lmr)
 
 
-def _progress(connection: Connection, lmr: Lmr) -> Progress:
-    return Feed(connection).progress([lmr.id], MOST_COUNTED).get(lmr.id, Progress(0, 0, 0, 0, 0, None, False))
+def _progress(connection: Connection, lmr: Lmr) -> LmrProgress:
+    return read_progress(connection, [lmr.id], MAX_COUNTED).get(lmr.id, LmrProgress(0, 0, 0, 0, 0, None, False))
 
 
-def _see_job(accepted: Response) -> Response:
-    """A change takes longer than anybody waits: its job says how it goes."""
-    return go("job", job=accepted.get_json()["job"])
-
-
-def _lines(text: str) -> str:
-    """A text as it was written: browsers end lines otherwise."""
+def _normalise_newlines(text: str) -> str:
+    """Convert the CRLF line ends that browsers send in forms."""
     return text.replace("\r\n", "\n")

@@ -1,157 +1,152 @@
-"""The overview: what there is, what happens, what needs attention."""
+"""The overview page: sizes, recent jobs, alerts, charts."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from flask import Response, stream_with_context, url_for
 
-from mdv.db.batch import running
-from mdv.db.figures import Minute, read_figures
-from mdv.db.jobs import NEWEST, last_news, list_jobs
-from mdv.db.status import Status, read_status
 from mdv.errors import Unavailable
-from mdv.mdp.status import workers_heard
-from web.pages.frame import page, pages, part, visitor
-from web.pages.jobs import lmr_names
+from mdv.inspect.overview import ListedSuspension, read_overview
+from mdv.inspect.sql.jobs import last_activity
+from mdv.inspect.sql.minute_metrics import MinuteMetrics, read_metrics
+from mdv.inspect.sql.status import Status
+from mdv.mdp.worker_heartbeats import list_live_workers
+from web.pages.base import pages, render_fragment, render_page, require_viewer
 from web.services import services
 
-HOUR = 3600.0
-RECENT = 12
-LATE_SECONDS = 30.0
-"""An LMR that is so far behind, and a job that has waited for so long, deserve a look."""
+HOUR_SECONDS = 3600.0
+MAX_RECENT_JOBS = 12
+ALERT_AFTER_SECONDS = 30.0
+"""An LMR that is behind, or a job that waits, for longer than this raises an alert."""
 STREAM_SECONDS = 300.0
-LOOK_SECONDS = 1.0
-SIGN_SECONDS = 15.0
-MOST_STREAMS = 200
-"""Pages that wait for news in one process; others are loaded again by hand."""
+POLL_SECONDS = 1.0
+KEEP_ALIVE_SECONDS = 15.0
+MAX_SUSPENDED_SHOWN = 5
+"""Maximum number of suspended rules that are listed."""
+STREAM_SLOTS = "pages with live updates"
+MAX_STREAMS = 200
+"""Open pages with live updates per process. Further pages must be reloaded manually."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
-    """Something that somebody should look at, and where."""
+class Alert:
+    """An alert and the page with details."""
 
-    words: str
+    text: str
     link: str
 
 
 @pages.get("/")
 def overview() -> Response:
-    visitor()
-    return page("overview.html", **_now(), charts=_charts())
+    require_viewer()
+    return render_page("overview.html", **_current_values(), charts=_charts())
 
 
 @pages.get("/overview/now")
 def overview_now() -> Response:
-    """The part of the overview that is fetched anew when something happens."""
-    visitor()
-    return part("overview_now.html", **_now())
+    """Return the fragment of the overview that is refreshed after changes."""
+    require_viewer()
+    return render_fragment("overview_now.html", **_current_values())
 
 
 @pages.get("/overview/events")
 def overview_events() -> Response:
-    """Rings when something was published: the page then looks by itself."""
-    visitor()
-    if _open.count >= MOST_STREAMS:
-        raise Unavailable("Too many pages wait for news; this one can be loaded again by hand.")
-
-    def ring() -> Iterator[str]:
-        with _open:
-            yield from _rings()
-
-    return Response(stream_with_context(ring()), content_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-
-class _Open:
-    """The streams that are open in this process."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> None:
-        self.count += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.count -= 1
+    """Stream an event after changes. The page then reloads its fragment."""
+    require_viewer()
+    s = services()
+    if not s.waits.enter(STREAM_SLOTS, MAX_STREAMS):
+        raise Unavailable("Too many pages have live updates. Reload this page manually.")
+    response = Response(
+        stream_with_context(_change_events()), content_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )
+    response.call_on_close(lambda: s.waits.leave(STREAM_SLOTS))
+    return response
 
 
-_open = _Open()
-
-
-def _rings() -> Iterator[str]:
+def _change_events() -> Iterator[str]:
     yield "retry: 3000\n\n"
-    ends, heard, seen = time.monotonic() + STREAM_SECONDS, time.monotonic(), _last_news()
-    while time.monotonic() < ends and not services().watch.closed:
-        time.sleep(LOOK_SECONDS)
-        if (now := _last_news()) != seen:
-            seen, heard = now, time.monotonic()
-            yield "event: news\ndata: 1\n\n"
-        elif time.monotonic() - heard > SIGN_SECONDS:
-            heard = time.monotonic()
+    ends, last_sent, last_change = time.monotonic() + STREAM_SECONDS, time.monotonic(), _last_change()
+    while time.monotonic() < ends and not services().feed_notifier.closed:
+        time.sleep(POLL_SECONDS)
+        if (now := _last_change()) != last_change:
+            last_change, last_sent = now, time.monotonic()
+            yield "event: change\ndata: 1\n\n"
+        elif time.monotonic() - last_sent > KEEP_ALIVE_SECONDS:
+            last_sent = time.monotonic()
             yield ": nothing new\n\n"
 
 
-def _now() -> dict[str, Any]:
+def _current_values() -> dict[str, Any]:
     with services().engine.connect() as connection:
-        status = read_status(connection)
-        recent = list_jobs(connection, None, NEWEST, RECENT)
-        batches = running(connection)
-        names = lmr_names(connection, recent)
+        found = read_overview(connection, MAX_RECENT_JOBS, MAX_SUSPENDED_SHOWN)
     return {
-        "status": status,
-        "recent": recent,
-        "lmr_names": names,
-        "batches": batches,
-        "attention": list(_attention(status)),
+        "status": found.status,
+        "recent": found.recent_jobs,
+        "lmr_names": found.lmr_names,
+        "batches": found.batches,
+        "alerts": [*_alerts(found.status), *_suspended(found.suspended, found.status.suspended)],
     }
 
 
-_seen: tuple[float, tuple[int, int]] = (0.0, (0, 0))
-"""When this process looked for news, and what it saw: one look serves all streams."""
+_last_check: tuple[float, tuple[int, int]] = (0.0, (0, 0))
+"""Time and result of the last check for changes, shared by all streams of this process."""
 
 
-def _last_news() -> tuple[int, int]:
-    """Something that changes whenever something happens."""
-    global _seen
-    if time.monotonic() - _seen[0] > LOOK_SECONDS / 2:
+def _last_change() -> tuple[int, int]:
+    """Return a value that changes with every job."""
+    global _last_check
+    if time.monotonic() - _last_check[0] > POLL_SECONDS / 2:
         with services().single.connect() as connection:
-            _seen = time.monotonic(), last_news(connection)
-    return _seen[1]
+            _last_check = time.monotonic(), last_activity(connection)
+    return _last_check[1]
 
 
-def _attention(status: Status) -> Iterator[Attention]:
+def _alerts(status: Status) -> Iterator[Alert]:
     if status.queue.dead:
-        yield Attention(f"{status.queue.dead:,} changes failed inside MDV and were set aside.",
+        yield Alert(f"{status.queue.dead:,} jobs failed with internal errors (dead letters).",
                         url_for("pages.jobs", state="dead"))  # fmt: skip
-    if (status.queue.oldest_seconds or 0) > LATE_SECONDS:
-        yield Attention(
-            f"A change has waited for {status.queue.oldest_seconds:,.0f} s.", url_for("pages.jobs", state="queued")
+    if (status.queue.oldest_seconds or 0) > ALERT_AFTER_SECONDS:
+        yield Alert(
+            f"The oldest job has been waiting for {status.queue.oldest_seconds:,.0f} s.",
+            url_for("pages.jobs", state="queued"),
         )
-    workers = workers_heard(services().redis)
+    workers = list_live_workers(services().redis)
     if workers is None:
-        yield Attention("Redis does not answer: changes are carried out, but later.", "/readyz")
+        yield Alert("Redis is unavailable. Changes are still processed, but with a delay.", "/readyz")
     elif not workers:
-        yield Attention("No worker was heard of: changes wait until one starts (`mdv worker`).", url_for("pages.jobs"))
+        yield Alert("No worker is running. Changes wait until one is started (`mdv worker`).", url_for("pages.jobs"))
     for lmr in status.behind[:5]:
         if lmr.paused:
-            yield Attention(f"The LMR {lmr.name} is paused, and is not told what happens.",
+            yield Alert(f"The LMR {lmr.name} is paused and receives no events.",
                             url_for("pages.lmr", name=lmr.name))  # fmt: skip
         elif lmr.must_refetch:
-            yield Attention(f"The LMR {lmr.name} is so far behind that it has to fetch everything anew.",
+            yield Alert(f"The LMR {lmr.name} is too far behind and has to take a new snapshot.",
                             url_for("pages.lmr", name=lmr.name))  # fmt: skip
-        elif lmr.since and (datetime.now(UTC) - lmr.since).total_seconds() > LATE_SECONDS:
-            yield Attention(f"The LMR {lmr.name} has not asked for {lmr.events:,}{'+' if lmr.more else ''} events.",
+        elif lmr.since and (datetime.now(UTC) - lmr.since).total_seconds() > ALERT_AFTER_SECONDS:
+            yield Alert(f"The LMR {lmr.name} has {lmr.events:,}{'+' if lmr.more else ''} unread events.",
                             url_for("pages.lmr", name=lmr.name))  # fmt: skip
+
+
+def _suspended(some: Sequence[ListedSuspension], count: int) -> Iterator[Alert]:
+    """Yield alerts for the first suspended rules, and one with the total if there are more."""
+    for rule in some:
+        rule_label = f"Rule {rule.rule_id} of the LMR {rule.lmr}" if rule.lmr else f"The provider's rule {rule.rule_id}"
+        link = url_for("pages.subscription", name=rule.lmr, number=rule.rule_id) if rule.lmr else None
+        yield Alert(f"{rule_label} has been suspended since position {rule.position:,}: it exceeded the time limit.",
+                        link or url_for("pages.rules", id=rule.rule_id))  # fmt: skip
+    if count > len(some):
+        yield Alert(f"{count:,} rules are suspended in total.", url_for("pages.registered_rules", state="suspended"))
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
-    """A figure over the last hour, minute by minute."""
+class MinuteChart:
+    """A metric of the last hour, one value per minute."""
 
     title: str
     unit: str
@@ -162,18 +157,18 @@ class Chart:
         return json.dumps([[round(at.timestamp()) for at, _ in self.minutes], [value for _, value in self.minutes]])
 
 
-def _charts() -> list[Chart]:
+def _charts() -> list[MinuteChart]:
     with services().engine.connect() as connection:
-        found = {minute.at: minute for minute in read_figures(connection, HOUR)}
+        found = {minute.at: minute for minute in read_metrics(connection, HOUR_SECONDS)}
     last = datetime.now(UTC).replace(second=0, microsecond=0)
     times = [last - timedelta(minutes=before) for before in range(59, -1, -1)]
-    minutes = [found.get(at, Minute(at)) for at in times]
-    figures = (
-        ("Documents a minute", "documents", "documents"),
-        ("Milliseconds a document takes", "ms", "each_ms"),
-        ("Seconds behind, the furthest LMR", "s", "lag"),
+    minutes = [found.get(at, MinuteMetrics(at)) for at in times]
+    series = (
+        ("Documents per minute", "documents", "documents"),
+        ("Milliseconds per document", "ms", "ms_per_document"),
+        ("Largest LMR lag in seconds", "s", "lag"),
     )
     return [
-        Chart(title, unit, [(minute.at, round(getattr(minute, name), 2)) for minute in minutes])
-        for title, unit, name in figures
+        MinuteChart(title, unit, [(minute.at, round(getattr(minute, name), 2)) for minute in minutes])
+        for title, unit, name in series
     ]

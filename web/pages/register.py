@@ -1,4 +1,4 @@
-"""Register: a text that is pasted or a file that is chosen, tried out before it is sent; many files one by one."""
+"""Registration pages: a text or a file with a preview, or several files one by one."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 from flask import Response, request
 from werkzeug.datastructures import FileStorage
 
-from mdv.db.outcome import OwnedRule, rules_ending_in, told_at
-from mdv.db.read import DocumentInfo, count_statements, read_document
+from mdv.accounts.callers import Caller, check_may_write
 from mdv.errors import BadRequest, MdvError, PreconditionFailed, TooLarge
+from mdv.inspect.filter_replay import replay_filter
+from mdv.inspect.sql.documents import DocumentInfo, count_statements, read_document
+from mdv.inspect.sql.registration_outcome import OwnedRule, list_notified_lmrs, list_rules_by_end
 from mdv.mdp.register import prepare
-from mdv.mdp.trace import trace
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.syntax import SYNTAXES, TURTLE
-from mdv.uris import below
-from web.api.documents import text_of
-from web.auth import Caller, may_write
-from web.drafts import chosen_syntax, shown, written
-from web.negotiate import in_thread
-from web.pages.changes import ABSENT, MOST_COMPARED, Difference, change_document, compared
-from web.pages.frame import editor, page, pages, part
+from mdv.uris import join_uri
+from web.document_form import choose_syntax, form_bytes, text_for_form
+from web.negotiate import run_in_thread
+from web.pages.base import pages, render_fragment, render_page, require_editor
+from web.pages.changes import ABSENT, MAX_DIFF_STATEMENTS, StatementDiff, change_document, diff_versions
 from web.services import services
+from web.use_cases.documents import document_text
 
-MOST_FILES = 100
-"""Files that one form brings, without a script."""
+MAX_FILES = 100
+"""Maximum number of files of one form without the script."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What was sent: a text and the name that it is to have."""
+class DocumentDraft:
+    """The content of the form: a text and its document URI."""
 
     uri: str
     text: bytes
@@ -40,111 +40,120 @@ class Draft:
 
     @property
     def media_type(self) -> str:
-        return chosen_syntax(self.syntax, None, self.text).media_type
+        return choose_syntax(self.syntax, None, self.text).media_type
 
     @property
     def shown(self) -> str:
-        return shown(self.text)
+        return text_for_form(self.text)
 
 
 @pages.get("/register")
 def register_form() -> Response:
-    editor()
+    require_editor()
     uri = request.args.get("uri", "")
-    draft = _stored(uri) if uri else Draft("", b"", "")
-    return page("register.html", draft=draft, syntaxes=SYNTAXES)
+    draft = _existing_draft(uri) if uri else DocumentDraft("", b"", "")
+    return render_page("register.html", draft=draft, syntaxes=SYNTAXES)
 
 
 @pages.post("/register")
 def register() -> Response:
-    """Try a document out, or register it; several files, where no script sends them one by one."""
-    caller = editor()
+    """Preview or register a document, or several files if no script sends them one by one."""
+    caller = require_editor()
     files = [file for file in request.files.getlist("file") if file.filename]
     if len(files) > 1:
-        went = [(file.filename or "", _each(file, caller)) for file in files[:MOST_FILES]]
-        return page("register_many.html", went=went, left=len(files) - len(went), tried=not _is_meant())
-    draft = _draft()
+        outcomes = [(file.filename or "", _register_file(file, caller)) for file in files[:MAX_FILES]]
+        return render_page(
+            "register_many.html", outcomes=outcomes, ignored=len(files) - len(outcomes), tried=not _is_confirmed()
+        )
+    draft = _form_draft()
     try:
-        return _registered(draft, caller) if _is_meant() and _is_known(draft) else _tried(draft, caller)
+        return _register(draft, caller) if _is_confirmed() and _is_expected(draft) else _preview(draft, caller)
     except MdvError as error:
         problem = error.problem()
         if isinstance(error, PreconditionFailed):
-            problem |= {"title": "Somebody was faster", "document": draft.uri,
-                        "detail": "The document was changed since you looked at it. Try it out again to see what your "
-                                  "text changes now."}  # fmt: skip
+            problem |= {
+                "title": "Edit conflict",
+                "conflict": True,
+                "document": draft.uri,
+                "detail": "The document was changed since you opened it. Preview your text again to see the "
+                "difference to the current version.",
+            }
             draft = replace(draft, version=None)
-        flaws = json.dumps(problem.get("errors", [])[:200])
-        return page("register.html", problem["status"], draft=draft, syntaxes=SYNTAXES, problem=problem, flaws=flaws)
+        errors = json.dumps(problem.get("errors", [])[:200])
+        return render_page(
+            "register.html", problem["status"], draft=draft, syntaxes=SYNTAXES, problem=problem, errors=errors
+        )
 
 
 @pages.post("/register/each")
 def register_each() -> Response:
-    """One of many files: how it went, in a line."""
-    caller = editor()
-    went = _each(request.files.get("file"), caller)
-    return part("register_each.html", went.problem["status"] if went.problem else 200, went=went)
+    """Register one of several files, and return a fragment with the result."""
+    caller = require_editor()
+    outcome = _register_file(request.files.get("file"), caller)
+    return render_fragment("register_each.html", outcome.problem["status"] if outcome.problem else 200, outcome=outcome)
 
 
 @dataclass(frozen=True, slots=True)
-class Went:
-    """How it went with one of many files."""
+class FileOutcome:
+    """The result of one of several files."""
 
     uri: str | None = None
     result: dict[str, Any] | None = None
     problem: dict[str, Any] | None = None
 
 
-def _each(file: FileStorage | None, caller: Caller) -> Went:
-    """Register one of many files, or try it out."""
+def _register_file(file: FileStorage | None, caller: Caller) -> FileOutcome:
+    """Register or preview one of several files."""
     base = request.form.get("uri", "").strip()
     try:
         if file is None or not file.filename:
-            raise BadRequest("No file came.")
+            raise BadRequest("The file is missing. Choose a file.")
         if not base:
-            raise BadRequest("Say the URI of the folder: each file is named below it.")
+            raise BadRequest("The folder URI is missing. It is the base of the file URIs.")
         body = file.read()
-        uri = check_document_uri(below(base, file.filename))
-        may_write(caller, uri)
-        syntax = chosen_syntax(request.form.get("syntax", ""), file.filename, body)
-        result = change_document("register", uri, caller, body, syntax.media_type, dry_run=not _is_meant())
+        uri = check_document_uri(join_uri(base, file.filename))
+        check_may_write(caller, uri)
+        syntax = choose_syntax(request.form.get("syntax", ""), file.filename, body)
+        result = change_document("register", uri, caller, body, syntax.media_type, dry_run=not _is_confirmed())
     except MdvError as error:
-        return Went(problem=error.problem())
-    return Went(uri, result)
+        return FileOutcome(problem=error.problem())
+    return FileOutcome(uri, result)
 
 
-def _is_meant() -> bool:
-    """Whether it is to be registered, and not only tried out."""
+def _is_confirmed() -> bool:
+    """True if the form asks to register, not only to preview."""
     return request.form.get("act") == "register"
 
 
-def _draft() -> Draft:
+def _form_draft() -> DocumentDraft:
     file = request.files.get("file")
     uri, version = request.form.get("uri", "").strip(), request.form.get("version") or None
     if version is not None and version != ABSENT and not (version.isascii() and version.isdecimal()):
-        raise BadRequest(f"{version[:20]!r} is not the number of a version.")
+        raise BadRequest(f"{version[:20]!r} is not a version number.")
     syntax = request.form.get("syntax", "")
     if file is not None and file.filename:
         body = file.read()
-        name = chosen_syntax(syntax, file.filename, body).name
-        uri = below(uri, file.filename) if uri.endswith("/") else uri
-        return Draft(uri, body, name, version)
-    text = written(request.form.get("text", ""))
-    return Draft(uri, text, syntax, version)
+        name = choose_syntax(syntax, file.filename, body).name
+        uri = join_uri(uri, file.filename) if uri.endswith("/") else uri
+        return DocumentDraft(uri, body, name, version)
+    text = form_bytes(request.form.get("text", ""))
+    return DocumentDraft(uri, text, syntax, version)
 
 
-def _stored(uri: str) -> Draft:
-    """A document that is there, to be edited."""
+def _existing_draft(uri: str) -> DocumentDraft:
+    """Return the form content for an existing document."""
     with services().engine.connect() as connection:
         document = read_document(connection, check_document_uri(uri))
         if document is None or not document.present:
-            return Draft(uri, b"", "")
-        if count_statements(connection, document) > MOST_COMPARED:
-            raise TooLarge("This document is too large to be edited on a page: register it again as a file.")
-    return Draft(uri, text_of(document, TURTLE), TURTLE.name, str(document.version))
+            return DocumentDraft(uri, b"", "")
+        if count_statements(connection, document) > MAX_DIFF_STATEMENTS:
+            raise TooLarge("The document is too large to edit on a page. Register it as a file instead.")
+    text = document_text(document, TURTLE, services().config.max_document_bytes)
+    return DocumentDraft(uri, text, TURTLE.name, str(document.version))
 
 
-def _is_known(draft: Draft) -> bool:
-    """Whether who sends it knows of the document that it would replace."""
+def _is_expected(draft: DocumentDraft) -> bool:
+    """True if the document is new or the form was made from an existing version."""
     return draft.version is not None or _newest(check_document_uri(draft.uri)) is None
 
 
@@ -154,61 +163,68 @@ def _newest(uri: str) -> DocumentInfo | None:
     return found if found is not None and found.present else None
 
 
-def _tried(draft: Draft, caller: Caller) -> Response:
-    """What registering would do, and whom it would concern."""
+def _preview(draft: DocumentDraft, caller: Caller) -> Response:
+    """Render a preview: the difference and the LMRs that would be notified."""
     uri = check_document_uri(draft.uri)
-    may_write(caller, uri)
+    check_may_write(caller, uri)
     newest = _newest(uri)
     changes = _difference(draft, uri, newest)
     version = str(newest.version) if newest is not None else ABSENT
     warning = None
-    if _is_meant():
-        warning = "There is such a document already. This is what would change; Register replaces it."
+    if _is_confirmed():
+        warning = "The document already exists. Check the difference below; Register replaces the document."
     elif draft.version is not None and draft.version != version:
-        now = f"is at version {version} now" if newest is not None else "was deleted"
-        warning = f"Somebody changed the document since you opened it: it {now}. Register replaces what they did."
+        now = f"is now at version {version}" if newest is not None else "was deleted"
+        warning = f"The document was changed since you opened it: it {now}. Register overwrites that change."
     result = change_document("register", uri, caller, draft.text, draft.media_type, dry_run=True)
-    return page("register.html", draft=draft, syntaxes=SYNTAXES, result=result, changes=changes, version=version,
-                warning=warning)  # fmt: skip
+    return render_page(
+        "register.html",
+        draft=draft,
+        syntaxes=SYNTAXES,
+        result=result,
+        changes=changes,
+        version=version,
+        warning=warning,
+    )
 
 
-def _difference(draft: Draft, uri: str, newest: DocumentInfo | None) -> Difference | None:
+def _difference(draft: DocumentDraft, uri: str, newest: DocumentInfo | None) -> StatementDiff | None:
     with services().engine.connect() as connection:
         schema = services().schemas.now(connection)
         most = services().config.max_document_bytes
-        item = in_thread(prepare, uri, draft.text, draft.media_type, schema, None, most)
+        item = run_in_thread(prepare, uri, draft.text, draft.media_type, schema, None, most)
         assert item.document is not None
-        return compared(connection, newest, item.document.statements)
+        return diff_versions(connection, newest, item.document.statements)
 
 
-def _registered(draft: Draft, caller: Caller) -> Response:
+def _register(draft: DocumentDraft, caller: Caller) -> Response:
     uri = check_document_uri(draft.uri)
-    may_write(caller, uri)
+    check_may_write(caller, uri)
     result = change_document("register", uri, caller, draft.text, draft.media_type, version=draft.version or ABSENT)
     with services().engine.connect() as connection:
-        told = told_at(connection, result["position"]) if result["lmrs"] else []
-    return page("registered.html", uri=uri, result=result, told=told, matches=_matches(uri))
+        notified = list_notified_lmrs(connection, result["position"]) if result["lmrs"] else []
+    return render_page("registered.html", uri=uri, result=result, notified=notified, matches=_matches(uri))
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
-    """Which rules match which resources of a document; the first of them."""
+class DocumentMatches:
+    """The first matches of rules with resources of a document."""
 
     rows: list[tuple[str, OwnedRule]]
     truncated: bool
     problem: str | None = None
 
 
-def _matches(uri: str) -> Matches:
+def _matches(uri: str) -> DocumentMatches:
     try:
         with services().engine.connect() as connection:
-            found = trace(connection, uri, services().schemas)
+            found = replay_filter(connection, uri, services().schemas)
         with services().engine.connect() as connection:
-            owned = rules_ending_in(connection, {row.rule for row in found.results})
-    except MdvError as error:  # it is registered all the same
-        return Matches([], True, error.detail)
+            owned = list_rules_by_end(connection, {row.rule for row in found.results})
+    except MdvError as error:  # the registration itself has succeeded
+        return DocumentMatches([], True, error.detail)
     rows = [(row.resource, rule) for row in found.results for rule in owned.get(row.rule, [])]
-    return Matches(rows[:MOST_ROWS], found.truncated or len(rows) > MOST_ROWS)
+    return DocumentMatches(rows[:MAX_MATCHES_SHOWN], found.truncated or len(rows) > MAX_MATCHES_SHOWN)
 
 
-MOST_ROWS = 100
+MAX_MATCHES_SHOWN = 100

@@ -1,4 +1,4 @@
-"""Schema: classes and properties drawn and listed, versions, and another schema, tried out before it is in force."""
+"""Schema pages: diagram and list of classes and properties, versions, and changes with a preview."""
 
 from __future__ import annotations
 
@@ -10,101 +10,120 @@ from typing import Any
 
 from flask import Response, request, url_for
 
-from mdv.db.browse import count_instances
-from mdv.db.schemas import list_schema_versions, read_schema_version
-from mdv.db.state import read_state
-from mdv.errors import BadRequest, BreakingSchema, MdvError, NotFound, PreconditionFailed
-from mdv.mdp.schemas import SchemaInForce, in_force
-from mdv.rdf.compare import compare
+from mdv.accounts.callers import Caller
+from mdv.errors import BadRequest, BreakingSchema, MdvError, PreconditionFailed
+from mdv.inspect.schema_version import find_schema_version
+from mdv.inspect.sql.browse import count_instances
+from mdv.inspect.sql.schema_versions import list_schema_versions
+from mdv.mdp.schemas import SchemaInForce
+from mdv.rdf.compare import compare_schemas
 from mdv.rdf.syntax import SYNTAXES, TURTLE, syntax_of_name
-from web.api.jobs import find_job
-from web.api.schema import Waiting, change_schema, schema_text
-from web.auth import Caller
-from web.drafts import chosen_syntax, shown, written
-from web.negotiate import in_thread
-from web.numbers import after_number
-from web.pages.changes import MOST_COMPARED, difference
-from web.pages.frame import go, page, pages, session, visitor, whole_editor
-from web.pages.schema_view import MOST_DRAWN, drawing, prefixes, view
+from web.document_form import choose_syntax, form_bytes, text_for_form
+from web.job_queue import PendingJob
+from web.negotiate import run_in_thread
+from web.number_params import read_after
+from web.pages.base import pages, redirect_to, render_page, require_unlimited_editor, require_viewer, session
+from web.pages.changes import MAX_DIFF_STATEMENTS, diff_statements
+from web.pages.schema_view import MAX_CLASSES_DRAWN, make_schema_view, prefixes, schema_diagram
 from web.services import services
+from web.use_cases.jobs import find_job
+from web.use_cases.schema import change_schema, schema_response, schema_text
 
-ON_A_PAGE = 50
-MOST_PROPERTIES = 200
-"""Properties of one class that the page shows."""
-FEW_VERSIONS = 5
-NEWEST = 2**31 - 1
+PAGE_SIZE = 50
+MAX_PROPERTIES_SHOWN = 200
+"""Maximum number of properties shown per class."""
+MAX_VERSIONS_SHOWN = 5
+MAX_VERSION = 2**31 - 1
 
 
 @pages.get("/schema")
 def schema() -> Response:
-    caller = visitor()
-    skipped, properties_skipped = (after_number(request.args.get(name)) for name in ("after", "properties"))
+    caller = require_viewer()
+    skipped, properties_skipped = (read_after(request.args.get(name)) for name in ("after", "properties"))
     with services().engine.connect() as connection:
         known = services().schemas.now(connection)
-        versions = list_schema_versions(connection, NEWEST, FEW_VERSIONS)
-        shown = in_thread(view, known.schema)
-        branches = shown.classes[skipped : skipped + ON_A_PAGE]
+        versions = list_schema_versions(connection, MAX_VERSION, MAX_VERSIONS_SHOWN)
+        shown = run_in_thread(make_schema_view, known.schema)
+        branches = shown.classes[skipped : skipped + PAGE_SIZE]
         counts = count_instances(connection, [known.schema.classes[branch.iri].subclasses for branch in branches])
-    others = shown.other[properties_skipped : properties_skipped + ON_A_PAGE]
+    others = shown.other[properties_skipped : properties_skipped + PAGE_SIZE]
 
     def link(iri: str) -> str:
-        """Where on these pages a class stands."""
+        """Return the URL of a class in the list."""
         place = shown.places[iri]
-        return url_for("pages.schema", after=place - place % ON_A_PAGE or None, _anchor=f"class-{place}")
+        return url_for("pages.schema", after=place - place % PAGE_SIZE or None, _anchor=f"class-{place}")
 
-    more = url_for("pages.schema", after=skipped + ON_A_PAGE) if len(shown.classes) > skipped + ON_A_PAGE else None
+    more = url_for("pages.schema", after=skipped + PAGE_SIZE) if len(shown.classes) > skipped + PAGE_SIZE else None
     more_properties = None
-    if len(shown.other) > properties_skipped + ON_A_PAGE:
-        more_properties = url_for("pages.schema", properties=properties_skipped + ON_A_PAGE, _anchor="properties")
-    return page(
-        "schema.html", known=known, shown=shown, rows=list(zip(branches, counts, strict=True)), others=others,
-        drawing=drawing(shown, link) if shown.classes and not skipped else None, most_drawn=MOST_DRAWN, link=link,
-        skipped=skipped, more=more, more_properties=more_properties, prefixes=prefixes(known.schema),
-        most_properties=MOST_PROPERTIES, versions=versions, syntaxes=SYNTAXES, may_change=_may_change(caller),
-    )  # fmt: skip
+    if len(shown.other) > properties_skipped + PAGE_SIZE:
+        more_properties = url_for("pages.schema", properties=properties_skipped + PAGE_SIZE, _anchor="properties")
+    return render_page(
+        "schema.html",
+        known=known,
+        shown=shown,
+        rows=list(zip(branches, counts, strict=True)),
+        others=others,
+        drawing=schema_diagram(shown, link) if shown.classes and not skipped else None,
+        most_drawn=MAX_CLASSES_DRAWN,
+        link=link,
+        skipped=skipped,
+        more=more,
+        more_properties=more_properties,
+        prefixes=prefixes(known.schema),
+        most_properties=MAX_PROPERTIES_SHOWN,
+        versions=versions,
+        syntaxes=SYNTAXES,
+        may_change=_may_change(caller),
+    )
 
 
 @pages.get("/schema/text")
 def schema_as_text() -> Response:
-    """A version in some syntax, to be kept as a file."""
-    visitor()
+    """Download a version in a syntax."""
+    require_viewer()
     syntax = syntax_of_name(request.args.get("as", TURTLE.name))
     found = _version(request.args.get("version"))
-    response = Response(schema_text(found, syntax), content_type=f"{syntax.media_type}; charset=utf-8")
+    response = schema_response(found, syntax)
+    response.content_type = f"{syntax.media_type}; charset=utf-8"
     response.headers["Content-Disposition"] = f'attachment; filename="schema-{found.version}{syntax.suffixes[0]}"'
     return response
 
 
 @pages.get("/schema/versions")
 def schema_versions() -> Response:
-    caller = visitor()
-    before = after_number(request.args.get("after")) or NEWEST
+    caller = require_viewer()
+    before = read_after(request.args.get("after")) or MAX_VERSION
     with services().engine.connect() as connection:
-        found = list_schema_versions(connection, min(before, NEWEST), ON_A_PAGE + 1)
-    more = url_for("pages.schema_versions", after=found[ON_A_PAGE - 1].version) if len(found) > ON_A_PAGE else None
-    return page("schema_versions.html", versions=found[:ON_A_PAGE], more=more, is_first=before == NEWEST,
-                may_change=_may_change(caller))  # fmt: skip
+        found = list_schema_versions(connection, min(before, MAX_VERSION), PAGE_SIZE + 1)
+    more = url_for("pages.schema_versions", after=found[PAGE_SIZE - 1].version) if len(found) > PAGE_SIZE else None
+    return render_page(
+        "schema_versions.html",
+        versions=found[:PAGE_SIZE],
+        more=more,
+        is_first=before == MAX_VERSION,
+        may_change=_may_change(caller),
+    )
 
 
 @pages.get("/schema/difference")
 def schema_difference() -> Response:
-    """What changed from a version to another: without `from`, from the one before."""
-    visitor()
+    """Show the difference between two versions; without `from`, to the previous version."""
+    require_viewer()
     new = _version(request.args.get("to"))
     old = _version(request.args.get("from") or str(max(new.version - 1, 0)))
-    found = in_thread(compare, old.schema, new.schema)
+    found = run_in_thread(compare_schemas, old.schema, new.schema)
     lines = None
-    if max(len(old.statements), len(new.statements)) <= MOST_COMPARED:
-        lines = in_thread(difference, old.statements, new.statements)
-    return page("schema_difference.html", old=old, new=new, found=found, lines=lines)
+    if max(len(old.statements), len(new.statements)) <= MAX_DIFF_STATEMENTS:
+        lines = run_in_thread(diff_statements, old.statements, new.statements)
+    return render_page("schema_difference.html", old=old, new=new, found=found, lines=lines)
 
 
-# Another schema
+# Schema changes
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A schema that was sent: its text, the version that it was made from, and what was looked at of it."""
+class SchemaDraft:
+    """The content of the form: the text, the version it was made from, and the digest of the previewed text."""
 
     text: bytes
     syntax: str
@@ -113,108 +132,119 @@ class Draft:
 
     @property
     def shown(self) -> str:
-        return shown(self.text)
+        return text_for_form(self.text)
 
     @property
     def media_type(self) -> str:
-        return chosen_syntax(self.syntax, None, self.text).media_type
+        return choose_syntax(self.syntax, None, self.text).media_type
 
     @property
     def digest(self) -> str:
-        """Tells this text from others, however a browser ends its lines."""
+        """Digest of the text that does not depend on line ends."""
         text = re.sub(r"\r\n?", "\n", self.text.decode("utf-8", "replace")).strip()
         return hashlib.sha256(f"{self.media_type} {text}".encode()).hexdigest()
 
 
 @pages.get("/schema/change")
 def schema_change_form() -> Response:
-    """The schema in force to be edited, or an earlier version of it."""
-    whole_editor()
+    """Show the form with the active schema or an earlier version."""
+    require_unlimited_editor()
     with services().engine.connect() as connection:
         known = services().schemas.now(connection)
     found = _version(request.args["version"]) if "version" in request.args else known
-    is_small = len(found.statements) <= MOST_COMPARED
+    is_small = len(found.statements) <= MAX_DIFF_STATEMENTS
     text = schema_text(found, TURTLE) if found.statements and is_small else b""
-    draft = Draft(text, "", str(known.version))
-    return page("schema_change.html", draft=draft, syntaxes=SYNTAXES, known=known, earlier=found, is_small=is_small)
+    draft = SchemaDraft(text, "", str(known.version))
+    return render_page(
+        "schema_change.html", draft=draft, syntaxes=SYNTAXES, known=known, earlier=found, is_small=is_small
+    )
 
 
 @pages.post("/schema/change")
 def schema_change() -> Response:
-    """Show what a schema would change, or put it in force: only what was looked at, at the version it was held
-    against."""
-    caller = whole_editor()
-    draft = _draft()
+    """Preview a schema or activate it. Only a text that was previewed against the current version is activated."""
+    caller = require_unlimited_editor()
+    draft = _form_draft()
     try:
-        is_known = draft.version is not None and draft.looked_at == draft.digest
-        return _put(draft, caller) if _is_meant() and is_known else _tried(draft, caller)
+        was_previewed = draft.version is not None and draft.looked_at == draft.digest
+        return _activate(draft, caller) if _is_confirmed() and was_previewed else _preview(draft, caller)
     except MdvError as error:
         problem = error.problem()
         if isinstance(error, PreconditionFailed):
-            detail = "The schema was changed since you looked. See again what your text changes now."
-            problem |= {"title": "Somebody was faster", "faster": True, "detail": detail}
+            detail = "The schema was changed since you opened it. Preview your text again."
+            problem |= {"title": "Edit conflict", "conflict": True, "detail": detail}
             draft = replace(draft, version=None)
-        flaws = json.dumps(problem.get("errors", [])[:200])
-        return page("schema_change.html", problem["status"], draft=draft, syntaxes=SYNTAXES, problem=problem,
-                    flaws=flaws, named=_named(problem), breaking=_is_breaking(problem))  # fmt: skip
+        errors = json.dumps(problem.get("errors", [])[:200])
+        return render_page(
+            "schema_change.html",
+            problem["status"],
+            draft=draft,
+            syntaxes=SYNTAXES,
+            problem=problem,
+            errors=errors,
+            named=_errors_with_documents(problem),
+            breaking=_is_breaking(problem),
+        )
 
 
-def _tried(draft: Draft, caller: Caller) -> Response:
-    """What a schema would change, and whom it would concern."""
-    tried = change_schema(caller, draft.text, draft.media_type, None, dry_run=True)
-    if isinstance(tried, Waiting):
+def _preview(draft: SchemaDraft, caller: Caller) -> Response:
+    """Render a preview: the changes and their effect on LMRs."""
+    preview = change_schema(caller, draft.text, draft.media_type, None, dry_run=True)
+    if isinstance(preview, PendingJob):
         with services().engine.connect() as connection:
-            version = str(read_state(connection).schema_version)
+            version = str(services().schemas.now(connection).version)
         draft = replace(draft, version=version, looked_at=draft.digest)
-        return page("schema_change.html", 202, draft=draft, syntaxes=SYNTAXES, waiting=tried.job)
-    result = tried.result
+        return render_page("schema_change.html", 202, draft=draft, syntaxes=SYNTAXES, waiting=preview.job)
+    result = preview.result
     version = str(result["version"] - 1 if result["changed"] else result["version"])
     warning = None
     if draft.version is not None and draft.version != version:
-        warning = f"Somebody changed the schema meanwhile: it is at version {version} now. Putting yours in force " \
-                  "replaces what they did."  # fmt: skip
-    elif _is_meant() and result["changed"]:
-        warning = "This text is not the one that you looked at. Nothing was changed: see what this one would do."
+        warning = (
+            f"The schema was changed meanwhile: it is now at version {version}. Activating your text "
+            "overwrites that change."
+        )
+    elif _is_confirmed() and result["changed"]:
+        warning = "This text differs from the previewed one. Nothing was changed. Check the new preview."
     draft = replace(draft, version=version, looked_at=draft.digest)
-    return page("schema_change.html", draft=draft, syntaxes=SYNTAXES, result=result, warning=warning)
+    return render_page("schema_change.html", draft=draft, syntaxes=SYNTAXES, result=result, warning=warning)
 
 
-def _put(draft: Draft, caller: Caller) -> Response:
+def _activate(draft: SchemaDraft, caller: Caller) -> Response:
     assert draft.version is not None
     changed = change_schema(caller, draft.text, draft.media_type, [draft.version], dry_run=False)
-    return go("job" if isinstance(changed, Waiting) else "schema_changed", job=changed.job)
+    return redirect_to("job" if isinstance(changed, PendingJob) else "schema_changed", job=changed.job)
 
 
 @pages.get("/schema/changed/<job>")
 def schema_changed(job: str) -> Response:
-    """What came of a schema that was put in force."""
-    visitor()
+    """Show the result of a schema change."""
+    require_viewer()
     found = find_job(job)
     if found.kind != "schema" or not found.result or found.result.get("dry_run"):
-        return go("job", job=job)
-    return page("schema_changed.html", result={"left": 0} | found.result)
+        return redirect_to("job", job=job)
+    return render_page("schema_changed.html", result={"left": 0} | found.result)
 
 
-def _is_meant() -> bool:
-    """Whether it is to be put in force, and not only looked at."""
+def _is_confirmed() -> bool:
+    """True if the form asks to activate the schema, not only to preview it."""
     return request.form.get("act") == "put"
 
 
-def _draft() -> Draft:
+def _form_draft() -> SchemaDraft:
     file = request.files.get("file")
     version, looked_at = (request.form.get(name) or None for name in ("version", "looked_at"))
     if version is not None and not (version.isascii() and version.isdecimal()):
-        raise BadRequest(f"{version[:20]!r} is not the number of a version.")
+        raise BadRequest(f"{version[:20]!r} is not a version number.")
     syntax = request.form.get("syntax", "")
     if file is not None and file.filename:
-        draft = Draft(file.read(), syntax, version, looked_at)
-        return replace(draft, syntax=chosen_syntax(draft.syntax, file.filename, draft.text).name)
-    text = written(request.form.get("text", ""))
-    return Draft(text, syntax, version, looked_at)
+        draft = SchemaDraft(file.read(), syntax, version, looked_at)
+        return replace(draft, syntax=choose_syntax(draft.syntax, file.filename, draft.text).name)
+    text = form_bytes(request.form.get("text", ""))
+    return SchemaDraft(text, syntax, version, looked_at)
 
 
-def _named(problem: dict[str, Any]) -> list[tuple[str | None, dict[str, Any]]]:
-    """The errors of a problem, each with the document that it names, if any: no URI has a space."""
+def _errors_with_documents(problem: dict[str, Any]) -> list[tuple[str | None, dict[str, Any]]]:
+    """Return the errors of a problem, each with the document that it names, if any. URIs contain no spaces."""
     errors = problem.get("errors", [])
     if not _is_breaking(problem):
         return [(None, error) for error in errors]
@@ -230,14 +260,8 @@ def _may_change(caller: Caller) -> bool:
 
 
 def _version(text: str | None) -> SchemaInForce:
-    """A version of the schema, the one in force where none is asked for."""
+    """Return a version of the schema; the active one by default."""
     if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise BadRequest(f"{text[:20]!r} is not the number of a version.")
-    with services().engine.connect() as connection:
-        newest = read_state(connection).schema_version
-        if not text or int(text) == newest:
-            return services().schemas.at(connection, newest)
-        if int(text) > newest:
-            raise NotFound(f"The schema has no version {text}: the newest is {newest}.")
-        statements, names = read_schema_version(connection, int(text))
-    return in_thread(in_force, int(text), statements, names)
+        raise BadRequest(f"{text[:20]!r} is not a version number.")
+    s = services()
+    return find_schema_version(s.engine, s.schemas, int(text) if text else None, run_in_thread)

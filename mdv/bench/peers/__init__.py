@@ -1,8 +1,8 @@
-"""What a user might pick instead of MDV, doing the same work in the same run.
+"""Alternatives to MDV that do the same work in the same run.
 
-A peer has the rules beforehand. It is given documents as parsed statements, batch after batch, and keeps them. What it
-makes of a batch before anything is stored is not timed, as with ours (`prepare`); what is timed is inserting the batch
-and finding all pairs of a rule and a resource that it brings.
+A peer receives the rules first. Then it receives documents as parsed statements, batch by batch, and keeps them. The
+conversion of a batch to the peer's own form is not timed, as for MDV (`prepare`). The insertion of the batch and the
+search for all of its matches (pairs of rule and resource) are timed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from mdv.bench.rulebase import RuleType
+from mdv.bench.rule_types import RuleType
 from mdv.model import Statement
 
-Batch = Sequence[Sequence[Statement]]
+StatementBatch = Sequence[Sequence[Statement]]
 """The statements of each document."""
 
 
-class Taken(NamedTuple):
-    """What a peer did with a batch: its seconds, by resource the numbers of the rules that match it, and the rules that
-    were asked, where only a sample was and the seconds of the others are taken to be the same."""
+class PeerResult(NamedTuple):
+    """The result of a batch: the seconds, the numbers of the matching rules by resource, and the rules that were
+    queried, if only a sample was and the seconds of the others were extrapolated."""
 
     seconds: float
     found: Mapping[str, Sequence[int]]
@@ -29,19 +29,19 @@ class Taken(NamedTuple):
 
 
 class Peer(Protocol):
-    """Something that matches rules of one type, `rules` in number."""
+    """A system that matches rules of one type. `rules` is the number of rules."""
 
     def __init__(self, rule_type: RuleType, rules: int) -> None: ...
 
-    def prepare(self, batch: Batch) -> Any:
-        """The batch in the peer's own form; not timed."""
+    def prepare(self, batch: StatementBatch) -> Any:
+        """Return the batch in the peer's own form; not timed."""
 
-    def take(self, rows: Any) -> Taken:
+    def take(self, rows: Any) -> PeerResult:
         """Insert the batch and find its matches."""
 
 
-class Parted(NamedTuple):
-    """What the benchmark's documents say, by the names of their properties: one provider and its computer."""
+class ProviderRow(NamedTuple):
+    """The property values of the benchmark's documents: one provider and its computer."""
 
     uri: str
     serverHost: str
@@ -52,41 +52,41 @@ class Parted(NamedTuple):
     cpu: int
 
 
-def parted(document: Sequence[Statement]) -> Parted:
-    """The provider of a document and its computer, for peers whose rows have columns."""
-    said = {name_of(statement.property): statement for statement in document}
-    values = {name: statement.object.value for name, statement in said.items()}
-    whole = {name: int(values[name]) for name in ("serverPort", "synthValue", "memory", "cpu")}
-    return Parted(
-        said["serverInformation"].subject,
+def provider_row(document: Sequence[Statement]) -> ProviderRow:
+    """Return the provider of a document and its computer, for peers with columns."""
+    by_name = {local_name(statement.property): statement for statement in document}
+    values = {name: statement.object.value for name, statement in by_name.items()}
+    integers = {name: int(values[name]) for name in ("serverPort", "synthValue", "memory", "cpu")}
+    return ProviderRow(
+        by_name["serverInformation"].subject,
         serverHost=values["serverHost"],
         serverInformation=values["serverInformation"],
-        **whole,
+        **integers,
     )
 
 
-def name_of(uri: str) -> str:
+def local_name(uri: str) -> str:
     """
-    >>> name_of("http://mdv.example/schema#memory")
+    >>> local_name("http://mdv.example/schema#memory")
     'memory'
     """
     return uri.rpartition("#")[2]
 
 
-def family(rule_type: RuleType) -> str:
-    """The type without its percentage, as peers know it."""
+def rule_family(rule_type: RuleType) -> str:
+    """Return the rule type without its percentage."""
     return "COMP" if rule_type.percent is not None else rule_type.name
 
 
-def constant(rule_type: RuleType, number: int) -> int | str:
-    """What a rule compares with: a URI, a text or a number."""
+def rule_constant(rule_type: RuleType, number: int) -> int | str:
+    """Return the constant of a rule: a URI, a text or a number."""
     return f"host{number}.uni" if rule_type.name == "contains" else rule_type.constant(number)
 
 
-def by_resource(pairs: Iterable[tuple[int, str]]) -> dict[str, array[int]]:
-    """Pairs of rule and resource, in little space.
+def group_by_resource(pairs: Iterable[tuple[int, str]]) -> dict[str, array[int]]:
+    """Group pairs of rule and resource in compact form.
 
-    >>> by_resource([(1, "a"), (2, "a")])
+    >>> group_by_resource([(1, "a"), (2, "a")])
     {'a': array('q', [1, 2])}
     """
     found: dict[str, array[int]] = {}
@@ -96,9 +96,8 @@ def by_resource(pairs: Iterable[tuple[int, str]]) -> dict[str, array[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A peer that can be asked for: its name, where it is written, the package it needs, and what it does with what it
-    is given."""
+class PeerKind:
+    """An available peer: its name, its class, the package that it needs, and its properties."""
 
     title: str
     home: str
@@ -106,29 +105,29 @@ class Kind:
     package: str
     durability: str
     families: frozenset[str]
-    """The types of rules that it can be asked to match."""
+    """The rule types that it supports."""
     sampled: bool = False
-    """Whether the cost of all rules is taken from that of some."""
-    install: str = "`pip install 'mdv[bench]'` installs it."
+    """True if the cost of all rules is extrapolated from a sample."""
+    install: str = "Install it with `pip install 'mdv[bench]'`."
 
 
 _ALL = frozenset({"OID", "PATH", "JOIN", "COMP", "contains"})
-_HERE = "mdv.bench.peers."
+_PACKAGE = "mdv.bench.peers."
 
-KINDS = {
-    "clips": Kind("CLIPS", _HERE + "clips:Clips", "clips", "memory only", _ALL),
-    "pathway": Kind("Pathway", _HERE + "pathway:Pathway", "pathway", "memory only", _ALL - {"contains"},
-                    install="`make peers` installs it, in an environment of its own."),
-    "oxigraph": Kind("Oxigraph", _HERE + "oxigraph:Oxigraph", "pyoxigraph", "memory only", _ALL),
-    "oxigraph-queries": Kind(
-        "Oxigraph, one query per rule", _HERE + "oxigraph:OxigraphQueries", "pyoxigraph", "memory only", _ALL, True
+PEER_KINDS = {
+    "clips": PeerKind("CLIPS", _PACKAGE + "clips:Clips", "clips", "memory only", _ALL),
+    "pathway": PeerKind("Pathway", _PACKAGE + "pathway:Pathway", "pathway", "memory only", _ALL - {"contains"},
+                    install="Install it with `make peers`, in an environment of its own."),
+    "oxigraph": PeerKind("Oxigraph", _PACKAGE + "oxigraph:Oxigraph", "pyoxigraph", "memory only", _ALL),
+    "oxigraph-queries": PeerKind(
+        "Oxigraph, one query per rule", _PACKAGE + "oxigraph:OxigraphQueries", "pyoxigraph", "memory only", _ALL, True
     ),
-    "rdflib-queries": Kind(
-        "rdflib, one query per rule", _HERE + "graph:GraphQueries", "rdflib", "memory only", _ALL, True
+    "rdflib-queries": PeerKind(
+        "rdflib, one query per rule", _PACKAGE + "rdflib_queries:RdflibQueries", "rdflib", "memory only", _ALL, True
     ),
-    "sql-queries": Kind(
-        "one query per rule", _HERE + "sql:SqlQueries", "sqlalchemy", "durable commit",
+    "sql-queries": PeerKind(
+        "one query per rule", _PACKAGE + "sql_queries:SqlQueries", "sqlalchemy", "durable commit",
         frozenset({"OID", "PATH", "JOIN"}), True,
     ),
 }  # fmt: skip
-"""The peers by the names of the command line."""
+"""The peers by their names on the command line."""

@@ -1,11 +1,13 @@
-"""CLIPS: a production system. Subscriptions are facts, and one rule for each type joins them with the resources.
+"""CLIPS, a production system. Subscriptions are facts, and one rule per type joins them with the resources.
 
-Its Rete network keeps all joins, hashed where variables must be equal, and a fact that is asserted costs what it
-matches. The resource stands first in a rule and the subscription second, so that none of a hundred thousand begins a
-join of its own. Tried and measured at 100,000 rules: facts by `assert_fact` cost a tenth of `load_facts` and
-`assert_string`, which read text; a fact for each resource, with a slot for each property, less than half of one for
-each statement. Matches told by a function cost what matches asserted or printed to a file do; only of COMP, with its
-ten thousand a document, printing was about a sixth cheaper.
+Its Rete network keeps all joins, with hash tables for equal variables; asserting a fact costs as much as its matches.
+The resource is first in a rule and the subscription second, so that a hundred thousand subscriptions do not each start
+a join.
+
+Measured with 100,000 rules: facts by `assert_fact` take a tenth of the time of `load_facts` and `assert_string`, which
+parse text. One fact per resource, with a slot for each property, takes less than half of the time of one fact per
+statement. Reporting matches by a function takes as long as asserting them or printing them to a file; only for COMP,
+with ten thousand matches per document, printing was about a sixth faster.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any
 
 import clips
 
-from mdv.bench.peers import Batch, Taken, by_resource, constant, family, parted
-from mdv.bench.rulebase import RuleType
+from mdv.bench.peers import PeerResult, StatementBatch, group_by_resource, provider_row, rule_constant, rule_family
+from mdv.bench.rule_types import RuleType
 
 TEMPLATES = (
     "(deftemplate CycleProvider"
@@ -38,7 +40,7 @@ Slots = dict[str, Any]
 
 
 class Clips:
-    """An environment with the subscriptions asserted."""
+    """An environment with the subscriptions as facts."""
 
     def __init__(self, rule_type: RuleType, rules: int) -> None:
         self._environment = clips.Environment()
@@ -46,17 +48,17 @@ class Clips:
         for template in TEMPLATES:
             self._environment.build(template)
         self._environment.define_function(self._match, "match")
-        self._environment.build(f"(defrule matching {CONDITIONS[family(rule_type)]} => (match ?r ?c))")
+        self._environment.build(f"(defrule matching {CONDITIONS[rule_family(rule_type)]} => (match ?r ?c))")
         subscription = self._environment.find_template("subscription")
         for number in range(rules):
-            subscription.assert_fact(rule=number, constant=constant(rule_type, number))
+            subscription.assert_fact(rule=number, constant=rule_constant(rule_type, number))
         self._provider = self._environment.find_template("CycleProvider")
         self._computer = self._environment.find_template("ServerInformation")
 
-    def prepare(self, batch: Batch) -> list[tuple[Slots, Slots]]:
-        return [_slots(parted(document)._asdict()) for document in batch]
+    def prepare(self, batch: StatementBatch) -> list[tuple[Slots, Slots]]:
+        return [_slots(provider_row(document)._asdict()) for document in batch]
 
-    def take(self, rows: list[tuple[Slots, Slots]]) -> Taken:
+    def take(self, rows: list[tuple[Slots, Slots]]) -> PeerResult:
         self._found.clear()
         provider, computer = self._provider.assert_fact, self._computer.assert_fact
         began = time.perf_counter()
@@ -65,12 +67,12 @@ class Clips:
             computer(**other)
         self._environment.run()
         seconds = time.perf_counter() - began
-        return Taken(seconds, by_resource(self._found))
+        return PeerResult(seconds, group_by_resource(self._found))
 
     def _match(self, rule: int, uri: str) -> None:
         self._found.append((rule, uri))
 
 
-def _slots(said: Slots) -> tuple[Slots, Slots]:
-    computer = {"uri": said["serverInformation"], "memory": said.pop("memory"), "cpu": said.pop("cpu")}
-    return said, computer
+def _slots(row: Slots) -> tuple[Slots, Slots]:
+    computer = {"uri": row["serverInformation"], "memory": row.pop("memory"), "cpu": row.pop("cpu")}
+    return row, computer

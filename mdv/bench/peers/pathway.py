@@ -1,11 +1,13 @@
-"""Pathway: tables that are kept current incrementally, in memory. Rules are a table that is joined with the documents.
+"""Pathway, incrementally maintained tables in memory. Rules are a table that is joined with the documents.
 
-A row is a document; providers and their computers are columns of it, each a table of its own from there on. One commit
-is then a batch, of which the engine tells the end. Tried and measured at 100,000 rules: a row for each resource in one
-table costs half as much again, and of two tables, committed apart, nothing tells when a batch is through both. Time is
-kept by commits alone (no commits by the clock), and the rules' table is closed after its last row, as it would
-otherwise hold the documents' time back. It joins on equality alone: for COMP, thresholds lie in buckets, of which a
-document takes all up to its value's. Nothing is sent anywhere: there is no licence key, no monitoring and no server.
+A row is a document; its providers and computers become separate tables. One commit is a batch, and the engine reports
+its end. Measured with 100,000 rules: one row per resource in a single table takes half as long again. With two tables
+and separate commits, there is no way to know when a batch has passed both.
+
+Only commits advance the time (there are no periodic commits). The table of rules is closed after its last row;
+otherwise it would hold back the time of the documents. Pathway joins on equality only. So for COMP, thresholds are in
+buckets, and a document joins all buckets up to its value. Nothing is sent over the network: there is no license key, no
+monitoring and no server.
 """
 
 from __future__ import annotations
@@ -17,15 +19,23 @@ from typing import Any
 
 import pathway as pw
 
-from mdv.bench.peers import Batch, Parted, Taken, by_resource, constant, family, parted
-from mdv.bench.rulebase import RuleType
+from mdv.bench.peers import (
+    PeerResult,
+    ProviderRow,
+    StatementBatch,
+    group_by_resource,
+    provider_row,
+    rule_constant,
+    rule_family,
+)
+from mdv.bench.rule_types import RuleType
 
-MOST_SECONDS = 600.0
-"""A batch of which no match is found has no end that could be told from another's."""
+BATCH_TIMEOUT_SECONDS = 600.0
+"""A batch without matches has no recognizable end."""
 
 
-class Feed(pw.io.python.ConnectorSubject):  # type: ignore[misc]
-    """Rows from the thread that measures; `run` has nothing to do but wait for the last."""
+class RowSource(pw.io.python.ConnectorSubject):  # type: ignore[misc]
+    """Rows from the measuring thread. `run` only waits for the last one."""
 
     deletions_enabled = False
 
@@ -38,15 +48,15 @@ class Feed(pw.io.python.ConnectorSubject):  # type: ignore[misc]
 
 
 class Pathway:
-    """An engine that runs, with the rules joined."""
+    """A running engine with the rules joined."""
 
     def __init__(self, rule_type: RuleType, rules: int) -> None:
-        self._feed, subscribed = Feed(), Feed()
+        self._feed, subscribed = RowSource(), RowSource()
         columns = pw.schema_from_types(**_types())
         documents = pw.io.python.read(self._feed, schema=columns, autocommit_duration_ms=None)
-        columns = pw.schema_from_types(rule=int, constant=str if rule_type.recurs else int)
+        columns = pw.schema_from_types(rule=int, constant=str if rule_type.selects_by_uri else int)
         subscriptions = pw.io.python.read(subscribed, schema=columns, autocommit_duration_ms=None)
-        matches = JOINS[family(rule_type)](documents, subscriptions, rules)
+        matches = JOINS[rule_family(rule_type)](documents, subscriptions, rules)
         self._found: list[tuple[int, str]] = []
         self._done, self._ready, self._rules = threading.Event(), threading.Event(), rules
         pw.io.subscribe(matches, on_change=self._match, on_time_end=self._end)
@@ -54,16 +64,16 @@ class Pathway:
         running = {"monitoring_level": pw.MonitoringLevel.NONE, "default_logging": False}
         threading.Thread(target=pw.run, kwargs=running, daemon=True).start()
         for number in range(rules):
-            subscribed.next(rule=number, constant=constant(rule_type, number))
+            subscribed.next(rule=number, constant=rule_constant(rule_type, number))
         subscribed.commit()
         subscribed.ended.set()
-        if not self._ready.wait(MOST_SECONDS):
-            raise TimeoutError(f"Pathway did not take {rules:,} rules in {MOST_SECONDS:.0f} s.")
+        if not self._ready.wait(BATCH_TIMEOUT_SECONDS):
+            raise TimeoutError(f"Pathway did not load {rules:,} rules within {BATCH_TIMEOUT_SECONDS:.0f} s.")
 
-    def prepare(self, batch: Batch) -> list[dict[str, Any]]:
-        return [parted(document)._asdict() for document in batch]
+    def prepare(self, batch: StatementBatch) -> list[dict[str, Any]]:
+        return [provider_row(document)._asdict() for document in batch]
 
-    def take(self, rows: list[dict[str, Any]]) -> Taken:
+    def take(self, rows: list[dict[str, Any]]) -> PeerResult:
         self._found.clear()
         self._done.clear()
         add = self._feed.next
@@ -71,9 +81,9 @@ class Pathway:
         for row in rows:
             add(**row)
         self._feed.commit()
-        self._done.wait(MOST_SECONDS)
+        self._done.wait(BATCH_TIMEOUT_SECONDS)
         seconds = time.perf_counter() - began
-        return Taken(seconds, by_resource(self._found))
+        return PeerResult(seconds, group_by_resource(self._found))
 
     def _match(self, key: object, row: dict[str, Any], time: int, is_addition: bool) -> None:
         self._found.append((row["rule"], row["uri"]))
@@ -88,7 +98,7 @@ class Pathway:
 
 
 def _types() -> dict[str, type]:
-    return {name: str if name in ("uri", "serverHost", "serverInformation") else int for name in Parted._fields}
+    return {name: str if name in ("uri", "serverHost", "serverInformation") else int for name in ProviderRow._fields}
 
 
 def _oid(documents: Any, rules: Any, _: int) -> Any:
@@ -127,4 +137,4 @@ def _comp(documents: Any, rules: Any, count: int) -> Any:
 
 
 JOINS = {"OID": _oid, "PATH": _path, "JOIN": _join, "COMP": _comp}
-"""By type of rule, the table of matches."""
+"""For each rule type, the function that returns the table of matches."""

@@ -1,1 +1,1 @@
-"""How costs grow with what is stored, and what that means at very large sizes."""
+"""How costs grow with the size of the system, and an extrapolation to very large sizes."""

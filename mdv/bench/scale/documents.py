@@ -1,7 +1,7 @@
-"""Documents that are stored: what a registration costs beside more and more of them, and what they weigh.
+"""Measure how registration depends on the number of stored documents, and how much space they take.
 
-A thousand rules of all types are in place, of two LMRs. Every document, stored or new, is matched by one PATH, one JOIN
-and one `contains` rule, by half of the COMP rules and by nearly all with `!=`; so both LMRs are told of it.
+There are a thousand rules of all types, from two LMRs. Every document, stored or new, matches one PATH, one JOIN and
+one `contains` rule, half of the COMP rules and nearly all `!=` rules. So both LMRs are notified of it.
 """
 
 from __future__ import annotations
@@ -13,43 +13,50 @@ from functools import partial
 
 from sqlalchemy import Engine
 
-from mdv.bench.rulebase import TYPES, comp
+from mdv.bench.rule_types import RULE_TYPES, comp_rules
 from mdv.bench.scale.fit import CONSTANT
-from mdv.bench.scale.series import Found, Plan, Say, Timed, Weight, measure
-from mdv.bench.scale.store import Store, Text
-from mdv.bench.workload import provider_uri, rdf_xml
-from mdv.db.bench import DOCUMENT_TABLES, FEED_TABLES, HELD_TABLES, Databases, Weighed, weigh
-from mdv.mdp.feed import Feeds
+from mdv.bench.scale.series import PrintProgress, ScalePlan, ScaleResult, SizeSeries, TimedRound, measure_series
+from mdv.bench.scale.store import DocumentText, ScaleStore
+from mdv.bench.sql.bench_store import (
+    DOCUMENT_TABLES,
+    FEED_TABLES,
+    LMR_TABLES,
+    BenchDatabases,
+    TableSizes,
+    read_total_sizes,
+)
+from mdv.bench.workload import make_document, provider_uri
+from mdv.mdp.feed import FeedReader
 
-GROWS = "stored documents"
+GROWS_WITH = "stored documents"
 RULES = 1000
 LMRS = 2
-EVENTS_TOLD = 3
-"""Of one document to one LMR: two resources are put, and one of them matches."""
-FAR = 1_000_000_000
-"""From here on, rules name resources that never come."""
+EVENTS_PER_DOCUMENT = 3
+"""Events of one document for one LMR: two resources are put, and one of them matches."""
+FIRST_UNUSED_NUMBER = 1_000_000_000
+"""Rules with this number or a higher one name resources that do not exist."""
 BATCHES = (100, 1)
 SNAPSHOTS = 3
-"""Of these the fastest counts: each is long, and others only make it longer."""
+"""Number of snapshots. The fastest one counts, because interference only makes them longer."""
 
-AT_ONCE, ALONE = (f"documents: batches of {size}" for size in BATCHES)
+IN_BATCHES, ONE_BY_ONE = (f"documents: batches of {size}" for size in BATCHES)
 DOCUMENT_BYTES, INDEX_BYTES = "documents: bytes on disk", "documents: bytes of indexes"
 HELD_BYTES, HELD_INDEX_BYTES = "held resources: bytes on disk", "held resources: bytes of indexes"
 EVENT_BYTES = "feed events: bytes on disk"
 VACUUM, SNAPSHOT = "documents: vacuum", "held resources: snapshot"
 
 
-class Full:
-    """A store with that many documents. `vacuum`: the seconds that the first vacuum of all took."""
+class DocumentStore:
+    """A store with a number of documents. `vacuum` is the duration of its first vacuum in seconds."""
 
     def __init__(self, engine: Engine, stored: int, rules: int = RULES) -> None:
-        self.store, self.size = Store(engine), stored
-        exact, ranges = [TYPES[name] for name in ("path", "join", "contains")], [comp(1), TYPES["ne"]]
+        self.store, self.size = ScaleStore(engine), stored
+        exact, ranges = [RULE_TYPES[name] for name in ("path", "join", "contains")], [comp_rules(1), RULE_TYPES["ne"]]
         types = len(exact) + len(ranges) + 1
         self._each = max(1, rules // types)
         self.rules = self._each * types
         numbers = range(self._each)
-        nowhere = [TYPES["oid"].rule(FAR + number) for number in numbers]
+        nowhere = [RULE_TYPES["oid"].rule(FIRST_UNUSED_NUMBER + number) for number in numbers]
         one, two = self.store.follow(
             [[t.rule(n) for t in exact for n in numbers] + nowhere, [t.rule(n) for t in ranges for n in numbers]]
         )
@@ -60,72 +67,78 @@ class Full:
         self.vacuum = self.store.fill(map(self._document, range(stored)))
         self._next = stored
 
-    def turn(self, size: int) -> Timed:
-        """Register that many new documents, and check all that the filter found."""
+    def turn(self, size: int) -> TimedRound:
+        """Register new documents and check all results of the filter."""
         numbers = range(self._next, self._next + size)
         self._next += size
         timed = self.store.turn([self._document(number) for number in numbers], matched=1, lmrs=LMRS)
         due = {(end, provider_uri(number), True) for number in numbers for end in self._matching(number)}
         found = self.store.changes()
         if len(found) != len(due) or set(found) != due:
-            raise AssertionError(f"{self.size:,} stored documents: {len(found)} changes, not the {len(due)} due.")
+            raise AssertionError(f"{self.size:,} stored documents: {len(found)} changes, expected {len(due)}.")
         return timed
 
-    def _document(self, number: int) -> Text:
+    def _document(self, number: int) -> DocumentText:
         place = number % self._each
-        return rdf_xml(number, place, self._synth, place)
+        return make_document(number, place, self._synth, place)
 
     def _matching(self, number: int) -> list[int]:
         return [ends[number % self._each] for ends in self._exact] + self._ranged
 
-    def weigh(self, names: tuple[str, ...], each: int) -> Weighed:
-        """What tables weigh; the first of them must have that many rows for each document."""
+    def read_total_sizes(self, names: tuple[str, ...], each: int) -> TableSizes:
+        """Return the sizes of tables. The first table must have `each` rows per document."""
         with self.store.engine.begin() as connection:
-            weighed = weigh(connection, names)
-        if weighed.rows != each * self._next:
-            raise AssertionError(f"{names[0]} has {weighed.rows:,} rows for {self._next:,} documents, not {each} each.")
-        return weighed
+            table_sizes = read_total_sizes(connection, names)
+        if table_sizes.rows != each * self._next:
+            raise AssertionError(
+                f"{names[0]} has {table_sizes.rows:,} rows for {self._next:,} documents, expected {each} for each."
+            )
+        return table_sizes
 
     def snapshot(self) -> float:
-        """The seconds until an LMR that wants all it holds has the beginning of it."""
+        """Return the seconds until an LMR gets the first page of a snapshot."""
         seconds = []
         for _ in range(SNAPSHOTS):
-            self.turn(1)  # an LMR that was told of nothing gets the snapshot from before
-            feeds = Feeds(self.store.engine, self.store.bench.vocabulary)
+            self.turn(1)  # without a new change, the LMR would get the previous snapshot
+            feeds = FeedReader(self.store.engine, self.store.bench.provider.vocabulary)
             began = time.perf_counter()
             page = feeds.read(self.store.lmrs[1], None)
             seconds.append(time.perf_counter() - began)
             if not page.events:
-                raise AssertionError("A snapshot of what an LMR holds is empty.")
+                raise AssertionError("The snapshot of an LMR is empty.")
         return min(seconds)
 
 
-def documents(databases: Databases, plan: Plan, say: Say) -> Iterator[Found]:
-    """What registration costs, and what is stored weighs, in stores of several sizes."""
+def measure_documents(
+    databases: BenchDatabases, plan: ScalePlan, print_progress: PrintProgress
+) -> Iterator[ScaleResult]:
+    """Measure registration and the size of the tables in stores of several sizes."""
     with ExitStack() as opened:
         stores = []
         for size in plan.document_sizes:
-            say(f"{size:,} documents to store")
-            stores.append(Full(opened.enter_context(databases.new()), size))
+            print_progress(f"{size:,} documents to store")
+            stores.append(DocumentStore(opened.enter_context(databases.new()), size))
         yield from _weights(stores)
-        for name, batch in zip((AT_ONCE, ALONE), BATCHES, strict=True):
+        for name, batch in zip((IN_BATCHES, ONE_BY_ONE), BATCHES, strict=True):
             turns = {store.size: partial(store.turn, batch) for store in stores}
-            yield measure(name, GROWS, CONSTANT, turns, [store.rules for store in stores], batch, plan.rounds_of(batch))
-        held = [store.weigh(HELD_TABLES, 2 * LMRS).rows // LMRS for store in stores]
-        yield Weight(SNAPSHOT, "resources of an LMR", "s", tuple(held), tuple(store.snapshot() for store in stores))
+            yield measure_series(
+                name, GROWS_WITH, CONSTANT, turns, [store.rules for store in stores], batch, plan.rounds_of(batch)
+            )
+        held = [store.read_total_sizes(LMR_TABLES, 2 * LMRS).rows // LMRS for store in stores]
+        yield SizeSeries(SNAPSHOT, "resources of an LMR", "s", tuple(held), tuple(store.snapshot() for store in stores))
 
 
-def _weights(stores: list[Full]) -> Iterator[Weight]:
+def _weights(stores: list[DocumentStore]) -> Iterator[SizeSeries]:
     sizes = tuple(store.size for store in stores)
     stored, held, events = (
-        [store.weigh(tables, each) for store in stores]
-        for tables, each in ((DOCUMENT_TABLES, 1), (HELD_TABLES, 2 * LMRS), (FEED_TABLES, EVENTS_TOLD * LMRS))
+        [store.read_total_sizes(tables, each) for store in stores]
+        for tables, each in ((DOCUMENT_TABLES, 1), (LMR_TABLES, 2 * LMRS), (FEED_TABLES, EVENTS_PER_DOCUMENT * LMRS))
     )
-    yield Weight(DOCUMENT_BYTES, GROWS, "bytes", sizes, tuple(one.total for one in stored))
-    yield Weight(INDEX_BYTES, GROWS, "bytes", sizes, tuple(one.indexes for one in stored))
+    yield SizeSeries(DOCUMENT_BYTES, GROWS_WITH, "bytes", sizes, tuple(one.total for one in stored))
+    yield SizeSeries(INDEX_BYTES, GROWS_WITH, "bytes", sizes, tuple(one.indexes for one in stored))
     rows = tuple(one.rows for one in held)
-    yield Weight(HELD_BYTES, "resources held by LMRs", "bytes", rows, tuple(one.total for one in held))
-    yield Weight(HELD_INDEX_BYTES, "resources held by LMRs", "bytes", rows, tuple(one.indexes for one in held))
+    yield SizeSeries(HELD_BYTES, "resources held by LMRs", "bytes", rows, tuple(one.total for one in held))
+    yield SizeSeries(HELD_INDEX_BYTES, "resources held by LMRs", "bytes", rows, tuple(one.indexes for one in held))
     rows = tuple(one.rows for one in events)
-    yield Weight(EVENT_BYTES, "events kept", "bytes", rows, tuple(one.total for one in events))
-    yield Weight(VACUUM, GROWS, "s", sizes, tuple(store.vacuum for store in stores))
+    yield SizeSeries(EVENT_BYTES, "events kept", "bytes", rows, tuple(one.total for one in events))
+    yield SizeSeries(VACUUM, GROWS_WITH, "s", sizes, tuple(store.vacuum for store in stores))

@@ -1,11 +1,11 @@
-"""Documents whose shape can be chosen: nodes with values, tags, and references to other nodes."""
+"""Documents of nodes with values, tags, and references to other nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from mdv.bench.scale.store import Text
+from mdv.bench.scale.store import DocumentText
 
 NAMESPACE = "http://mdv.example/scale#"
 TURTLE = "text/turtle"
@@ -31,31 +31,31 @@ def document_uri(document: str) -> str:
     return f"http://mdv.example/nodes/{document}"
 
 
-def tagged(document: str, node: str, tags: Iterable[str]) -> Text:
-    """A document that gives a node tags."""
-    said = ", ".join(f'"{tag}"' for tag in tags)
-    return _turtle(document, [f"<{node}> a :Node ; :tag {said} ."])
+def tagged_node(document: str, node: str, tags: Iterable[str]) -> DocumentText:
+    """Return a document that gives a node tags."""
+    values = ", ".join(f'"{tag}"' for tag in tags)
+    return _turtle(document, [f"<{node}> a :Node ; :tag {values} ."])
 
 
-def valued(document: str, value: int) -> Text:
-    """A node with a value."""
+def valued_node(document: str, value: int) -> DocumentText:
+    """Return a document of one node with a value."""
     return _turtle(document, [f"<{node_uri(document, 0)}> a :Node ; :value {value} ."])
 
 
-def referring(document: str, nodes: int, target: str) -> Text:
-    """That many nodes which refer to another document's."""
+def referring_nodes(document: str, nodes: int, target: str) -> DocumentText:
+    """Return a document of nodes that refer to a node of another document."""
     return _turtle(document, [f"<{node_uri(document, n)}> a :Node ; :next <{target}> ." for n in range(nodes)])
 
 
-def chain(document: str, steps: int, value: int) -> Text:
-    """That many nodes, of which each refers to the next; the last has a value. From the first that is as many steps."""
+def chain_of_nodes(document: str, steps: int, value: int) -> DocumentText:
+    """Return a chain of nodes. Each refers to the next one, and the last one has a value."""
     uris = [node_uri(document, n) for n in range(steps)]
     links = [f"<{one}> a :Node ; :next <{other}> ." for one, other in pairwise(uris)]
     return _turtle(document, [*links, f"<{uris[-1]}> a :Node ; :value {value} ."])
 
 
 def path_rule(steps: int, compared: str) -> str:
-    """A rule over a path of that many steps, the last of which is to the value.
+    """Return a rule over a path of a number of steps. The last step leads to the value.
 
     >>> path_rule(3, "= 7")
     'search Node n register n where n.next.next.value = 7'
@@ -67,5 +67,5 @@ def tag_rule(tag: str) -> str:
     return f"search Node n register n where n.tag? = '{tag}'"
 
 
-def _turtle(document: str, lines: Sequence[str]) -> Text:
+def _turtle(document: str, lines: Sequence[str]) -> DocumentText:
     return document_uri(document), "\n".join([f"@prefix : <{NAMESPACE}> .", *lines, ""]).encode()

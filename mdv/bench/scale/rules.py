@@ -1,4 +1,4 @@
-"""Rules that do not match: what a registration costs beside more and more of them, and what they weigh."""
+"""Measure how registration depends on the number of rules, most of which do not match, and how much space they take."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 
-from mdv.bench.rulebase import TYPES
-from mdv.bench.ruled_store import RuledStore
+from mdv.bench.rule_store import RuleStore
+from mdv.bench.rule_types import RULE_TYPES
 from mdv.bench.scale.fit import CONSTANT
-from mdv.bench.scale.series import Found, Plan, Say, Timed, Weight, measure
-from mdv.db.bench import RULE_TABLES, Databases, weigh
+from mdv.bench.scale.series import PrintProgress, ScalePlan, ScaleResult, SizeSeries, TimedRound, measure_series
+from mdv.bench.sql.bench_store import RULE_TABLES, BenchDatabases, read_total_sizes
 
-GROWS = "rules"
-KINDS = ("path", "join")
+GROWS_WITH = "rules"
+MEASURED_RULE_TYPES = ("path", "join")
 BATCH = 100
 
-PATH, JOIN = (f"rules: {TYPES[kind].name}" for kind in KINDS)
+PATH, JOIN = (f"rules: {RULE_TYPES[kind].name}" for kind in MEASURED_RULE_TYPES)
 RULE_BYTES, RULE_INDEX_BYTES = f"{JOIN}, bytes on disk", f"{JOIN}, bytes of indexes"
 
 
-def rules(databases: Databases, plan: Plan, say: Say) -> Iterator[Found]:
-    """Rule bases of one type and of several sizes; each document is matched by one rule."""
-    for name, kind in zip((PATH, JOIN), KINDS, strict=True):
+def measure_rules(databases: BenchDatabases, plan: ScalePlan, print_progress: PrintProgress) -> Iterator[ScaleResult]:
+    """Measure rule bases of one type and several sizes. Each document matches one rule."""
+    for name, kind in zip((PATH, JOIN), MEASURED_RULE_TYPES, strict=True):
         with ExitStack() as opened:
             stores = []
             for size in plan.rule_sizes:
-                say(f"{size:,} rules of type {TYPES[kind].name}")
-                stores.append(RuledStore(opened.enter_context(databases.new()), TYPES[kind], size))
+                print_progress(f"{size:,} rules of type {RULE_TYPES[kind].name}")
+                stores.append(RuleStore(opened.enter_context(databases.new()), RULE_TYPES[kind], size))
             turns = {store.rules: partial(_turn, store) for store in stores}
-            yield measure(name, GROWS, CONSTANT, turns, list(turns), BATCH, plan.rounds)
+            yield measure_series(name, GROWS_WITH, CONSTANT, turns, list(turns), BATCH, plan.rounds)
             if name == JOIN:
                 yield from _weights(stores)
 
 
-def _turn(store: RuledStore) -> Timed:
+def _turn(store: RuleStore) -> TimedRound:
     seconds = store.insert(BATCH)
-    return Timed(seconds.store, seconds.floor)
+    return TimedRound(seconds.store, seconds.floor)
 
 
-def _weights(stores: list[RuledStore]) -> Iterator[Weight]:
-    weighed = []
+def _weights(stores: list[RuleStore]) -> Iterator[SizeSeries]:
+    table_sizes = []
     for store in stores:
         with store.engine.begin() as connection:
-            weighed.append(weigh(connection, RULE_TABLES))
-    rows = tuple(one.rows for one in weighed)
-    yield Weight(RULE_BYTES, GROWS, "bytes", rows, tuple(one.total for one in weighed))
-    yield Weight(RULE_INDEX_BYTES, GROWS, "bytes", rows, tuple(one.indexes for one in weighed))
+            table_sizes.append(read_total_sizes(connection, RULE_TABLES))
+    rows = tuple(sizes.rows for sizes in table_sizes)
+    yield SizeSeries(RULE_BYTES, GROWS_WITH, "bytes", rows, tuple(sizes.total for sizes in table_sizes))
+    yield SizeSeries(RULE_INDEX_BYTES, GROWS_WITH, "bytes", rows, tuple(sizes.indexes for sizes in table_sizes))

@@ -1,4 +1,4 @@
-"""`mdv bench`: what things cost on this machine, one file for each measurement."""
+"""`mdv bench` measures MDV on this machine. Each measurement has its own module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mdv bench load`: a whole system under load."""
+"""`mdv bench load` measures a whole system under load."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ import click
 
 from mdv.cli.bench.options import (
     bench,
-    command,
-    count,
+    comma_separated,
+    command_line,
     json_file_option,
-    list_of,
+    latency_cells,
     lmrs_option,
-    postgres,
+    new_workload,
+    open_target,
+    parse_count,
+    print_progress,
+    print_table,
     rules_option,
     running_option,
-    say,
-    table,
-    target_of,
-    times,
-    workload_of,
+    start_bench_postgres,
 )
 
 if TYPE_CHECKING:
-    from mdv.bench.figures import Run
-    from mdv.bench.report import Result
+    from mdv.bench.load_results import LoadResult
+    from mdv.bench.report import BenchResult
 
 
 @bench.command(example="mdv bench load --clients 1,8,64 --seconds 20 --rules 10000 --json figures.json")
-@click.option("--clients", default="1,8,64", show_default=True, callback=list_of(count),
-              help="Clients at once; each waits for the answer before it sends the next.")  # fmt: skip
+@click.option("--clients", default="1,8,64", show_default=True, callback=comma_separated(parse_count),
+              help="Concurrent clients. Each waits for the response before it sends the next document.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N",
-              help="Instead: so many documents a second, whatever the answers.")  # fmt: skip
+              help="Send this many documents per second instead, without waiting for responses.")  # fmt: skip
 @click.option(
-    "--queued", is_flag=True, help="Clients do not wait for the end of jobs, and send as fast as they are let."
+    "--queued", is_flag=True, help="Clients do not wait for their jobs, and send as fast as the server accepts."
 )
-@click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Of each run.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Duration of each run.")
 @click.option("--warm-up", type=click.FloatRange(min=0), default=3.0, show_default=True,
-              help="Seconds before those that count.")  # fmt: skip
+              help="Seconds of load before the measurement starts.")  # fmt: skip
 @click.option("--documents", "shape", type=click.Choice(["paper", "large"]), default="paper", show_default=True,
-              help="Documents of two resources, as in the paper, or of a hundred.")  # fmt: skip
+              help="Documents of two resources, as in the paper, or of a hundred resources.")  # fmt: skip
 @click.option("--updates", type=click.FloatRange(0, 1), default=0.0, show_default=True,
-              help="The share of documents that were registered before.")  # fmt: skip
+              help="Share of the documents that update an existing one.")  # fmt: skip
 @rules_option(10_000)
 @lmrs_option
 @running_option
@@ -63,75 +63,80 @@ def load(
     data: Path | None,
     json_file: Path | None,
 ) -> None:
-    """A whole system under load: documents over HTTP, through worker and filter, to a local repository.
+    """Measure a whole system under load: documents over HTTP, through worker and filter, to an LMR.
 
-    It is started for this and stopped afterwards; with --data or MDV_URL, one that runs is loaded and left as it was.
-    Beside it stands what the same documents cost in one process, without web, queue and worker. In the end every
-    document that was acknowledged must be there once, and each LMR must have what its rules select.
+    A system is started for the measurement and stopped afterwards. With --data or MDV_URL, a running system is used and
+    left as it was. For comparison, the same documents are registered in one process, without web server, queue and
+    worker. At the end, every acknowledged document must be stored once, and each LMR must hold what its rules select.
     """
-    from mdv.bench.alone import Alone
-    from mdv.bench.ground import lay_ground
-    from mdv.bench.load import Pattern, run_load
-    from mdv.bench.loaded import PAIRS, Documents
+    from mdv.bench.in_process import InProcessBench
+    from mdv.bench.load import LoadPattern, run_load
+    from mdv.bench.load_documents import PROVIDERS_PER_DOCUMENT, LoadDocuments
+    from mdv.bench.load_system import prepare_load_system
     from mdv.bench.report import write_json
-    from mdv.db.bench import Databases
+    from mdv.bench.sql.bench_store import BenchDatabases
 
     if rate is not None and queued:
-        raise click.UsageError("--rate and --queued are two ways to send: choose one.")
+        raise click.UsageError("--rate and --queued exclude each other. Use only one of them.")
     patterns = [
-        Pattern(number, rate, queued, updates, seconds, warm_up) for number in (clients if rate is None else (1,))
+        LoadPattern(number, rate, queued, updates, seconds, warm_up) for number in (clients if rate is None else (1,))
     ]
-    workload = workload_of(rules, PAIRS[shape])
-    runs, documents = [], Documents(workload)
-    with target_of(lmrs, data) as (target, is_own), lay_ground(target, workload, is_own, say) as ground:
+    workload = new_workload(rules, PROVIDERS_PER_DOCUMENT[shape])
+    runs, documents = [], LoadDocuments(workload)
+    with (
+        open_target(lmrs, data) as (target, is_own),
+        prepare_load_system(target, workload, is_own, print_progress) as ground,
+    ):
         for pattern in patterns:
             before = ground.position
-            run = run_load(target, documents, pattern, say)
+            run = run_load(target, documents, pattern, print_progress)
             runs.append(replace(run, batch=ground.mean_batch(before)) if queued else run)
-        say("Checking what is there.")
+        print_progress("Checking the stored documents and the LMRs.")
         problems = ground.problems(documents)
-    say("The same documents without web, queue and worker.")
-    with postgres() as server, Databases(server.url).new() as engine:
-        alone = Alone(engine, workload, len(target.lmrs), updates)
-        beside = {size: alone.measure(size, ALONE_ROUNDS) for size in sorted({_batch_of(run) for run in runs})}
-    _show_runs(runs, beside)
+    print_progress("Registering the same documents without web server, queue and worker.")
+    with start_bench_postgres() as server, BenchDatabases(server.url).new() as engine:
+        reference = InProcessBench(engine, workload, len(target.lmrs), updates)
+        in_process = {
+            size: reference.measure(size, IN_PROCESS_ROUNDS) for size in sorted({_batch_of(run) for run in runs})
+        }
+    _show_runs(runs, in_process)
     for problem in problems:
         click.echo(problem, err=True)
     if json_file is not None:
-        shown = [run.as_dict() | {"in_process": beside[_batch_of(run)].as_dict()} for run in runs]
-        write_json(json_file, command(), list(beside.values()), runs=shown, problems=problems, documents=shape,
+        shown = [run.as_dict() | {"in_process": in_process[_batch_of(run)].as_dict()} for run in runs]
+        write_json(json_file, command_line(), list(in_process.values()), runs=shown, problems=problems, documents=shape,
                    rules=rules, lmrs=len(target.lmrs), updates=updates)  # fmt: skip
     if problems or any(run.errors for run in runs):
         raise click.exceptions.Exit(1)
 
 
-ALONE_ROUNDS = 15
+IN_PROCESS_ROUNDS = 15
 
 
-def _batch_of(run: Run) -> int:
-    """The size of batches to compare a run with."""
+def _batch_of(run: LoadResult) -> int:
+    """Return the batch size to compare a run with."""
     return max(1, round(run.batch or 1))
 
 
-def _show_runs(runs: Sequence[Run], beside: Mapping[int, Result]) -> None:
-    def row(run: Run) -> Iterator[str]:
-        alone = beside[_batch_of(run)]
-        yield from (run.name, f"{run.per_second:,.0f}", *times(run.answer), *times(run.visible))
+def _show_runs(runs: Sequence[LoadResult], in_process: Mapping[int, BenchResult]) -> None:
+    def row(run: LoadResult) -> Iterator[str]:
+        reference = in_process[_batch_of(run)]
+        yield from (run.name, f"{run.per_second:,.0f}", *latency_cells(run.answer), *latency_cells(run.visible))
         yield "" if run.batch is None else f"{run.batch:.1f}"
-        yield from (f"{run.most_waiting:,}", f"{1e6 / alone.ours_us:,.0f}", f"{1e6 / alone.floor_us:,.0f}")
-        yield f"{run.per_second * alone.ours_us / 1e6:.2f}"
+        yield from (f"{run.most_waiting:,}", f"{1e6 / reference.ours_us:,.0f}", f"{1e6 / reference.floor_us:,.0f}")
+        yield f"{run.per_second * reference.ours_us / 1e6:.2f}"
         yield ", ".join(f"{count:,} {outcome}" for outcome, count in run.outcomes.items())
 
     marks = ("p50", "p90", "p99", "most")
-    table(
-        ("run", "documents/s", *(f"answer {t}, ms" for t in marks), *(f"at the LMR {t}, ms" for t in marks),
-         "documents a batch", "most jobs waiting", "in one process, documents/s", "floor, documents/s", "ratio",
+    print_table(
+        ("run", "documents/s", *(f"response {t}, ms" for t in marks), *(f"at the LMR {t}, ms" for t in marks),
+         "documents per batch", "max jobs waiting", "in one process, documents/s", "floor, documents/s", "ratio",
          "answers"),
         map(row, runs),
     )  # fmt: skip
     click.echo()
-    table(
-        ("run", "part", "cores", "MiB at first", "MiB at last", "MiB at most"),
+    print_table(
+        ("run", "part", "cores", "MiB at start", "MiB at end", "peak MiB"),
         ((run.name, part.part, f"{part.cores:.2f}", *(f"{mib:,.0f}" for mib in (part.first_mib, part.last_mib,
           part.most_mib))) for run in runs for part in run.parts),
     )  # fmt: skip

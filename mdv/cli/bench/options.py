@@ -1,4 +1,4 @@
-"""What the measurements share: their options, where they measure, and how they tell what they found."""
+"""The options, the target systems and the output that the measurements share."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from mdv.cli.frame import AnyFunction, Noun
+from mdv.cli.command import AnyFunction, ExampleGroup
 from mdv.cli.output import on_terminal, write_table
 
 if TYPE_CHECKING:
-    from mdv.bench.figures import Spread
-    from mdv.bench.load import Target
-    from mdv.bench.loaded import Workload
-    from mdv.bench.report import Result
+    from mdv.bench.load import LoadTarget
+    from mdv.bench.load_documents import LoadWorkload
+    from mdv.bench.load_results import Latency
+    from mdv.bench.report import BenchResult
     from mdv.embedded import Postgres
 
 Part = TypeVar("Part")
 
 
 json_file_option = click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there."
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the results to this file."
 )
 
 
-def _drawable(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> Path | None:
-    """The folder, made, if there is something to draw with: that is said before anything is measured."""
-    from mdv.bench.draw import require_matplotlib
+def _create_plots_folder(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> Path | None:
+    """Create the folder. Fail before the measurement if charts cannot be drawn."""
+    from mdv.bench.plot import require_matplotlib
 
     if folder is not None:
         require_matplotlib()
@@ -40,34 +40,34 @@ def _drawable(_context: click.Context, _parameter: click.Parameter, folder: Path
 
 
 plots_option = click.option(
-    "--plots", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), callback=_drawable,
-    help="Draw the figures into that folder, with a page of all that was measured into it.",
+    "--plots", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), callback=_create_plots_folder,
+    help="Draw charts into this folder, with a page of all results in it.",
 )  # fmt: skip
 rounds_option = click.option(
-    "--rounds", type=click.IntRange(min=1), default=9, show_default=True, help="Rounds of which the median counts."
+    "--rounds", type=click.IntRange(min=1), default=9, show_default=True, help="Number of rounds. The median counts."
 )
 
 running_option = click.option(
     "--data", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
-    help="Load the `mdv up` that runs on that folder, and start none.",
+    help="Measure the running `mdv up` of this folder instead of starting a system.",
 )  # fmt: skip
 lmrs_option = click.option(
-    "--lmrs", type=click.IntRange(min=1), default=1, show_default=True, help="LMRs that run with the system."
+    "--lmrs", type=click.IntRange(min=1), default=1, show_default=True, help="Number of running LMRs."
 )
 
 
 def rules_option(default: int) -> Callable[[AnyFunction], AnyFunction]:
-    help_ = "Rules of an LMR that nobody runs, of the paper's types."
-    return click.option("--rules", type=click.IntRange(min=0), default=default, show_default=True, help=help_)
+    help_text = "Rules of an LMR that is not running, of the paper's types."
+    return click.option("--rules", type=click.IntRange(min=0), default=default, show_default=True, help=help_text)
 
 
-@click.group(cls=Noun, example="mdv bench quick")
+@click.group(cls=ExampleGroup, example="mdv bench quick")
 def bench() -> None:
-    """Measure MDV on this machine, against a floor measured in the same run."""
+    """Measure MDV on this machine, against a lower bound (floor) measured in the same run."""
 
 
-def list_of(convert: Callable[[str], Part]) -> Callable[..., tuple[Part, ...]]:
-    """The parts of an option's value, which stand between commas."""
+def comma_separated(convert: Callable[[str], Part]) -> Callable[..., tuple[Part, ...]]:
+    """Return a callback that parses a comma-separated option."""
 
     def read(_context: click.Context, parameter: click.Parameter, value: str) -> tuple[Part, ...]:
         try:
@@ -78,65 +78,65 @@ def list_of(convert: Callable[[str], Part]) -> Callable[..., tuple[Part, ...]]:
     return read
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError("whole numbers from 1 on, with commas between them")
+        raise ValueError("use whole numbers of at least 1, separated by commas")
     return int(text)
 
 
-def sizes_of(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    return list_of(count)(context, parameter, value) if value else ()
+def parse_sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    return comma_separated(parse_count)(context, parameter, value) if value else ()
 
 
-def percent(text: str) -> float:
+def parse_percent(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = 0
     if not 0 < number <= 100:
-        raise ValueError("percentages, above 0 and up to 100, with commas between them")
+        raise ValueError("use percentages above 0 and up to 100, separated by commas")
     return number
 
 
-def times(spread: Spread | None) -> Sequence[str]:
+def latency_cells(spread: Latency | None) -> Sequence[str]:
     if spread is None:
         return ("",) * 4
     return [f"{ms:,.1f}" for ms in (spread.p50, spread.p90, spread.p99, spread.most)]
 
 
-def workload_of(rules: int, pairs: int) -> Workload:
+def new_workload(rules: int, pairs: int) -> LoadWorkload:
     import secrets
 
-    from mdv.bench.loaded import Workload
+    from mdv.bench.load_documents import LoadWorkload
 
-    return Workload(secrets.token_hex(4), rules, pairs)
+    return LoadWorkload(secrets.token_hex(4), rules, pairs)
 
 
 @contextmanager
-def target_of(lmrs: int, data: Path | None) -> Iterator[tuple[Target, bool]]:
-    """The system to load, and whether it was started for that."""
+def open_target(lmrs: int, data: Path | None) -> Iterator[tuple[LoadTarget, bool]]:
+    """Provide the system to measure, and whether it was started for the measurement."""
     import os
 
-    from mdv.bench.load import Target
-    from mdv.cli.own_system import own_system
+    from mdv.bench.load import LoadTarget
+    from mdv.cli.bench.temporary_system import temporary_system
     from mdv.errors import NotFound
     from mdv.system import find_lmr, find_system
 
     if data is None and not os.environ.get("MDV_URL", "").strip():
-        say("Starting a system.")
-        with own_system(lmrs) as target:
+        print_progress("Starting a system.")
+        with temporary_system(lmrs) as target:
             yield target, True
         return
     system = find_system(data)
     running = []
-    with suppress(NotFound):  # no LMR is known there: then how long a document takes to one is not measured
+    with suppress(NotFound):  # without an LMR, the delay until a document is visible there is not measured
         running.append(find_lmr(data))
-    yield Target(system, tuple(running), (system.pid,) if system.pid else ()), False
+    yield LoadTarget(system, tuple(running), (system.pid,) if system.pid else ()), False
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
-    """A Postgres of the benchmark's own, with durable commits."""
+def start_bench_postgres() -> Iterator[Postgres]:
+    """Start a Postgres with durable commits for the benchmark."""
     from mdv.embedded import start_postgres
 
     with (
@@ -146,35 +146,37 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-def table(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table of figures, which mean nothing without their units: it has its headings in a file, too."""
+def print_table(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
+    """Print a table. Its headings name the units, so they are printed to files too."""
     if not on_terminal():
         click.echo("\t".join(headings))
     write_table(headings, rows)
 
 
-def say(words: str) -> None:
-    """Progress, for whoever watches."""
+def print_progress(words: str) -> None:
+    """Print progress to a terminal."""
     if sys.stderr.isatty():
         click.echo(words, err=True)
 
 
-def keep(name: str, results: Sequence[Result], json_file: Path | None, plots: Path | None, **more: object) -> None:
-    """Write the figures where they are wanted: as JSON, and drawn, on a page of all that was measured into a folder."""
-    from mdv.bench.page import write_page
+def save_results(
+    name: str, results: Sequence[BenchResult], json_file: Path | None, plots: Path | None, **more: object
+) -> None:
+    """Write the results as JSON, and draw them on a page of all results in the folder `plots`."""
     from mdv.bench.report import as_json
+    from mdv.bench.report_page import write_report_page
 
-    written = as_json(command(), results, **more)
+    written = as_json(command_line(), results, **more)
     if json_file is not None:
         json_file.write_text(written, "utf-8")
     if plots is not None:
         (plots / f"{name}.json").write_text(written, "utf-8")
-        say(f"Look at {write_page(plots)}.")
+        print_progress(f"See {write_report_page(plots)}.")
 
 
-def say_result(result: Result) -> None:
-    say(f"  {result.name}, batches of {result.batch}: {result.ours_us:,.0f} µs each")
+def print_result(result: BenchResult) -> None:
+    print_progress(f"  {result.name}, batches of {result.batch}: {result.ours_us:,.0f} µs each")
 
 
-def command() -> str:
+def command_line() -> str:
     return " ".join(["mdv", *sys.argv[1:]])

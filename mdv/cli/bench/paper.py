@@ -1,4 +1,4 @@
-"""`mdv bench paper`: the paper's experiments."""
+"""`mdv bench paper` repeats the paper's experiments."""
 
 from __future__ import annotations
 
@@ -9,30 +9,37 @@ import click
 
 from mdv.cli.bench.options import (
     bench,
-    count,
+    comma_separated,
     json_file_option,
-    keep,
-    list_of,
-    percent,
+    parse_count,
+    parse_percent,
     plots_option,
-    postgres,
+    print_progress,
+    print_result,
+    print_table,
     rounds_option,
-    say,
-    say_result,
-    table,
+    save_results,
+    start_bench_postgres,
 )
 
 
 @bench.command(example="mdv bench paper --rules 10000,100000 --types oid,path,join --plots build/bench")
-@click.option("--rules", default="10000,100000", show_default=True, callback=list_of(count), help="Rule bases.")
-@click.option("--batches", default="1,10,100,1000", show_default=True, callback=list_of(count),
-              help="Documents in a batch.")  # fmt: skip
+@click.option(
+    "--rules",
+    default="10000,100000",
+    show_default=True,
+    callback=comma_separated(parse_count),
+    help="Sizes of the rule bases.",
+)
+@click.option("--batches", default="1,10,100,1000", show_default=True, callback=comma_separated(parse_count),
+              help="Documents per batch.")  # fmt: skip
 @click.option("--types", "kinds", default="oid,path,join,comp,contains,ne,update,rules", show_default=True,
-              callback=list_of(str), help="What to measure.")  # fmt: skip
-@click.option("--matched", default="1,5,10,20", show_default=True, callback=list_of(percent),
-              help="Percentages of COMP rules that match a document; one of them on every rule base.")  # fmt: skip
+              callback=comma_separated(str), help="Experiments to run.")  # fmt: skip
+@click.option("--matched", default="1,5,10,20", show_default=True, callback=comma_separated(parse_percent),
+              help="Percentages of COMP rules that match a document. One of them is measured on every"
+              " rule base.")  # fmt: skip
 @click.option("--bulk", type=click.IntRange(min=1), default=100_000, show_default=True,
-              help="Rules that are registered in one call.")  # fmt: skip
+              help="Rules to register in one call.")  # fmt: skip
 @rounds_option
 @json_file_option
 @plots_option
@@ -46,41 +53,45 @@ def paper(
     json_file: Path | None,
     plots: Path | None,
 ) -> None:
-    """The paper's experiments: the filter on rule bases of one type at a time, and the goals.
+    """Repeat the paper's experiments: run the filter on rule bases of one type each, and compare with the goals.
 
-    oid, path, join and comp are the rule types of the paper's Figure 10; contains and ne (!=) come beside them. update:
-    documents registered again, against their insertion. rules: rules registered one by one and in bulk. The floor is
-    the bare COPY and commit of the same statements. Every round checks what the filter found. --plots draws the paper's
-    Figures 11 to 15.
+    oid, path, join and comp are the rule types of the paper's Figure 10; contains and ne (!=) are added. update
+    compares the update of documents with their insertion. rules registers rules one by one and in bulk. The floor is
+    the bare COPY and commit of the same statements. Every round checks the results of the filter. --plots draws the
+    paper's Figures 11 to 15.
     """
-    from mdv.bench.goals import goals, growth
-    from mdv.bench.paper import KINDS, Paper, run_paper
-    from mdv.db.bench import Databases
+    from mdv.bench.goals import evaluate_goals, measure_growth
+    from mdv.bench.paper import EXPERIMENTS, PaperPlan, run_paper
+    from mdv.bench.sql.bench_store import BenchDatabases
 
-    if unknown := set(kinds) - set(KINDS):
-        raise click.UsageError(f"--types: {', '.join(sorted(unknown))} is none of {', '.join(KINDS)}.")
+    if unknown := set(kinds) - set(EXPERIMENTS):
+        raise click.UsageError(
+            f"--types: {', '.join(sorted(unknown))} is unknown. Use one of {', '.join(EXPERIMENTS)}."
+        )
     if max(batches) > min(rules):
         raise click.UsageError(
-            f"A batch of {max(batches):,} documents, each matched by a rule of its own, needs as many rules:"
-            f" --rules has {min(rules):,}."
+            f"A batch of {max(batches):,} documents needs as many rules, one for each document, but --rules has only"
+            f" {min(rules):,}. Use smaller --batches or more --rules."
         )
     results = []
-    with postgres() as server:
-        for result in run_paper(Databases(server.url), Paper(rules, batches, kinds, rounds, matched, bulk), say):
-            say_result(result)
+    with start_bench_postgres() as server:
+        for result in run_paper(
+            BenchDatabases(server.url), PaperPlan(rules, batches, kinds, rounds, matched, bulk), print_progress
+        ):
+            print_result(result)
             results.append(result)
-    reached, grown = goals(results), growth(results)
-    table(
-        ("what", "rules", "batch", "µs each", "floor, µs each", "ratio", "beside it, µs each"),
+    reached, grown = evaluate_goals(results), measure_growth(results)
+    print_table(
+        ("what", "rules", "batch", "µs each", "floor, µs each", "ratio", "comparison, µs each"),
         ((r.name, f"{r.rules:,}", f"{r.batch:,}", f"{r.ours_us:,.1f}", f"{r.floor_us:,.1f}", f"{r.ratio:.2f}",
           ", ".join(f"{peer} {us:,.0f}" for peer, us in r.peers.items())) for r in results),
     )  # fmt: skip
     click.echo()
-    table(
+    print_table(
         ("growth of", "batch", "from rules", "to rules", "ratio"),
         ((g.name, f"{g.batch:,}", f"{g.from_rules:,}", f"{g.to_rules:,}", f"{g.ratio:.2f}") for g in grown),
     )
     click.echo()
-    table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
+    print_table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
     more = {"growth": [asdict(g) for g in grown], "goals": [goal.as_dict() for goal in reached]}
-    keep("paper", results, json_file, plots, **more)
+    save_results("paper", results, json_file, plots, **more)

@@ -1,4 +1,4 @@
-"""`mdv bench peers`: the same work on what a user might pick instead."""
+"""`mdv bench peers` compares MDV with alternatives."""
 
 from __future__ import annotations
 
@@ -10,34 +10,41 @@ import click
 
 from mdv.cli.bench.options import (
     bench,
-    count,
+    comma_separated,
     json_file_option,
-    keep,
-    list_of,
+    parse_count,
     plots_option,
-    postgres,
-    say,
-    say_result,
-    table,
+    print_progress,
+    print_result,
+    print_table,
+    save_results,
+    start_bench_postgres,
 )
 
 if TYPE_CHECKING:
-    from mdv.bench.peers.compare import Compared
+    from mdv.bench.peers.compare import ComparisonResult
 
 
 @bench.command(example="mdv bench peers --types oid,join --peers clips,pathway --plots build/bench")
-@click.option("--rules", default="100000", show_default=True, callback=list_of(count), help="Rule bases.")
-@click.option("--batches", default="100,1000", show_default=True, callback=list_of(count),
-              help="Documents in a batch.")  # fmt: skip
-@click.option("--types", default="oid,path,join,comp", show_default=True, callback=list_of(str),
-              help="Types of rules; contains is one more.")  # fmt: skip
-@click.option("--peers", "names", default="", callback=lambda *given: list_of(str)(*given) if given[-1] else (),
-              help="Only these: clips, pathway, oxigraph, oxigraph-queries, rdflib-queries, sql-queries.")  # fmt: skip
+@click.option(
+    "--rules",
+    default="100000",
+    show_default=True,
+    callback=comma_separated(parse_count),
+    help="Sizes of the rule bases.",
+)
+@click.option("--batches", default="100,1000", show_default=True, callback=comma_separated(parse_count),
+              help="Documents per batch.")  # fmt: skip
+@click.option("--types", default="oid,path,join,comp", show_default=True, callback=comma_separated(str),
+              help="Rule types; contains is available too.")  # fmt: skip
+@click.option("--peers", "names", default="", callback=lambda *given: comma_separated(str)(*given) if given[-1] else (),
+              help="Measure only these: clips, pathway, oxigraph, oxigraph-queries, rdflib-queries,"
+              " sql-queries.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True,
-              help="Rounds of two batches, of which the median counts.")  # fmt: skip
+              help="Number of rounds, each of two batches. The median counts.")  # fmt: skip
 @click.option("--patience", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
-              help="Seconds after which a peer is left out: for one batch; or, for all of one size, of the rounds that"
-              " remain.")  # fmt: skip
+              help="Time limit in seconds. A peer that needs longer for one batch is left out; one that needs"
+              " longer for all batches of one size has fewer rounds.")  # fmt: skip
 @json_file_option
 @plots_option
 def peers(
@@ -50,35 +57,37 @@ def peers(
     json_file: Path | None,
     plots: Path | None,
 ) -> None:
-    """The same rules and documents on what a user might pick instead of MDV, round by round in one run.
+    """Run the same rules and documents on MDV and its alternatives, round by round in one run.
 
-    CLIPS, Pathway and Oxigraph have the rules as data; Oxigraph, rdflib and our own Postgres are asked by a query for
-    each rule, too, of which a sample is asked. Peers take parsed documents, as our "store and filter" does; their time
-    is that of inserting a batch, in memory, and finding its matches. Every round checks what each of them found.
+    CLIPS, Pathway and Oxigraph hold the rules as data. Oxigraph, rdflib and our own Postgres also run one query per
+    rule, for a sample of the rules. Peers receive parsed documents, as our "store and filter" does. Their time is that
+    of inserting a batch in memory and finding its matches. Every round checks the matches of each peer.
     """
-    from mdv.bench.goals import peer_goals
-    from mdv.bench.peers.compare import RULE_TYPES, Comparison, compare
-    from mdv.db.bench import Databases
+    from mdv.bench.goals import evaluate_peer_goals
+    from mdv.bench.peers.compare import PEER_RULE_TYPES, PeerComparison, compare_peers
+    from mdv.bench.sql.bench_store import BenchDatabases
 
-    if unknown := set(types) - set(RULE_TYPES):
-        raise click.UsageError(f"--types: {', '.join(sorted(unknown))} is none of {', '.join(RULE_TYPES)}.")
+    if unknown := set(types) - set(PEER_RULE_TYPES):
+        raise click.UsageError(
+            f"--types: {', '.join(sorted(unknown))} is unknown. Use one of {', '.join(PEER_RULE_TYPES)}."
+        )
     if max(batches) > min(rules):
         raise click.UsageError(
-            f"A batch of {max(batches):,} documents, each matched by a rule of its own, needs as many rules:"
-            f" --rules has {min(rules):,}."
+            f"A batch of {max(batches):,} documents needs as many rules, one for each document, but --rules has only"
+            f" {min(rules):,}. Use smaller --batches or more --rules."
         )
-    chosen = Comparison(rules, batches, types, _installed(names), rounds, patience, patience)
+    chosen = PeerComparison(rules, batches, types, _installed(names), rounds, patience, patience)
     found = []
-    with postgres() as server:
-        for compared in compare(Databases(server.url), chosen, say):
+    with start_bench_postgres() as server:
+        for compared in compare_peers(BenchDatabases(server.url), chosen, print_progress):
             for result in compared.results:
-                say_result(result)
+                print_result(result)
             found.append(compared)
     results = [result for compared in found for result in compared.results]
-    reached = peer_goals(results)
+    reached = evaluate_peer_goals(results)
     _show(found)
     click.echo()
-    table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
+    print_table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
     beside = [
         {
             "type": first.name.partition(":")[0],
@@ -90,38 +99,38 @@ def peers(
         for compared in found
         for first in compared.results[:1]
     ]
-    keep("peers", results, json_file, plots, goals=[goal.as_dict() for goal in reached], beside=beside)
+    save_results("peers", results, json_file, plots, goals=[goal.as_dict() for goal in reached], beside=beside)
 
 
 def _installed(names: Sequence[str]) -> tuple[str, ...]:
-    """The peers to measure: those asked for, or all there are."""
-    from mdv.bench.peers import KINDS
-    from mdv.bench.peers.hosted import missing, python_for
+    """Return the peers to measure: the requested ones, or all that are installed."""
+    from mdv.bench.peers import PEER_KINDS
+    from mdv.bench.peers.peer_process import not_installed_message, python_for
 
-    if unknown := set(names) - set(KINDS):
-        raise click.UsageError(f"--peers: {', '.join(sorted(unknown))} is none of {', '.join(KINDS)}.")
+    if unknown := set(names) - set(PEER_KINDS):
+        raise click.UsageError(f"--peers: {', '.join(sorted(unknown))} is unknown. Use one of {', '.join(PEER_KINDS)}.")
     there = []
-    for name in names or KINDS:
-        if python_for(KINDS[name]) is not None:
+    for name in names or PEER_KINDS:
+        if python_for(PEER_KINDS[name]) is not None:
             there.append(name)
         elif names:
-            raise click.UsageError(missing(KINDS[name]))
+            raise click.UsageError(not_installed_message(PEER_KINDS[name]))
         else:
-            click.echo(missing(KINDS[name]), err=True)
+            click.echo(not_installed_message(PEER_KINDS[name]), err=True)
     return tuple(there)
 
 
-def _show(found: Sequence[Compared]) -> None:
-    table(
-        ("rules of", "rules", "batch", "system", "µs a document", "filter = 1", "store and filter = 1", "durability",
-         "MiB at most", ""),
+def _show(found: Sequence[ComparisonResult]) -> None:
+    print_table(
+        ("rule type", "rules", "batch", "system", "µs per document", "relative to filter",
+         "relative to store and filter", "durability", "peak MiB", ""),
         (row for compared in found for row in _rows(compared)),
     )  # fmt: skip
 
 
-def _rows(compared: Compared) -> Iterator[Sequence[str]]:
-    """Ours and each peer on one rule base, in batches of one size."""
-    from mdv.bench.peers import KINDS
+def _rows(compared: ComparisonResult) -> Iterator[Sequence[str]]:
+    """Yield the rows of MDV and each peer for one rule base and one batch size."""
+    from mdv.bench.peers import PEER_KINDS
 
     filtered, stored = compared.results
     what = (filtered.name.partition(":")[0], f"{filtered.rules:,}", f"{filtered.batch:,}")
@@ -134,7 +143,7 @@ def _rows(compared: Compared) -> Iterator[Sequence[str]]:
     yield row("MDV: filter alone", filtered.ours_us, "in the transaction", "", "")
     yield row("MDV: store and filter", stored.ours_us, durable, "", "")
     yield row("floor", stored.floor_us, durable, "", "")
-    for kind in KINDS.values():
+    for kind in PEER_KINDS.values():
         us, mib = stored.peers.get(kind.title), compared.memory_mib.get(kind.title, 0.0)
         note = "extrapolated from a sample" if kind.sampled else ""
         if us is not None:

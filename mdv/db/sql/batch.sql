@@ -1,14 +1,13 @@
--- Batches. mdv/db/batch.py names the statements. Executors stage what they have prepared; the driver promotes it.
+-- Batches, run by mdv/db/batch.py. Spark executors stage prepared documents; the Spark driver promotes them.
 
 -- name: begin_run
 insert into batch_runs (what, dry_run) values (%(what)s, %(dry_run)s) returning id;
 
--- name: hear
--- The run lives.
+-- name: record_heartbeat
 update batch_runs set heard_at = clock_timestamp() where id = %(run)s and state = 'running' returning id;
 
 -- name: begin_attempt
--- From now on only this attempt at the partition counts, unless a later one has begun.
+-- From now on only this attempt at the partition counts, unless a later one has started.
 insert into batch_partitions (run_id, partition, attempt) values (%(run)s, %(partition)s, %(attempt)s)
 on conflict (run_id, partition) do update
 set attempt = excluded.attempt, chunk = -1, prepared = 0, statements = 0, fresh = 0, same = 0, unchanged = 0, refused = 0, bytes = 0,
@@ -17,18 +16,18 @@ where batch_partitions.attempt < excluded.attempt
 returning attempt;
 
 -- name: drop_older
--- What earlier attempts staged, and nobody has promoted yet. One that is being promoted is waited for.
+-- Delete chunks of earlier attempts that are not promoted yet. This waits for a chunk that is being promoted.
 delete from batch_chunks where run_id = %(run)s and partition = %(partition)s and attempt < %(attempt)s;
 
--- name: find_known
--- Of the documents with these names, those that are registered: what they say, and from which text a batch had it.
+-- name: find_registered
+-- The registered ones of these documents, with the digest of the text if a batch registered the current statements.
 select d.uri, d.content, s.digest, s.run_id
 from documents d
 left join lateral (select * from document_sources where document_id = d.id and content = d.content offset 0) s on true
 where d.uri = any (array(select jsonb_array_elements_text(%(uris)s::jsonb))) and d.present;
 
--- name: count_up
--- What an attempt came to with one more chunk, unless that is counted, or the attempt does not count any more.
+-- name: add_counts
+-- Add the counts of a chunk, unless they are already added or the attempt was replaced.
 update batch_partitions
 set chunk = %(chunk)s, prepared = prepared + %(prepared)s, statements = statements + %(statements)s, fresh = fresh + %(fresh)s,
     same = same + %(same)s, unchanged = unchanged + %(unchanged)s, refused = refused + %(refused)s,
@@ -45,8 +44,8 @@ select exists (select from batch_partitions
 -- name: staged_bytes
 select coalesce(sum(weight), 0)::bigint from batch_chunks where run_id = %(run)s;
 
--- name: take_chunks
--- The next chunks to promote, as many as weigh no more than is wanted, or one.
+-- name: claim_chunks
+-- The next chunks to promote: as many as fit into the size limit, but at least one.
 select c.partition, c.attempt, c.chunk, c.weight, c.body
 from (select partition, attempt, chunk, sum(weight) over (order by partition, chunk) - weight as before
       from (select partition, attempt, chunk, weight from batch_chunks c
@@ -95,15 +94,15 @@ select e.value from batch_partitions p cross join lateral jsonb_array_elements(p
 where p.run_id = %(run)s order by p.partition limit %(most)s;
 
 -- name: end_run
--- Its outcome stays for a while; what is left of its staging goes.
+-- The outcome of the run is kept for some time; its remaining staged chunks are deleted.
 with gone as (delete from batch_chunks where run_id = %(run)s)
 update batch_runs set state = %(state)s, ended_at = clock_timestamp() where id = %(run)s;
 
--- name: drop_run
+-- name: delete_run
 delete from batch_runs where id = %(run)s;
 
--- name: forget_runs
--- Runs that nobody has heard of for long, and those that ended long ago.
+-- name: delete_old_runs
+-- Delete runs without a recent heartbeat, and runs that ended long ago.
 delete from batch_runs
 where (state = 'running' and heard_at < now() - %(silent)s * interval '1 second')
    or ended_at < now() - %(kept)s * interval '1 second';

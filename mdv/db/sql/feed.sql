@@ -1,5 +1,4 @@
--- Reading the feeds. mdv/db/feed.py names the statements. What a resource was at some position the store knows: no
--- content is kept for the feeds.
+-- Feeds, run by mdv/db/feed.py. The content of a resource at a position is read from the store: feeds store no content.
 
 -- name: pin
 select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
@@ -8,21 +7,22 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
        set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: stand
--- Where the MDP and one LMR's feed stand, at one moment.
+-- The state of the MDP and of one LMR's feed.
 select s.epoch, s.position, s.last_offset, l.kept_after, l.paused
 from mdp_state s cross join lmrs l where l.id = %(lmr)s;
 
 -- name: events
--- Of a feed that is paused one is enough to know that something is held back.
+-- For a paused feed, one event is enough to know that events are held back.
 select f."offset", f.tx, f.kind, f.resource_id, r.uri
-from feed f left join resources r on r.id = f.resource_id
+from feed f left join resources r on r.id = f.resource_id and f.kind < 5  -- kinds 5 and 6 are about rules
 where f.lmr_id = %(lmr)s and f."offset" > %(after)s
 order by f."offset"
 limit case when (select paused from lmrs where id = %(lmr)s) then least(%(most)s::bigint, 1) else %(most)s::bigint end;
 
 -- name: position_before
--- The last position of which an LMR that has read up to `after` was told all, where transaction `tx` comes next. Before
--- what was compacted, which is the first that is kept, that is before all that became part of it.
+-- The last position that an LMR has read completely, if it has read up to `after` and the next transaction is `tx`. If
+-- `tx` is the result of compaction, which is the first transaction that is kept, this is the position before all the
+-- transactions that were combined.
 select case
     when exists (select from feed where lmr_id = %(lmr)s and "offset" <= %(after)s and tx < %(tx)s) then %(tx)s - 1
     else least(%(tx)s - 1, (select min(tx) - 1 from publications where last_offset > %(after)s)) end;
@@ -31,11 +31,14 @@ select case
 select max("offset") from feed where lmr_id = %(lmr)s and "offset" < %(offset)s;
 
 -- name: contents
--- Resources as of positions: their classes, and their statements as JSON.
-select k.n, c.classes, c.statements
+-- The classes and statements of resources as of positions, as JSON. Both are NULL for a resource that is too large for
+-- one event: `pieces` reads it.
+select k.n, c.is_large,
+       case when not c.is_large then c.classes end, case when not c.is_large then c.statements end
 from unnest(%(resources)s::bigint[], %(txs)s::bigint[]) with ordinality as k (resource_id, tx, n)
 cross join lateral (
-    select json_agg(distinct t.uri collate "C") filter (where s.property_id = %(type)s and t.uri is not null)::text
+    select coalesce(max(s.rows) > %(most)s::bigint or max(s.bytes) > %(bytes)s::bigint, false) as is_large,
+           json_agg(distinct t.uri collate "C") filter (where s.property_id = %(type)s and t.uri is not null)::text
                as classes,
            json_agg(json_build_array(p.uri, case
                when t.uri is not null then json_build_object('type', 'uri', 'value', t.uri)
@@ -45,21 +48,81 @@ cross join lateral (
                    then json_build_object('type', 'literal', 'value', s.value, 'datatype', d.uri)
                else json_build_object('type', 'literal', 'value', s.value) end)
                order by p.uri, t.uri, s.value, s.lang, d.uri)::text as statements
-    from (select property_id, target_id, value, lang, datatype_id from filter_data f
-          where f.resource_id = k.resource_id and f.position <= k.tx
-          union
-          select property_id, target_id, value, lang, datatype_id from filter_data_history h
-          where h.resource_id = k.resource_id and h.until_position > k.tx and h.position <= k.tx) s
+    from (select distinct property_id, target_id, value, lang, datatype_id, rows, bytes
+          from (select *, count(*) over () as rows, sum(octet_length(value)) over () as bytes
+                from ((select property_id, target_id, value, lang, datatype_id from filter_data f
+                       where f.resource_id = k.resource_id and f.position <= k.tx limit %(most)s::bigint + 1)
+                      union all
+                      (select property_id, target_id, value, lang, datatype_id from filter_data_history h
+                       where h.resource_id = k.resource_id and h.until_position > k.tx and h.position <= k.tx
+                       limit %(most)s::bigint + 1)) every) counted) s
     join vocabulary p on p.id = s.property_id
     left join resources t on t.id = s.target_id
     left join vocabulary d on d.id = s.datatype_id) c;
 
+-- name: pieces
+-- Pieces of a resource as of a position, ordered by the hashes of its statements, starting with a hash: the number of
+-- statements, the last hash, whether it is the last piece, the classes and the statements. A piece has about `size`
+-- statements and `bytes` bytes of values. Statements with the same hash are in the same piece. `rows` rows are read. The
+-- last hash among them is left out, since more rows may have it, unless there are no more rows.
+with raw as materialized (
+    select * from (
+        (select hash, property_id, target_id, value, lang, datatype_id from filter_data
+         where resource_id = %(resource)s and position <= %(tx)s and hash >= %(first)s
+         order by hash limit %(rows)s::bigint)
+        union all
+        (select hash, property_id, target_id, value, lang, datatype_id from filter_data_history
+         where resource_id = %(resource)s and until_position > %(tx)s and position <= %(tx)s
+           and hash >= %(first)s
+         order by hash limit %(rows)s::bigint)) every
+    order by hash limit %(rows)s::bigint),
+     extent as materialized (select count(*) < %(rows)s::bigint as is_all, max(hash) as last from raw),
+     kept as (
+    select distinct r.* from raw r cross join extent e where e.is_all or r.hash < e.last),
+     cut as (
+    select *, (rank() over (order by hash) - 1) / %(size)s::bigint
+              + sum(coalesce(octet_length(value), 0)) over (order by hash) / %(bytes)s::bigint as piece
+    from kept)
+select count(*), max(c.hash), (select is_all from extent) and c.piece = (select max(piece) from cut),
+       json_agg(distinct t.uri collate "C") filter (where c.property_id = %(type)s and t.uri is not null)::text,
+       json_agg(json_build_array(p.uri, case
+           when t.uri is not null then json_build_object('type', 'uri', 'value', t.uri)
+           when c.lang is not null then json_build_object('type', 'literal', 'value', c.value, 'lang', c.lang)
+           when d.uri is not null then json_build_object('type', 'literal', 'value', c.value, 'datatype', d.uri)
+           else json_build_object('type', 'literal', 'value', c.value) end)
+           order by c.hash, p.uri, t.uri, c.value, c.lang, d.uri)::text
+from cut c
+join vocabulary p on p.id = c.property_id
+left join resources t on t.id = c.target_id
+left join vocabulary d on d.id = c.datatype_id
+group by c.piece
+order by c.piece
+limit %(pieces)s;
+
+-- name: has_statements
+-- Returns a row if a resource as of a position has a statement with this hash or a greater one.
+select 1 from filter_data where resource_id = %(resource)s and position <= %(tx)s and hash >= %(first)s
+union all
+select 1 from filter_data_history
+where resource_id = %(resource)s and until_position > %(tx)s and position <= %(tx)s and hash >= %(first)s
+limit 1;
+
 -- name: schema_at
 select version, statements, prefixes from schema_versions where position <= %(tx)s order by version desc limit 1;
 
+-- name: reasons_of_notices
+-- The reasons why rules were suspended or resumed, as of positions.
+select k.n, (select r.reason from rule_notices r
+             where r.rule_id = k.rule_id and r.kind = k.kind and r.position <= k.tx order by r.position desc limit 1)
+from unnest(%(rules)s::bigint[], %(kinds)s::int[], %(txs)s::bigint[]) with ordinality as k (rule_id, kind, tx, n);
+
 -- name: count_held
--- How many events a snapshot takes: what is said of what an LMR holds, and which of that it selects.
-select count(*) + count(*) filter (where reasons > 0)
+-- The number of events of a snapshot: described resources of the LMR's closure, selected ones of these, and suspended
+-- rules.
+select count(*) + count(*) filter (where reasons > 0) + (
+    select count(*) from suspended_rules s
+    join rule_notices n on n.rule_id = s.rule_id and n.position = s.position and n.kind = 5
+    where s.owner = %(lmr)s and %(buckets)s::int[] is null)
 from lmr_resources c where lmr_id = %(lmr)s
   and exists (select from filter_data f where f.resource_id = c.resource_id)
   and (%(buckets)s::int[] is null or exists (
@@ -69,20 +132,20 @@ from lmr_resources c where lmr_id = %(lmr)s
 -- name: take_offsets
 update mdp_state set last_offset = last_offset + %(events)s returning last_offset - %(events)s + 1;
 
--- name: note_snapshot
+-- name: insert_snapshot
 insert into snapshots (lmr_id, tx, first_offset, events, whole)
 values (%(lmr)s, %(tx)s, %(first_offset)s, %(events)s, %(whole)s)
 returning id;
 
--- name: present_snapshot
--- A snapshot after which an LMR was told of nothing is still what it holds.
+-- name: current_snapshot
+-- A snapshot is up to date if the LMR has received no event since.
 select s.id from snapshots s join lmrs l on l.id = s.lmr_id
 where s.lmr_id = %(lmr)s and s.whole and l.kept_after < s.first_offset
   and not exists (select from feed f where f.lmr_id = s.lmr_id and f."offset" > s.first_offset)
 order by s.id desc limit 1;
 
 -- name: fill_snapshot
--- First the schema, then what it holds, then which of that it selects.
+-- First the schema, then the resources of the closure, then the selected ones, then the suspended rules.
 insert into snapshot_events (snapshot_id, number, kind, resource_id)
 select %(snapshot)s, 0, 0, null
 union all
@@ -94,33 +157,37 @@ from (select k.kind, c.resource_id
         and exists (select from filter_data f where f.resource_id = c.resource_id)
         and (%(buckets)s::int[] is null or exists (
             select from resources r where r.id = c.resource_id
-              and get_byte(sha256(convert_to(r.uri, 'UTF8')), 0) = any (%(buckets)s::int[])))) event;
+              and get_byte(sha256(convert_to(r.uri, 'UTF8')), 0) = any (%(buckets)s::int[])))
+      union all
+      select 5, s.rule_id from suspended_rules s
+      join rule_notices n on n.rule_id = s.rule_id and n.position = s.position and n.kind = 5
+      where s.owner = %(lmr)s and %(buckets)s::int[] is null) event;
 
 -- name: find_snapshot
 select tx, first_offset, events from snapshots where id = %(snapshot)s and lmr_id = %(lmr)s;
 
 -- name: snapshot_page
 select e.number, e.kind, e.resource_id, r.uri
-from snapshot_events e left join resources r on r.id = e.resource_id
+from snapshot_events e left join resources r on r.id = e.resource_id and e.kind < 5
 where e.snapshot_id = %(snapshot)s and e.number >= %(first)s
 order by e.number limit %(most)s;
 
 -- name: drop_old_snapshots
--- Of an LMR's snapshots, the two youngest are kept: the one being fetched, and one for whoever asks at the same time.
+-- The two newest snapshots of an LMR are kept: one that is being fetched, and one for a concurrent request.
 delete from snapshots where lmr_id = %(lmr)s and id not in (
     select id from snapshots where lmr_id = %(lmr)s order by id desc limit 2);
 
 -- name: drop_snapshots
 delete from snapshots where lmr_id = %(lmr)s;
 
--- name: end_events
+-- name: expire_events
 update lmrs set kept_after = %(offset)s where id = %(lmr)s;
 
 -- name: drop_events
 delete from feed f using lmrs l where l.id = %(lmr)s and f.lmr_id = l.id and f."offset" <= l.kept_after;
 
 -- name: checksum
--- By bucket of the URI, the sum of the hashes of all distinct statements, and of the marks of what is selected.
+-- For each bucket of URIs, the sum of the hashes of all distinct statements and of the marks of selected resources.
 select get_byte(sha256(convert_to(r.uri, 'UTF8')), 0) as bucket,
        sum(s.total + case when c.reasons > 0 then m.mark else 0 end)
 from lmr_resources c
@@ -139,7 +206,7 @@ group by bucket;
 select tx, lmrs from publications where tx > %(tx)s order by tx;
 
 -- name: boundary
--- The offset up to which events are too old, or too many, to be kept: always where a transaction ends.
+-- The offset up to which events exceed the limits of age or number. It is always the end of a transaction.
 select greatest(
     (select max(last_offset) from publications where at < now() - make_interval(secs => %(seconds)s)),
     (select max(p.last_offset) from publications p where p.last_offset <= (
@@ -165,20 +232,23 @@ select lmr_id, count(*) from feed group by lmr_id having count(*) > %(most)s;
 select count(*) from feed where lmr_id = %(lmr)s;
 
 -- name: by_hash
--- Many rows are joined with as many: never one by one, whatever the planner thinks of how many there are.
+-- `compact` joins many rows with many rows, so nested loops are disabled, whatever the planner's estimates.
 select set_config('enable_nestloop', 'off', true), set_config('statement_timeout', '60s', true);
 
 -- name: compact
--- All that is kept for an LMR becomes one transaction, the last: of a resource only what was last said of it, and whether
--- it is selected, is left. A deletion says both. What left the LMR, which nobody is told, is not put: it may be gone by now.
+-- Combine all events of an LMR into its last transaction. For each resource, only the last event about its content and
+-- the last event about its selection are kept; a deletion is both. A put of a resource that has left the closure is
+-- dropped, since the resource may no longer exist.
 with every as (
     select "offset", kind, resource_id, max(tx) over () as tx,
            max("offset") filter (where kind in (0, 1, 2)) over (partition by resource_id) as last_said,
-           max("offset") filter (where kind in (1, 3, 4)) over (partition by resource_id) as last_selected
+           max("offset") filter (where kind in (1, 3, 4)) over (partition by resource_id) as last_selected,
+           max("offset") filter (where kind in (5, 6)) over (partition by resource_id) as last_noticed
     from feed where lmr_id = %(lmr)s),
      mine as (
     select "offset", tx,
-           coalesce("offset" = last_selected, false) or coalesce("offset" = last_said, false) and (kind <> 2 or exists (
+           coalesce("offset" = last_selected, false) or coalesce("offset" = last_noticed, false)
+           or coalesce("offset" = last_said, false) and (kind <> 2 or exists (
                select from lmr_resources c where c.lmr_id = %(lmr)s and c.resource_id = e.resource_id offset 0)) as stays
     from every e),
      superseded as (
@@ -189,32 +259,10 @@ update feed f set tx = m.tx from mine m
 where f.lmr_id = %(lmr)s and f."offset" = m."offset" and f.tx <> m.tx and m.stays;
 
 -- name: lags
--- How old the first event is that each LMR has not asked beyond; of very many, those that have not asked for longest.
+-- The age of the first unread event of each LMR. If there are very many LMRs, of those with the oldest feed requests.
 select l.name, coalesce(extract(epoch from now() - t.at), 0)::float8
 from (select id, name, cursor from lmrs order by asked_at nulls first limit %(most)s) l
 left join lateral (select tx from feed where lmr_id = l.id and "offset" > coalesce(l.cursor, 0)
                    order by "offset" limit 1) f on true
 left join transactions t on t.position = f.tx
 order by l.id;
-
--- name: one_by_one
--- What is bounded is looked up row by row, and neither searched for nor gathered whole before.
-select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-       set_config('jit', 'off', true);
-
--- name: progress
--- How LMRs get on: a few looks into indexes for each, nothing counted beyond a bound.
-select l.id,
-       (select count(*) from (select from rules where owner = l.id limit %(most)s::bigint + 1) r),
-       (select count(*) from (select from lmr_resources where lmr_id = l.id limit %(most)s::bigint + 1) h),
-       (select count(*) from (select from lmr_resources where lmr_id = l.id and reasons > 0
-                              limit %(most)s::bigint + 1) s),
-       (select count(*) from (select from feed where lmr_id = l.id limit %(most)s::bigint + 1) k),
-       (select count(*) from (select from feed where lmr_id = l.id and "offset" > coalesce(l.cursor, 0)
-                              limit %(most)s::bigint + 1) b),
-       t.at, coalesce(l.cursor < l.kept_after, false)
-from lmrs l
-left join lateral (select tx from feed where lmr_id = l.id and "offset" > coalesce(l.cursor, 0)
-                   order by "offset" limit 1) f on true
-left join transactions t on t.position = f.tx
-where l.id = any (%(lmrs)s::bigint[]);

@@ -1,8 +1,8 @@
--- The queue. mdv/db/jobs.py names the statements. Redis carries the wake-up; the truth is here.
+-- The job queue, used by mdv/db/jobs.py.
 
 -- name: add
--- A job that comes, unless very many about the same thing wait already; what it cannot overtake, an earlier one about the
--- same thing, becomes as urgent.
+-- Queue a job, unless too many jobs for the same URI are waiting. Earlier jobs for the URI run first, so they get at least
+-- the same priority.
 with urged as (
     update jobs set priority = %(priority)s
     where id in (select id from jobs where state = 'queued' and uri = %(uri)s and priority > %(priority)s
@@ -14,9 +14,9 @@ where (select count(*) from (select from jobs where state = 'queued' and uri = %
 returning id;
 
 -- name: claim
--- Take waiting jobs for this transaction, with what each weighs: of one stretch of priorities, or, where nothing is to be
--- had there, of another. Of several about one thing only the first is taken, so that they are carried out in the order
--- they came; one that waits for another attempt holds up those behind it.
+-- Claim waiting jobs with priorities in one range or, if there are none, in another range. Of several jobs for one URI
+-- only the first is claimed, so that they run in the order of submission. A job that waits for its next attempt blocks
+-- later jobs for the same URI.
 with one as materialized (
     select j.id, j.number, j.priority, coalesce(octet_length(j.body), 0) + %(weight)s as size
     from jobs j
@@ -42,18 +42,18 @@ left join lateral (select times from begun_jobs where job_id = c.id offset 0) b 
 where c.total <= %(bytes)s or c.total = c.size
 order by c.priority, c.number;
 
--- name: claim_known
--- The same for jobs that are known.
+-- name: claim_by_id
+-- Claim jobs by ID.
 select j.id, j.kind, j.uri, j.body, j.media_type, j.options, j.attempts, j.priority, j.request,
        coalesce((select times from begun_jobs where job_id = j.id), 0), extract(epoch from now() - j.created_at)::float8
 from jobs j where j.id = any(%(ids)s) and j.state = 'queued' order by j.number for update of j skip locked;
 
 -- name: begin
--- Jobs that a worker takes in hand: committed before it does, so that its death leaves a trace.
+-- Record jobs that a worker is about to run. This is committed before they run, so that a crash of the worker is known.
 insert into begun_jobs (job_id, times) select unnest(%(ids)s::uuid[]), 1
 on conflict (job_id) do update set times = begun_jobs.times + 1;
 
--- name: let_go
+-- name: clear_started
 delete from begun_jobs where job_id = any(%(ids)s);
 
 -- name: pin
@@ -61,7 +61,7 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
        set_config('enable_mergejoin', 'off', true);
 
 -- name: end
--- How claimed jobs ended. The body of a dead letter is kept, so that it can be tried again.
+-- Store the outcomes of claimed jobs. The body of a dead letter is kept, so that it can be retried.
 update jobs j
 set state = e.state, result = e.result, problem = e.problem, attempts = j.attempts + 1, ended_at = clock_timestamp(),
     body = case when e.state = 'dead' then j.body end
@@ -70,12 +70,16 @@ from unnest(%(ids)s::uuid[], %(states)s::text[], %(results)s::jsonb[], %(problem
 where j.id = e.id;
 
 -- name: postpone
--- An attempt at a claimed job failed by no fault of its document: it waits a while.
+-- Count a failed attempt, and retry the job later.
 update jobs set attempts = attempts + 1, problem = %(problem)s, not_before = now() + %(seconds)s * interval '1 second'
 where id = %(id)s;
 
+-- name: defer
+update jobs set not_before = now() + %(seconds)s * interval '1 second' where id = %(id)s;
+
 -- name: read
--- A row's xmax is the transaction that locks it, or one that did so and has ended; a running one locks its number.
+-- The xmax of a row is the transaction that locks it, or one that did and has ended. A running transaction holds a lock on
+-- its own ID.
 select j.id, j.number, j.kind, case when j.state = 'dead' then 'failed'
            when j.state = 'queued' and exists (
                select from pg_locks held where held.locktype = 'transactionid' and held.transactionid = j.xmax
@@ -86,23 +90,23 @@ select j.id, j.number, j.kind, case when j.state = 'dead' then 'failed'
 from jobs j where j.id = any(%(ids)s) order by j.number desc;
 
 -- name: retry
--- A dead letter waits again.
+-- Queue a dead letter again.
 update jobs set state = 'queued', attempts = 0, not_before = now(), ended_at = null, problem = null
 where id = %(id)s and state = 'dead';
 
 -- name: newer
--- Whether a job that came later about the same thing waits, or was carried out.
+-- True if a later job for the same URI is waiting or done.
 select exists (select from jobs later join jobs j on j.id = %(id)s
                where later.uri = j.uri and later.number > j.number and later.state in ('queued', 'done'));
 
 -- name: age
--- Who has waited for a minute becomes more urgent, within its half: nobody is passed by for ever.
+-- Raise the priority of jobs that waited for a minute, within their half of the priorities, so that none starves.
 update jobs set priority = priority - 1
 where id in (select id from jobs where state = 'queued' and priority not in (%(urgent)s, %(patient)s)
                  and created_at < now() - interval '1 minute' for update skip locked);
 
 -- name: waiting
--- How much waits, counted up to a limit, for how long the longest, and how much of it is each caller's.
+-- The number and size of waiting jobs, up to a limit, the age of the oldest, and the number for each caller.
 with counted as materialized (
     select coalesce(octet_length(body), 0) as size, created_at, caller from jobs where state = 'queued' limit %(most)s)
 select count(*), coalesce(sum(size), 0)::bigint, coalesce(extract(epoch from now() - min(created_at)), 0)::float8,
@@ -110,8 +114,8 @@ select count(*), coalesce(sum(size), 0)::bigint, coalesce(extract(epoch from now
            select caller, count(*) as jobs from counted group by caller) c), '{}')
 from counted;
 
--- name: forget
--- Jobs that ended long ago, and the keys that stood for them. Dead letters are kept four times as long.
+-- name: delete_old
+-- Delete jobs that ended long ago, with their idempotency keys. Dead letters are kept four times as long.
 delete from jobs where id in (
     select id from jobs
     where ended_at < now() - %(seconds)s * interval '1 second' * case state when 'dead' then 4 else 1 end

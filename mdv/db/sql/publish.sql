@@ -1,15 +1,18 @@
--- Publication (paper, end of 3.4): from what the filter found to what each LMR is told, within the filter's transaction.
--- mdv/db/publish.py names the statements in their order. Each works for all LMRs at once. A strong reference is a
--- statement with one of the properties %(strong)s, or one whose object is a blank node. Every look-up stands behind an
--- "offset 0", which keeps it one: by all columns of an index, row after row, whatever the planner saw of the tables.
+-- Publication (paper, end of 3.4): compute the events of each LMR from the results of the filter, in the same transaction.
+-- The statements are in the order in which mdv/db/publish.py runs them. Each works for all LMRs. A strong reference is a
+-- statement with one of the properties %(strong)s, or one whose object is a blank node. Every lookup has an "offset 0",
+-- which keeps it a nested loop over an index, whatever the planner knows about the tables.
 
 -- name: begin_publication
-delete from news;
+-- Delete the changes of the previous publication. The time limit of rules does not apply to publication.
+with old as (delete from news)
+select set_config('statement_timeout',
+                  coalesce(nullif(current_setting('mdv.statement_timeout', true), ''), '0'), true);
 
 -- name: count_reasons
--- Which LMRs have one reason more, or less, to select a resource; where it is their first, or was their last, is news.
--- Of rules that match stretches of constants, all of an LMR's in a group are one reason, and only the least and the
--- greatest of its constants count.
+-- Update the selection counts (`reasons`) of LMRs and resources. The first or last selection of a resource is a change to
+-- publish. An LMR's rules in a group that match ranges of constants count as one, and only the least and the greatest of
+-- their constants matter.
 with explicit as (
     select e.owner as lmr_id, o.resource_id, case when o.matched then 1 else -1 end as more
     from result_objects o cross join lateral (
@@ -43,7 +46,7 @@ with explicit as (
           and l.greatest >= least(b.before, b.after) and l.greatest < greatest(b.before, b.after)
         offset 0) l),
      other as (
-    -- Any other value will do: it fails where all values are the one constant, and where there is no value.
+    -- One different value is enough: the condition fails only if all values equal the constant, or if there is no value.
     select l.lmr_id, x.resource_id, l.after::int - l.before::int as more
     from result_ranges x
     cross join lateral (
@@ -80,7 +83,7 @@ union all
 select lmr_id, resource_id, 3 from counted where before > 0 and after <= 0;
 
 -- name: count_rule_reasons
--- The same for reasons that came or went with rules.
+-- The same for changes of selection counts by changes of rules.
 with changed as (
     select lmr_id, resource_id, sum(more)::int as more from reason_changes
     group by lmr_id, resource_id having sum(more) <> 0),
@@ -96,18 +99,33 @@ select lmr_id, resource_id, 4 from counted where coalesce(before, 0) <= 0 and af
 union all
 select lmr_id, resource_id, 3 from counted where before > 0 and after <= 0;
 
+-- name: announce
+-- Events about rules, for the LMRs that own them.
+insert into news (lmr_id, resource_id, kind)
+select lmr_id, rule_id, %(kind)s from unnest(%(lmrs)s::bigint[], %(rules)s::bigint[]) as n (lmr_id, rule_id);
+
 -- name: clear_reason_changes
 delete from reason_changes;
 
 -- name: note_gone
--- Who had what is gone from the MDP.
+-- LMRs that hold resources which were deleted at the MDP.
 insert into news (lmr_id, resource_id, kind)
 select c.lmr_id, c.resource_id, 1
 from unnest(%(gone)s::bigint[]) as g (resource_id)
 cross join lateral (select lmr_id, resource_id from lmr_resources c where c.resource_id = g.resource_id offset 0) c;
 
+-- name: note_returned
+-- Suspended rules still match deleted resources. When such a resource is registered again, their LMRs receive it.
+insert into news (lmr_id, resource_id, kind)
+select c.lmr_id, c.resource_id, 4
+from unnest(%(returned)s::bigint[]) as r (resource_id)
+cross join lateral (
+    select lmr_id, resource_id from lmr_resources c where c.resource_id = r.resource_id and c.reasons > 0 offset 0) c
+where not exists (
+    select from news n where n.lmr_id = c.lmr_id and n.resource_id = c.resource_id and n.kind = 4 offset 0);
+
 -- name: enter
--- What is strongly referenced comes along: from what an LMR selects for the first time, and over references that are new.
+-- Add strongly referenced resources to closures: from resources that an LMR newly selects, and over new references.
 with recursive reached (lmr_id, resource_id) as (
     (select lmr_id, resource_id from news where kind = 0
      union
@@ -131,7 +149,7 @@ with recursive reached (lmr_id, resource_id) as (
 insert into news (lmr_id, resource_id, kind) select lmr_id, resource_id, 0 from entered;
 
 -- name: note_new_strong
--- What is strongly referenced by what LMRs hold, through properties that have become strong.
+-- Add resources to closures that are referenced through properties that became strong.
 with recursive reached (lmr_id, resource_id) as (
     select c.lmr_id, e.target_id
     from (select distinct resource_id, target_id from filter_data
@@ -152,8 +170,8 @@ with recursive reached (lmr_id, resource_id) as (
 insert into news (lmr_id, resource_id, kind) select lmr_id, resource_id, 0 from entered;
 
 -- name: doubt
--- What may have to leave an LMR: what it selects no longer, the targets of references that are gone, and all that these
--- strongly reference.
+-- Find resources that may have to leave a closure: those that are no longer selected, the targets of removed references,
+-- and all resources that are strongly reachable from these.
 with recursive doubt (lmr_id, resource_id) as (
     (select n.lmr_id, n.resource_id from news n where n.kind = 3
      union
@@ -173,10 +191,10 @@ with recursive doubt (lmr_id, resource_id) as (
         select c.resource_id from lmr_resources c
         where c.lmr_id = d.lmr_id and c.resource_id = f.target_id and c.reasons <= 0 offset 0) c)
 insert into doubtful_resources (lmr_id, resource_id) select lmr_id, resource_id from doubt
-on conflict do nothing;  -- a change of the schema may have raised some of these doubts
+on conflict do nothing;  -- a change of the schema may have inserted some of them
 
 -- name: doubt_weaker
--- The same for the targets of properties that have ceased to be strong.
+-- The same for the targets of properties that are no longer strong.
 insert into doubtful_resources (lmr_id, resource_id)
 select distinct c.lmr_id, c.resource_id
 from filter_data f
@@ -197,8 +215,8 @@ insert into doubtful_resources (lmr_id, resource_id) select lmr_id, resource_id 
 on conflict do nothing;
 
 -- name: trust
--- Of what is doubtful, what some resource beyond doubt strongly references stays, and all that this strongly references.
--- What is left is reached from nowhere, cycles included.
+-- Keep those doubtful resources that a resource of the closure which is not doubtful strongly references, and all that
+-- are strongly reachable from these. The rest is unreachable, including cycles.
 with recursive trusted (lmr_id, resource_id) as (
     select d.lmr_id, d.resource_id
     from doubtful_resources d
@@ -223,7 +241,7 @@ with recursive trusted (lmr_id, resource_id) as (
 delete from doubtful_resources d using trusted t where d.lmr_id = t.lmr_id and d.resource_id = t.resource_id;
 
 -- name: note_leaving
--- Of what is left doubtful, what was there before, as far as anything is said of it.
+-- Record described resources that leave a closure and were in it before.
 insert into news (lmr_id, resource_id, kind)
 select d.lmr_id, d.resource_id, -1 from doubtful_resources d
 where not exists (select from news n where n.lmr_id = d.lmr_id and n.resource_id = d.resource_id and n.kind = 0)
@@ -234,7 +252,7 @@ with gone as (delete from doubtful_resources returning lmr_id, resource_id)
 delete from lmr_resources c using gone g where c.lmr_id = g.lmr_id and c.resource_id = g.resource_id;
 
 -- name: note_changed
--- Who holds what changed, and what entered: as far as anything is said of it.
+-- Changed and newly entered resources for each LMR, if they have statements.
 insert into news (lmr_id, resource_id, kind)
 select p.lmr_id, p.resource_id, 2
 from (select c.lmr_id, c.resource_id
@@ -243,13 +261,13 @@ from (select c.lmr_id, c.resource_id
           select lmr_id, resource_id from lmr_resources c where c.resource_id = k.resource_id offset 0) c
       union
       select n.lmr_id, n.resource_id from news n
-      where n.kind = 0  -- it may have entered by what left
+      where n.kind = 0  -- it may have left again, with the resource that references it
         and exists (
             select from lmr_resources c where c.lmr_id = n.lmr_id and c.resource_id = n.resource_id offset 0)) p
 where exists (select from filter_data f where f.resource_id = p.resource_id offset 0);
 
 -- name: write_feed
--- What is news becomes events, numbered after the last offset. What is gone is not unmatched besides.
+-- Write the changes as events with offsets after the last one. A deleted resource gets no unmatch event.
 with event as (
     select lmr_id, kind, resource_id from news n
     where kind > 0
@@ -271,10 +289,10 @@ with event as (
     update mdp_state set last_offset = last_offset + (select events from told) where (select events from told) > 0)
 select events, coalesce(cardinality(lmrs), 0) from told;
 
--- name: told_of
--- Which LMRs were told of which resources.
+-- name: lmrs_by_resource
+-- The LMRs that received an event, for each resource.
 select distinct resource_id, lmr_id from news where kind > 0;
 
--- name: names_told
+-- name: notified_lmrs
 select l.name from publications p cross join unnest(p.lmrs) as t (id) join lmrs l on l.id = t.id
 where p.tx = %(tx)s order by l.name limit %(most)s;

@@ -1,14 +1,14 @@
--- Messages of webhooks. mdv/db/webhooks.py names the statements. Whoever changes a webhook and its messages locks the
+-- Messages of webhooks, used by mdv/db/webhooks.py. A transaction that changes a webhook and its messages locks the
 -- webhook first.
 
 -- name: pin
--- A few rows of tables that may be large, or were small when a plan was made.
+-- Use index lookups: the statements read a few rows of tables that may be large.
 select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
        set_config('enable_sort', 'off', true), set_config('jit', 'off', true);
 
--- name: make_messages
--- A message for every active webhook whose feed has gone on since the last one was made, and that has none waiting.
+-- name: create_messages
+-- Create a message for every active webhook that has new events since its last message, and no waiting message.
 with due as (
     select w.id, f."offset", f.tx
     from webhooks w
@@ -25,7 +25,7 @@ with due as (
 update webhooks w set made_offset = m."offset" from made m where w.id = m.webhook_id;
 
 -- name: claim
--- Take the message that has waited longest: from now on it is this worker's, until `lost`.
+-- Claim the message that has waited longest. Other workers do not see it until `lost`.
 with one as (
     select d.id
     from webhook_deliveries d join webhooks w on w.id = d.webhook_id
@@ -40,19 +40,19 @@ returning d.id, d.webhook_id, l.id, l.name, w.url, w.secret,
           case when w.old_secret_until > %(now)s then w.old_secret end,
           d."offset", d.position, d.attempts, d.created_at, d.tried_at;
 
--- name: newest
--- How far an LMR's feed goes now, and the position there.
+-- name: feed_end
+-- The last offset of an LMR's feed, and its position.
 select coalesce(f."offset", l.kept_after), coalesce(f.tx, s.position)
 from lmrs l
 cross join mdp_state s
 left join lateral (select "offset", tx from feed where lmr_id = l.id order by "offset" desc limit 1) f on true
 where l.id = %(lmr)s;
 
--- name: trim_one
--- Of one webhook's messages that have ended, only the last so many are kept.
+-- name: trim_deliveries
+-- Keep only the last `most` finished messages of a webhook.
 delete from webhook_deliveries
 where webhook_id = %(webhook)s and ended_at is not null and number <= (
     select number from webhook_deliveries where webhook_id = %(webhook)s order by number desc offset %(most)s limit 1);
 
--- name: trim_old
+-- name: delete_old
 delete from webhook_deliveries where ended_at < %(before)s;

@@ -1,1 +1,1 @@
-"""The pages of an LMR: what they show is read from its cache, but for its subscriptions, which the MDP keeps."""
+"""The pages of an LMR. They read from the cache, except for subscriptions, which are stored at the MDP."""

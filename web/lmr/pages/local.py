@@ -1,4 +1,4 @@
-"""Local documents: put as a text or a file, shown as RDF, edited, deleted. They stay at this LMR."""
+"""Pages of local documents: list, show, add, edit, delete."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 from flask import Response, request, url_for
 
 from mdv.errors import MdvError, NotFound, TooLarge
-from mdv.lmr.local import delete_local, get_local, list_local, local_edition, put_local
+from mdv.lmr.local_documents import delete_local, get_local, list_local, local_etag, put_local
 from mdv.model import Document
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.syntax import SYNTAXES, TURTLE, Syntax, syntax_of_name
-from mdv.uris import below
-from web.drafts import MOST_SHOWN, guess, shown
-from web.lmr.pages.frame import editor, go, may_change, page, pages, visitor
-from web.lmr.services import begun, lmr
-from web.negotiate import rdf_response, written
+from mdv.uris import join_uri
+from web.document_form import MAX_TEXT_SHOWN_BYTES, guess_syntax, text_for_form
+from web.lmr.pages.base import may_change, pages, redirect_to, render_page, require_editor, require_viewer
+from web.lmr.services import lmr, local_write_slot, require_snapshot
+from web.negotiate import rdf_response, serialise_statements
 
-ON_A_PAGE = 50
-MOST_STATEMENTS = 200
-"""Of a document that is shown."""
-MOST_EDITED = 20_000
-"""Statements of a document that is edited at a page."""
+PAGE_SIZE = 50
+MAX_STATEMENTS_SHOWN = 200
+"""Maximum number of statements that are shown."""
+MAX_STATEMENTS_EDITED = 20_000
+"""Larger documents cannot be edited on a page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What was sent, or is to be edited. `edition`: of the document that it is to replace."""
+class LocalDraft:
+    """The content of the form. `edition`: the edition of the document that it replaces."""
 
     uri: str = ""
     text: bytes = b""
@@ -37,36 +37,50 @@ class Draft:
 
     @property
     def shown(self) -> str:
-        return shown(self.text)
+        return text_for_form(self.text)
 
 
 @pages.get("/local")
 def local() -> Response:
-    visitor()
-    found = list_local(lmr().cache, request.args.get("after", ""), ON_A_PAGE + 1)
-    more = url_for("pages.local", after=found[ON_A_PAGE - 1]) if len(found) > ON_A_PAGE else None
-    return page("lmr_own_local.html", documents=found[:ON_A_PAGE], more=more, may_change=may_change(),
-                later=bool(request.args.get("after")), done=request.args.get("done"))  # fmt: skip
+    require_viewer()
+    found = list_local(lmr().cache, request.args.get("after", ""), PAGE_SIZE + 1)
+    more = url_for("pages.local", after=found[PAGE_SIZE - 1]) if len(found) > PAGE_SIZE else None
+    return render_page(
+        "lmr_own_local.html",
+        documents=found[:PAGE_SIZE],
+        more=more,
+        may_change=may_change(),
+        later=bool(request.args.get("after")),
+        done=request.args.get("done"),
+    )
 
 
 @pages.get("/local/document")
 def local_document() -> Response:
-    """What a local document says, as a table or written in one of the syntaxes."""
-    visitor()
-    document, syntax = _asked(), _chosen(request.args.get("syntax", ""))
+    """Show a local document as a table or in a syntax."""
+    require_viewer()
+    document, syntax = _document_parameter(), _syntax(request.args.get("syntax", ""))
     text = _text(document, syntax).decode() if syntax is not None else ""
-    return page("lmr_own_document.html", document=document, statements=document.statements[:MOST_STATEMENTS],
-                syntaxes=SYNTAXES, syntax=syntax, text=text[:MOST_SHOWN], is_cut=len(text) > MOST_SHOWN,
-                may_change=may_change(), done=request.args.get("done"))  # fmt: skip
+    return render_page(
+        "lmr_own_document.html",
+        document=document,
+        statements=document.statements[:MAX_STATEMENTS_SHOWN],
+        syntaxes=SYNTAXES,
+        syntax=syntax,
+        text=text[:MAX_TEXT_SHOWN_BYTES],
+        is_cut=len(text) > MAX_TEXT_SHOWN_BYTES,
+        may_change=may_change(),
+        done=request.args.get("done"),
+    )
 
 
 @pages.get("/local/document/text")
 def local_text() -> Response:
-    """A local document in one of the syntaxes, to keep."""
-    visitor()
-    document, syntax = _asked(), _chosen(request.args.get("syntax", ""))
+    """Download a local document in a syntax."""
+    require_viewer()
+    document, syntax = _document_parameter(), _syntax(request.args.get("syntax", ""))
     if syntax is None:
-        raise NotFound(f"There is no such syntax; there are {', '.join(one.name for one in SYNTAXES)}.")
+        raise NotFound(f"Unknown syntax. Use one of {', '.join(one.name for one in SYNTAXES)}.")
     response = rdf_response(_text(document, syntax), syntax)
     response.headers["Content-Disposition"] = f'attachment; filename="document{syntax.suffixes[0]}"'
     return response
@@ -74,82 +88,86 @@ def local_text() -> Response:
 
 @pages.get("/local/put")
 def local_form() -> Response:
-    """A new document, or one that is there, to be edited."""
-    editor()
+    """Show the form for a new or existing document."""
+    require_editor()
     uri = request.args.get("uri", "")
-    return _form(_stored(uri) if uri else Draft())
+    return _form(_existing_draft(uri) if uri else LocalDraft())
 
 
 @pages.post("/local/put")
 def local_put() -> Response:
-    """Put a document; one that is there already is replaced when that is meant."""
-    editor()
-    s = begun()
-    draft = Draft()
+    """Store a document. Replacing an existing document needs confirmation."""
+    require_editor()
+    s = require_snapshot()
+    draft = LocalDraft()
     try:
-        draft = _draft()
+        draft = _form_draft()
         uri = check_document_uri(draft.uri)
-        edition = local_edition(s.cache, uri)
+        edition = local_etag(s.cache, uri)
         if edition is not None and edition != draft.edition:
-            changed = "Somebody changed the document since you opened it." if draft.edition else "It is there already."
-            draft = Draft(draft.uri, draft.text, draft.syntax, edition)
-            return _form(draft, 409, warning=f"{changed} Put it once more, and it is replaced by this text.")
-        syntax = _chosen(draft.syntax) or guess(draft.text)
-        done = put_local(s.cache, uri, draft.text, syntax.media_type, s.config.max_document_bytes)
+            changed = (
+                "The document was changed since you opened it." if draft.edition else "The document already exists."
+            )
+            draft = LocalDraft(draft.uri, draft.text, draft.syntax, edition)
+            return _form(draft, 409, warning=f"{changed} Send the form again to replace it with this text.")
+        syntax = _syntax(draft.syntax) or guess_syntax(draft.text)
+        with local_write_slot():
+            done = put_local(s.cache, uri, draft.text, syntax.media_type, s.config.max_document_bytes)
     except MdvError as error:
         problem = error.problem()
-        return _form(draft, problem["status"], problem=problem, flaws=json.dumps(problem.get("errors", [])[:200]))
+        return _form(draft, problem["status"], problem=problem, errors=json.dumps(problem.get("errors", [])[:200]))
     outcome = "created" if done.created else "changed" if done.changed else "same"
-    return go("local_document", uri=uri, done=outcome)
+    return redirect_to("local_document", uri=uri, done=outcome)
 
 
 @pages.get("/local/delete")
 def local_delete_form() -> Response:
-    editor()
-    return page("lmr_own_delete.html", document=_asked())
+    require_editor()
+    return render_page("lmr_own_delete.html", document=_document_parameter())
 
 
 @pages.post("/local/delete")
 def local_delete() -> Response:
-    editor()
-    delete_local(lmr().cache, check_document_uri(request.form.get("uri", "")))
-    return go("local", done="deleted")
+    require_editor()
+    with local_write_slot():
+        delete_local(lmr().cache, check_document_uri(request.form.get("uri", "")))
+    return redirect_to("local", done="deleted")
 
 
-def _form(draft: Draft, code: int = 200, **values: Any) -> Response:
-    return page("lmr_own_put.html", code, draft=draft, syntaxes=SYNTAXES, **values)
+def _form(draft: LocalDraft, code: int = 200, **values: Any) -> Response:
+    return render_page("lmr_own_put.html", code, draft=draft, syntaxes=SYNTAXES, **values)
 
 
-def _asked() -> Document:
+def _document_parameter() -> Document:
     return get_local(lmr().cache, check_document_uri(request.args.get("uri", "")))
 
 
-def _stored(uri: str) -> Draft:
-    """A document that is there, to be edited."""
+def _existing_draft(uri: str) -> LocalDraft:
+    """Return the form content for an existing document."""
     document = get_local(lmr().cache, check_document_uri(uri))
-    if len(document.statements) > MOST_EDITED:
-        raise TooLarge("This document is too large to be edited on a page: put it again as a file.")
-    return Draft(uri, _text(document, TURTLE), TURTLE.name, local_edition(lmr().cache, uri) or "")
+    if len(document.statements) > MAX_STATEMENTS_EDITED:
+        raise TooLarge("The document is too large to edit on a page. Upload it as a file instead.")
+    return LocalDraft(uri, _text(document, TURTLE), TURTLE.name, local_etag(lmr().cache, uri) or "")
 
 
 def _text(document: Document, syntax: Syntax) -> bytes:
-    return written(list(document.statements), syntax, document.prefixes, document.uri)
+    return serialise_statements(list(document.statements), syntax, document.prefixes, document.uri)
 
 
-def _draft() -> Draft:
-    """What a form brings: a file, or else a text."""
-    file, syntax = request.files.get("file"), _chosen(request.form.get("syntax", ""))
+def _form_draft() -> LocalDraft:
+    """Return the content of the sent form: a file or a text."""
+    file, syntax = request.files.get("file"), _syntax(request.form.get("syntax", ""))
     uri, edition = request.form.get("uri", "").strip(), request.form.get("edition", "")
     if file is None or not file.filename:
         text = request.form.get("text", "").replace("\r\n", "\n").encode("utf-8", "replace")
-        return Draft(uri, text, syntax.name if syntax else "", edition)
+        return LocalDraft(uri, text, syntax.name if syntax else "", edition)
     body = file.read()
-    uri = below(uri, file.filename) if uri.endswith("/") else uri
-    return Draft(uri, body, (syntax or _chosen(file.filename) or guess(body)).name, edition)
+    uri = join_uri(uri, file.filename) if uri.endswith("/") else uri
+    return LocalDraft(uri, body, (syntax or _syntax(file.filename) or guess_syntax(body)).name, edition)
 
 
-def _chosen(name: str) -> Syntax | None:
-    """The syntax of that name, or of a file with that name."""
+def _syntax(name: str) -> Syntax | None:
+    """Return the syntax with this name or of a file with this name; None if unknown."""
     try:
         return syntax_of_name(name)
     except MdvError:

@@ -1,4 +1,4 @@
-"""The overview of an LMR: whether its cache is current, what is in it, and whether that is right."""
+"""The overview page of an LMR: progress, sizes, verification of the cache."""
 
 from __future__ import annotations
 
@@ -6,55 +6,69 @@ from typing import Any
 
 from flask import Response
 
-from mdv.lmr.collect import check as check_cache
-from web.lmr.acts import compare_with_mdp
-from web.lmr.pages.frame import editor, is_part, may_change, page, pages, part, visitor
+from mdv.inspect.sql.cache import read_suspended_rules
+from mdv.lmr.garbage_collector import find_problems as check_cache
+from web.lmr.actions import compare_with_mdp
+from web.lmr.pages.base import (
+    is_fragment_request,
+    may_change,
+    pages,
+    render_fragment,
+    render_page,
+    require_editor,
+    require_viewer,
+)
 from web.lmr.services import lmr
 
-MOST_PROBLEMS = 100
-"""Of what is wrong with a cache, so much is shown."""
+MAX_SUSPENDED_SHOWN = 20
+"""Maximum number of suspended rules that are listed."""
+MAX_PROBLEMS_SHOWN = 100
+"""Maximum number of inconsistencies that are shown."""
 
 
 @pages.get("/")
 def overview() -> Response:
-    visitor()
-    return page("lmr_own_overview.html", **_now(), may_change=may_change())
+    require_viewer()
+    return render_page("lmr_own_overview.html", **_current_values(), may_change=may_change())
 
 
 @pages.get("/overview/now")
 def overview_now() -> Response:
-    """The part of the overview that is fetched anew every few seconds."""
-    visitor()
-    return part("lmr_own_overview_now.html", **_now())
+    """Return the fragment of the overview that is refreshed every few seconds."""
+    require_viewer()
+    return render_fragment("lmr_own_overview_now.html", **_current_values())
 
 
-def _now() -> dict[str, Any]:
+def _current_values() -> dict[str, Any]:
     s = lmr()
+    with s.cache.reading() as connection:
+        suspended = read_suspended_rules(connection, MAX_SUSPENDED_SHOWN)
     return {
+        "suspended": suspended,
         "now": s.sync.status,
         "counts": s.counter.counts(),
         "mdp": s.mdp.url,
-        "told": s.told(),
-        "has_begun": s.has_begun,
+        "info": s.mdp_info(),
+        "has_snapshot": s.has_snapshot,
     }
 
 
 @pages.post("/verify")
 def verify() -> Response:
-    """Compare with the MDP's checksum: what differs is fetched again."""
-    editor()
-    return _found(verified=compare_with_mdp())
+    """Compare checksums with the MDP and fetch differing buckets again."""
+    require_editor()
+    return _render_result(verified=compare_with_mdp())
 
 
 @pages.post("/check")
 def check() -> Response:
-    """Whether exactly that is here which should be."""
-    editor()
+    """Check the consistency of the cache."""
+    require_editor()
     problems = check_cache(lmr().cache)
-    return _found(problems=problems[:MOST_PROBLEMS], more=len(problems) - MOST_PROBLEMS)
+    return _render_result(problems=problems[:MAX_PROBLEMS_SHOWN], more=len(problems) - MAX_PROBLEMS_SHOWN)
 
 
-def _found(**values: Any) -> Response:
-    if is_part():
-        return part("lmr_own_checked_part.html", **values)
-    return page("lmr_own_checked.html", **values)
+def _render_result(**values: Any) -> Response:
+    if is_fragment_request():
+        return render_fragment("lmr_own_checked_part.html", **values)
+    return render_page("lmr_own_checked.html", **values)

@@ -1,61 +1,87 @@
-"""Queries at an LMR: as at the MDP, answered from the cache; what was asked can be subscribed to."""
+"""The query page of an LMR: as at the MDP, on the cache. A query can be turned into a subscription."""
 
 from __future__ import annotations
 
 from flask import Response, request
 
-from mdv.lmr.answer import Resources, Rows, run_query
+from mdv.inspect.sql.cache import read_suspended_rules
+from mdv.lmr.query import QueryRows, ResourcePage, run_query
 from mdv.rdf.schema import Schema
 from mdv.rules.ast import ParsedQuery
-from mdv.rules.returns import normalise_asked, normalise_query
-from web.asking import Parsed, asked_text, download, example, has_page, looked_at, rules_of, shown
-from web.lmr.pages.frame import page, pages, part, visitor
-from web.lmr.services import answering, begun
+from mdv.rules.normalise_query import normalise_query, normalise_rule_query
+from web.lmr.pages.base import pages, render_fragment, render_page, require_viewer
+from web.lmr.services import query_slot, require_snapshot
+from web.query_view import (
+    Parsed,
+    check_text,
+    download,
+    example_query,
+    has_page,
+    normalise_newlines,
+    query_page_values,
+    rules_from_query,
+)
 
 
 @pages.get("/query")
 def query() -> Response:
-    visitor()
-    text = asked_text(request.args.get("q", ""))
+    require_viewer()
+    text = normalise_newlines(request.args.get("q", ""))
     if text.strip():
-        found = shown(text, _ask) | {"rules": rules_of(text, "subscriptions"), "rules_are": "Subscribe to this"}
+        found = query_page_values(text, _run) | {
+            "suspended": _count_suspended(),
+            "rules": rules_from_query(text, "subscriptions"),
+            "rule_action": "Subscribe",
+        }
     else:
-        found = {"text": "", "example": example(_schema())}
+        found = {"text": "", "example": example_query(_schema())}
     problem = found.get("problem")
-    return page("query.html", problem["status"] if problem else 200, keeps=False, words=has_page("words"), **found)
+    return render_page(
+        "query.html",
+        problem["status"] if problem else 200,
+        keeps=False,
+        has_completions=has_page("rule_completions"),
+        **found,
+    )
 
 
 @pages.get("/query/export")
 def query_export() -> Response:
-    visitor()
-    return download(asked_text(request.args.get("q", "")), _ask, lambda: _schema().prefixes)
+    require_viewer()
+    return download(normalise_newlines(request.args.get("q", "")), _run, lambda: _schema().prefixes)
 
 
 @pages.post("/query/look")
 def query_look() -> Response:
-    """What is wrong with a text, while it is being typed."""
-    visitor()
-    return part("query_look.html", **looked_at(asked_text(request.form.get("q", "")), _read))
+    """Check a query while the user types."""
+    require_viewer()
+    return render_fragment("query_look.html", **check_text(normalise_newlines(request.form.get("q", "")), _check))
 
 
-def _ask(
+def _run(
     parsed: Parsed, *, limit: int | None = None, after: str | None = None, with_statements: bool = False
-) -> Rows | Resources:
-    cache = begun().cache
-    with answering(), cache.reading() as connection:
+) -> QueryRows | ResourcePage:
+    cache = require_snapshot().cache
+    with query_slot(), cache.reading() as connection:
         schema = cache.schema(connection).schema
         return run_query(connection, schema, parsed, limit=limit, after=after, with_statements=with_statements)
 
 
+def _count_suspended() -> int:
+    """Return the number of suspended rules, whose matches may be out of date."""
+    with require_snapshot().cache.reading() as connection:
+        return read_suspended_rules(connection, 0).count
+
+
 def _schema() -> Schema:
-    cache = begun().cache
+    cache = require_snapshot().cache
     with cache.reading() as connection:
         return cache.schema(connection).schema
 
 
-def _read(parsed: Parsed) -> None:
-    """Refuse what has no meaning under the schema."""
+def _check(parsed: Parsed) -> None:
+    """Raise an error if the query does not fit the schema."""
     if isinstance(parsed, ParsedQuery):
         normalise_query(parsed, _schema())
     else:
-        normalise_asked(parsed, _schema())
+        normalise_rule_query(parsed, _schema())

@@ -1,5 +1,5 @@
-"""Rules while they are written: what is wrong with one, and the words that one is made of, by the cache's schema. Only
-the MDP knows the rules of this LMR that have a name: where one of them may be meant, it is asked, and not for long."""
+"""Checks and completions for rules in the editor, by the cached schema. Named rules of this LMR are stored at the MDP
+and are fetched with a short timeout if a rule may refer to one."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from flask import Response, jsonify, request
 from mdv.errors import InvalidRule, MdvError
 from mdv.rdf.schema import Schema
 from mdv.rules.ast import ParsedRule
+from mdv.rules.completion import completions, registered_class
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
-from mdv.rules.words import completions, registered_class
-from web.lmr.pages.frame import editor, may_change, pages, part, visitor
-from web.lmr.services import asking_mdp, lmr
+from web.lmr.pages.base import may_change, pages, render_fragment, require_editor, require_viewer
+from web.lmr.services import lmr, mdp_request_slot
 
-PATIENCE = 2.0
-"""Seconds for which the MDP is waited for while somebody types."""
-MOST_ASKED = 1000
-"""Subscriptions among which a name is looked for."""
+MDP_TIMEOUT_SECONDS = 2.0
+"""Timeout of requests to the MDP while the user types."""
+MAX_SUBSCRIPTIONS_READ = 1000
+"""Maximum number of subscriptions that are searched for a name."""
 
 
 @pages.get("/rules/words.json")
-def words() -> Response:
-    """Classes, properties and named rules, for an editor that completes them."""
-    visitor()
+def rule_completions() -> Response:
+    """Return the classes, properties and named rules for completion in the editor."""
+    require_viewer()
     schema = _schema()
-    return jsonify(completions(schema) | {"rules": _Named().told(schema) if may_change() else []})
+    return jsonify(completions(schema) | {"rules": _NamedRules().as_completions(schema) if may_change() else []})
 
 
 @pages.post("/rules/look")
-def look_at_rule() -> Response:
-    """What is wrong with a rule that is being written."""
-    editor()
+def check_rule() -> Response:
+    """Check a rule while the user types."""
+    require_editor()
     text = request.form.get("rule", "").replace("\r\n", "\n")
-    problem, named = None, _Named()
+    problem, named = None, _NamedRules()
     if text.strip():
         try:
             normalise(parse(text), _schema(), named)
         except MdvError as error:
             problem = error.problem()
-    return part("lmr_own_look.html", written=bool(text.strip()), problem=problem, unknown=named.unknown)
+    return render_fragment("lmr_own_look.html", written=bool(text.strip()), problem=problem, unknown=named.unknown)
 
 
 def _schema() -> Schema:
@@ -51,43 +51,43 @@ def _schema() -> Schema:
         return cache.schema(connection).schema
 
 
-class _Named:
-    """The named rules of this LMR, asked for when the first of them is looked for."""
+class _NamedRules:
+    """The named rules of this LMR, fetched from the MDP on first use."""
 
     def __init__(self) -> None:
         self._texts: Mapping[str, str] | None = None
-        self._is_whole = False
+        self._is_complete = False
         self.unknown: str | None = None
-        """A name that may be a rule's, for all that is known here."""
+        """A name that could not be resolved and may be a named rule."""
 
     def __call__(self, name: str) -> ParsedRule | None:
-        self._ask()
+        self._fetch()
         text = (self._texts or {}).get(name)
-        if text is None and not self._is_whole:
+        if text is None and not self._is_complete:
             self.unknown = name
         return parse(text) if text is not None else None
 
-    def told(self, schema: Schema) -> list[dict[str, Any]]:
-        """Each with the class of what it registers."""
-        self._ask()
-        told = []
+    def as_completions(self, schema: Schema) -> list[dict[str, Any]]:
+        """Return the named rules, each with the class that it registers."""
+        self._fetch()
+        named_rules = []
         for name, text in (self._texts or {}).items():
             try:
-                told.append({"name": name, "iri": registered_class(normalise(parse(text), schema, self))})
+                named_rules.append({"name": name, "iri": registered_class(normalise(parse(text), schema, self))})
             except InvalidRule:  # the cache may be behind the MDP
                 continue
-        return told
+        return named_rules
 
-    def _ask(self) -> None:
+    def _fetch(self) -> None:
         if self._texts is not None:
             return
         self._texts = {}
         if lmr().sync.status.last_error is not None:
             return
         try:
-            with asking_mdp():
-                found = lmr().mdp.subscriptions(None, MOST_ASKED, PATIENCE)
+            with mdp_request_slot():
+                named_rules = lmr().mdp.subscriptions(None, MAX_SUBSCRIPTIONS_READ, MDP_TIMEOUT_SECONDS)
         except MdvError:
             return
-        self._texts = {one["name"]: one["rule"] for one in found["items"] if one.get("name")}
-        self._is_whole = not found.get("next")
+        self._texts = {one["name"]: one["rule"] for one in named_rules["items"] if one.get("name")}
+        self._is_complete = not named_rules.get("next")

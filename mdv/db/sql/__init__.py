@@ -1,0 +1,1 @@
+"""Named SQL statements of mdv/db; see `mdv.db.load_sql`."""

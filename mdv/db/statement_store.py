@@ -1,0 +1,782 @@
+"""The statement store: changes the stored statements in one transaction, by document.
+
+`replace` gives documents new statements; the difference to the stored ones is computed here, in memory. `edit` adds and
+removes single statements. Both may be called several times: a row that comes and goes within the transaction leaves no
+trace, and what changes visibly is determined once, for the net change, by `write`.
+
+The database is asked only for IDs of URIs, stored statements, and whether other documents contain the same statements.
+Many rows are written with COPY, and those of the first documents are sent while the next documents are compared. So a
+new document costs little more than the COPY of its statements.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+from sqlalchemy import Connection, select
+
+from mdv.db.delta import (
+    DocumentDifference,
+    EncodedStatement,
+    Replacement,
+    ResourceCounts,
+    StatementEdit,
+    StoreChange,
+    StoredDocument,
+    StoredRow,
+    TypedValue,
+    cancel_moved_statements,
+    described_before_and_after,
+)
+from mdv.db.engine import driver
+from mdv.db.load_sql import load_sql
+from mdv.db.pipeline import PendingResult, Pipeline, TextRow
+from mdv.db.postgres_copy import COPY_NULL, array_literal, copy_field, copy_lines, copy_rows, copy_text
+from mdv.db.state import State
+from mdv.db.tables import filter_data, resources
+from mdv.model import BLANK_MARK, Statement, Term
+
+_Flag = Callable[[DocumentDifference, EncodedStatement], bool]
+
+
+def _everything(difference: DocumentDifference, key: EncodedStatement) -> bool:
+    return True
+
+
+MAX_PIPELINED_STATEMENTS = 200
+"""Up to this many statements are written with the other queries of the transaction, in one pipeline. More are written
+with COPY, which needs a round trip of its own but costs far less per row."""
+
+
+class StoreLookups(NamedTuple):
+    """The look-ups of a transaction, available after the pipeline was sent."""
+
+    found: PendingResult
+    numbers: PendingResult
+
+    def documents(self) -> dict[str, StoredDocument]:
+        """Return the documents that are or were registered, by URI."""
+        return {document.uri: document for document in map(_stored_document, self.found.rows())}
+
+    def resource_ids(self) -> dict[str, int]:
+        return {uri or "": int(number or 0) for uri, number in self.numbers.rows()}
+
+
+def queue_store_lookups(pipeline: Pipeline, documents: Collection[str], resources: Collection[str]) -> StoreLookups:
+    """Queue the look-ups of documents, and of the IDs of URIs."""
+    sql = load_sql("store")
+    return StoreLookups(
+        pipeline.queue_named(sql["find_documents"], uris=_as_json(documents)),
+        pipeline.queue_named(sql["find_resources"], uris=_as_json(resources)),
+    )
+
+
+class EditLookups(NamedTuple):
+    """The look-ups of edits, available after the pipeline was sent."""
+
+    common: StoreLookups
+    rows: PendingResult
+    subjects: PendingResult
+    singles: PendingResult
+
+    def stored_rows(self) -> Iterator[tuple[StoredDocument, EncodedStatement, StoredRow, int]]:
+        """Yield the stored rows of the edited statements: document, statement, row, and how many statements the
+        document has. The count stops at one more than the number of these rows in the document."""
+        for texts in self.rows.rows():
+            row, document, uri, version, present, content, count, *encoded, position, shows, blank = texts[:17]
+            resource, name, target, value, lang, datatype, digest = encoded
+            key = EncodedStatement(
+                int(resource or 0), int(name or 0), _int(target), value, lang, _int(datatype), int(digest or 0)
+            )
+            stored = StoredRow(row or "", int(position or 0), shows == "t", blank == "t", texts[17:20])  # type: ignore[arg-type]
+            yield _stored_document((document, uri, version, present, content)), key, stored, int(count or 0)
+
+    def single_values(self) -> Iterator[tuple[str, EncodedStatement, Statement]]:
+        """Yield the stored values of properties that are not set-valued: document, encoded statement and statement."""
+        for uri, subject, name, target_uri, datatype_name, *encoded in self.singles.rows():
+            resource, property_, target, value, lang, datatype, digest = encoded
+            key = EncodedStatement(
+                int(resource or 0), int(property_ or 0), _int(target), value, lang, _int(datatype), int(digest or 0)
+            )
+            term = Term.uri(target_uri) if target_uri is not None else Term.literal(value or "", lang, datatype_name)
+            yield uri or "", key, Statement(subject or "", name or "", term)
+
+    def subject_counts(self) -> dict[int, int]:
+        """Return how many statements each subject has. The count stops at one more than the number of its rows."""
+        return {int(number or 0): int(count or 0) for number, count in self.subjects.rows()}
+
+
+def queue_edit_lookups(
+    pipeline: Pipeline,
+    edits: Sequence[StatementEdit],
+    documents: Collection[str],
+    singles: Iterable[tuple[str, str, str]],
+    property_ids: Mapping[str, int],
+) -> EditLookups:
+    """Queue the look-ups of edited statements in all documents, of `documents`, and of the IDs of URIs.
+
+    `singles`: documents, subjects and properties whose stored values are needed.
+    """
+    sql = load_sql("store")
+    uris = {edit.statement.subject for edit in edits}
+    uris |= {edit.statement.object.value for edit in edits if edit.statement.object.is_uri}
+    items = [
+        {"subject": edit.statement.subject, "property_id": property_ids[edit.statement.property], "hash": edit.hash}
+        for edit in edits
+    ]
+    statements = json.dumps(items, ensure_ascii=False)
+    wanted = [
+        {"document": uri, "subject": subject, "property_id": property_ids[name], "property": name}
+        for uri, subject, name in singles
+    ]
+    return EditLookups(
+        queue_store_lookups(pipeline, documents, uris),
+        pipeline.queue_named(sql["find_edited"], statements=statements),
+        pipeline.queue_named(sql["count_subjects"], statements=statements),
+        pipeline.queue_named(sql["find_values"], values=json.dumps(wanted, ensure_ascii=False)),
+    )
+
+
+def _int(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _stored_document(row: TextRow) -> StoredDocument:
+    number, uri, version, present, content = (text or "" for text in row)
+    return StoredDocument(int(number), uri, int(version), present == "t", bytes.fromhex(content[2:]))
+
+
+class StatementStore:
+    """The stored statements, and how one transaction changes them. The caller holds the lock.
+
+    `counts` and `change` are available after `write`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        state: State,
+        resource_ids: dict[str, int],
+        property_ids: Mapping[str, int],
+    ) -> None:
+        self._connection = connection
+        self._session = driver(connection)
+        self._sql = load_sql("store")
+        self._position = state.position + 1
+        self._known_resources = state.last_resource
+        self._last_resource = state.last_resource
+        self._last_document = state.last_document
+        self._resources = resource_ids
+        self._property_ids = property_ids
+        self._fresh: list[tuple[int, str]] = []
+        self._blank: set[int] = set()
+        self._batch: Sequence[Replacement] = ()
+        self._stored: Mapping[int, dict[EncodedStatement, StoredRow]] = {}
+        self._differences: list[DocumentDifference] = []
+        self._gains: dict[EncodedStatement, DocumentDifference] = {}
+        self._losses: dict[EncodedStatement, DocumentDifference] = {}
+        self._doubtful: list[tuple[DocumentDifference, dict[EncodedStatement, TypedValue]]] = []
+        """Statements about resources that existed before: other documents may contain the same statements."""
+        self._documents: dict[str, StoredDocument] = {}
+        self._statements: dict[EncodedStatement, Statement] = {}
+        """The statements that edits have added."""
+        self._added_in: dict[EncodedStatement, dict[str, None]] = defaultdict(dict)
+        """The documents that a statement was added to."""
+        self._by_uri: dict[str, DocumentDifference] = {}
+        self._edited: dict[EncodedStatement, dict[str, StoredRow]] = {}
+        """The edited statements, with the rows that documents had before the transaction."""
+        self._subject_counts: dict[int, int] = {}
+        self._document_counts: dict[str, int] = {}
+        self._rounds = 0
+        self.is_small = True
+        """The rows are few enough to be sent with the other queries of the transaction."""
+
+    def replace(self, batch: Sequence[Replacement]) -> set[str]:
+        """Replace the statements of documents. A document is in the batch once, and its digest differs from the stored
+        one. Return the URIs of those that do not differ all the same: edited documents have no digest.
+
+        A small batch is compared here. The documents of a large one are compared one by one while `write` sends the
+        rows of previous ones.
+        """
+        self._stored = self._read_stored(batch)
+        same = self._find_same(batch)
+        self._batch = [item for item in batch if item.uri not in same] if same else batch
+        written = sum(len(item.statements) for item in self._batch) + sum(map(len, self._stored.values()))
+        self.is_small = written <= MAX_PIPELINED_STATEMENTS
+        if self.is_small and self._batch:
+            for item in self._batch:
+                self._compare(item)
+            self._resolve_visibility()
+        return same
+
+    def _find_same(self, batch: Sequence[Replacement]) -> set[str]:
+        """Return the edited documents whose new statements are the stored ones. Store their digests."""
+        edited = [item for item in batch if item.stored is not None and item.stored.present and not item.stored.content]
+        same = {item.uri: item for item in edited if self._difference(item).is_empty}
+        for item in same.values():
+            self._execute("set_content", uri=item.uri, content=item.content)
+        return set(same)
+
+    def edit(
+        self,
+        additions: Sequence[StatementEdit],
+        deletions: Sequence[StatementEdit],
+        default_document: str | None,
+        found: EditLookups,
+    ) -> None:
+        """Remove and add single statements, in this order. Edits that change nothing are dropped.
+
+        `default_document`: where additions without a document go. `found`: the result of their look-ups.
+        """
+        if not self._rounds:
+            self._begin_edits()
+        self._rounds += 1
+        self._remember(found)
+        for edit in deletions:
+            known = self._known_key(edit)
+            for uri in self._documents_with(known) if known is not None else ():
+                if known is not None and edit.document in (None, uri):
+                    self._remove(self._difference_of(uri), known)
+        for edit in additions:
+            target = edit.document or default_document
+            key = self._key(edit)
+            if target is None or (edit.document is None and self._documents_with(key)):
+                continue
+            self._add(self._difference_of(target), key, edit.typed)
+            self._statements[key] = edit.statement
+        self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= MAX_PIPELINED_STATEMENTS
+
+    def _begin_edits(self) -> None:
+        """Write the rows of the documents that were replaced in this transaction. Edits are relative to them."""
+        if not self._batch:
+            return
+        with Pipeline(self._connection) as pipeline:
+            self._write_replaced(pipeline)
+        self._fresh = []
+        for d in self._differences:
+            self._by_uri[d.uri] = d
+            d.written = {key: self._gains.get(key) is d for key in d.added}
+            d.dropped = {key: (row, self._losses.get(key) is d) for key, row in d.removed.items()}
+            for key in d.added:
+                self._added_in[key][d.uri] = None
+
+    def _remember(self, found: EditLookups) -> None:
+        """Keep the results of look-ups. Later ones do not overwrite earlier ones, which saw the state before."""
+        for uri, number in found.common.resource_ids().items():
+            self._resources.setdefault(uri, number)
+        self._subject_counts = found.subject_counts()
+        for document in found.common.documents().values():
+            self._documents.setdefault(document.uri, document)
+        for document, key, row, count in found.stored_rows():
+            self._documents.setdefault(document.uri, document)
+            self._edited.setdefault(key, {}).setdefault(document.uri, row)
+            self._document_counts[document.uri] = count
+
+    def _known_key(self, edit: StatementEdit) -> EncodedStatement | None:
+        """Return the encoded statement; None if it contains a URI that has no ID yet."""
+        subject, name, (kind, value, lang, datatype) = edit.statement
+        resource = self._resources.get(subject)
+        target = self._resources.get(value) if kind == "uri" else None
+        if resource is None or (kind == "uri" and target is None):
+            return None
+        ids, text = self._property_ids, value if kind != "uri" else None
+        return EncodedStatement(resource, ids[name], target, text, lang, ids[datatype] if datatype else None, edit.hash)
+
+    def _key(self, edit: StatementEdit) -> EncodedStatement:
+        """Return the encoded statement. New URIs get IDs."""
+        subject, _, term = edit.statement
+        for uri in (subject, term.value) if term.is_uri else (subject,):
+            if uri not in self._resources:
+                self._number(uri)
+        key = self._known_key(edit)
+        assert key is not None
+        if key.target is not None and BLANK_MARK in term.value:
+            self._blank.add(key.target)
+        return key
+
+    def _documents_with(self, key: EncodedStatement) -> list[str]:
+        """Return the URIs of the documents that contain a looked-up statement now."""
+        stored = [uri for uri in self._edited.get(key, ()) if not self._is_removed(uri, key)]
+        return [*stored, *self._added_in.get(key, ())]
+
+    def _is_removed(self, uri: str, key: EncodedStatement) -> bool:
+        difference = self._by_uri.get(uri)
+        return difference is not None and key in difference.removed
+
+    def _difference_of(self, uri: str) -> DocumentDifference:
+        if uri not in self._by_uri:
+            stored = self._documents.get(uri)
+            if stored is None:
+                self._last_document += 1
+            number = self._last_document if stored is None else stored.id
+            difference = self._by_uri[uri] = DocumentDifference(number, uri, stored)
+            self._differences.append(difference)
+        return self._by_uri[uri]
+
+    def _add(self, difference: DocumentDifference, key: EncodedStatement, typed: TypedValue) -> None:
+        difference.described.add(key.resource)
+        if key in difference.removed:
+            self._edited.setdefault(key, {})[difference.uri] = difference.removed.pop(key)
+        elif key not in difference.added and difference.uri not in self._edited.get(key, ()):
+            difference.added[key] = typed
+            self._added_in[key][difference.uri] = None
+        else:
+            return
+        difference.content = b""
+
+    def _remove(self, difference: DocumentDifference, key: EncodedStatement) -> None:
+        difference.described.add(key.resource)
+        difference.content = b""
+        if key in difference.added:
+            del difference.added[key], self._added_in[key][difference.uri]
+        else:
+            row = difference.removed[key] = self._edited[key][difference.uri]
+            if row.blank and key.target is not None:
+                self._blank.add(key.target)
+
+    def edited_documents(self) -> list[tuple[str, list[Statement]]]:
+        """Return the documents that edits have added statements to, each with these statements, and with those that a
+        registration in the same transaction makes about the same resources."""
+        documents = []
+        for d in self._differences if self._rounds else ():
+            added = [self._statements[key] for key in d.added if key in self._statements]
+            if added:
+                documents.append((d.uri, added + self._replaced_statements(d, {s.subject for s in added})))
+        return documents
+
+    def _replaced_statements(self, difference: DocumentDifference, subjects: set[str]) -> list[Statement]:
+        if difference.prefixes is None:
+            return []
+        stored = self._stored.get(difference.document, {})
+        (item,) = (item for item in self._batch if item.uri == difference.uri)
+        keys = {
+            statement: self._known_key(StatementEdit(item.uri, statement, digest, typed))
+            for statement, digest, typed in zip(item.statements, item.hashes, item.typed, strict=True)
+            if statement.subject in subjects
+        }
+        return [
+            statement
+            for statement, key in keys.items()
+            if key in difference.added or (key in stored and key not in difference.removed)
+        ]
+
+    def values_after(self, document: str, values: Iterable[tuple[EncodedStatement, Statement]]) -> list[Statement]:
+        """Return those of the stored statements of a document that the transaction does not remove."""
+        return [statement for key, statement in values if not self._is_removed(document, key)]
+
+    @property
+    def is_changed(self) -> bool:
+        """True if the transaction changes a document."""
+        return bool(self._batch) or any(not difference.is_empty for difference in self._differences)
+
+    @property
+    def counts(self) -> dict[str, ResourceCounts]:
+        """The effect on each document."""
+        return {d.uri: counted for d, counted in zip(self._differences, self._counts, strict=True)}
+
+    @property
+    def change(self) -> StoreChange:
+        described = {difference.uri: difference.described for difference in self._differences}
+        before, after = self._described_before, self._described_after
+        gone, returned = before - after, [resource for resource in after - before if resource <= self._known_resources]
+        return StoreChange(self._position, self._known_resources, self._gains.keys(), self._losses.keys(), described,
+                           gone, returned, self._blank)  # fmt: skip
+
+    def flush(self) -> None:
+        """Write the changes so far, so that queries see them. `write` corrects which of them are visible."""
+        pipeline = Pipeline(self._connection)
+        self._synchronise(pipeline, self._differences, _everything, _everything)
+        pipeline.send()
+
+    def write(self, pipeline: Pipeline) -> None:
+        """Write the net change of the transaction, with the versions of documents and the next position."""
+        if self._rounds:
+            self._write_edits(pipeline)
+        else:
+            self._write_replaced(pipeline)
+        self._keep_documents(pipeline)
+        pipeline.send_unless_waiting(self.is_small)
+
+    def _write_replaced(self, pipeline: Pipeline) -> None:
+        """Write the rows of replaced documents."""
+        if self.is_small:
+            self._insert(pipeline, "insert_statements", _FILTER_DATA, self._inserted_rows())
+            self._insert(pipeline, "insert_resources", ("id", "uri"), self._fresh)
+            self._insert(pipeline, "insert_history", _HISTORY, self._removed_rows())
+        else:
+            copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._compared_lines())
+            self._resolve_visibility()
+            copy_lines(self._session, f"filter_data ({', '.join(_FILTER_DATA)})", self._doubtful_lines())
+            copy_rows(self._session, "resources (id, uri)", self._fresh)
+            copy_lines(self._session, f"filter_data_history ({', '.join(_HISTORY)})", self._removed_lines())
+
+    def _write_edits(self, pipeline: Pipeline) -> None:
+        is_looked_up = self._rounds == 1 and not self._batch
+        if not is_looked_up:
+            self.flush()
+        every = self._differences
+        self._differences = [d for d in every if not d.is_empty or d.prefixes is not None]
+        if is_looked_up:
+            self._resolve_looked_up()
+        else:
+            self._resolve_flushed()
+        gains, losses = self._gains, self._losses
+        self._synchronise(pipeline, every, lambda d, key: gains.get(key) is d, lambda d, key: losses.get(key) is d)
+
+    def _resolve_looked_up(self) -> None:
+        """Determine visible changes from the look-ups of the only round of edits, without asking the database."""
+        gains, losses = self._net_changes()
+        for changes in (gains, losses):
+            for key in [key for key in changes if self._is_held(key)]:
+                del changes[key]
+        removed = Counter(key.resource for d in self._differences for key in d.removed)
+        touched = {key.resource for key in (*gains, *losses)}
+        kept = {resource for resource in touched if self._subject_counts.get(resource, 0) > removed[resource]}
+        for d in self._differences:
+            d.present = bool(d.added) or self._document_counts.get(d.uri, 0) > len(d.removed)
+        self._conclude(gains, losses, kept)
+
+    def _is_held(self, key: EncodedStatement) -> bool:
+        """True if a document contains a statement before and after the transaction."""
+        return any(not self._is_removed(uri, key) for uri in self._edited.get(key, ()))
+
+    def _resolve_flushed(self) -> None:
+        """Determine visible changes, after all rows are written."""
+        gains, losses = self._net_changes()
+        statements = [*gains, *losses]
+        touched = {key.resource for key in statements}
+        documents = array_literal(d.document for d in self._differences)
+        with self._session.pipeline():
+            others = self._execute("find_others_before", position=self._position, **_columns(statements))
+            described = self._execute(
+                "find_described_before", position=self._position, resources=array_literal(touched)
+            )
+            present = self._execute("find_present", documents=documents)
+        for (number,) in others.fetchall():
+            gains.pop(statements[number - 1], None)
+            losses.pop(statements[number - 1], None)
+        with_statements = {document for (document,) in present.fetchall()}
+        for d in self._differences:
+            d.present = d.document in with_statements
+        self._conclude(gains, losses, {resource for (resource,) in described.fetchall()})
+
+    def _net_changes(
+        self,
+    ) -> tuple[dict[EncodedStatement, DocumentDifference], dict[EncodedStatement, DocumentDifference]]:
+        """Return the added and the removed statements, without those that only moved between documents. Of several
+        documents with the same change, the first one shows it."""
+        gains = {key: d for d in reversed(self._differences) for key in d.added}
+        losses = {key: d for d in reversed(self._differences) for key in d.removed}
+        cancel_moved_statements(gains, losses)
+        return gains, losses
+
+    def _conclude(
+        self,
+        gains: dict[EncodedStatement, DocumentDifference],
+        losses: dict[EncodedStatement, DocumentDifference],
+        kept: set[int],
+    ) -> None:
+        """Record the visible changes, and compute the effect on each document."""
+        self._gains, self._losses = gains, losses
+        self._described_before, self._described_after = described_before_and_after(self._differences, kept)
+        self._counts = self._count()
+
+    def _synchronise(
+        self, pipeline: Pipeline, differences: Iterable[DocumentDifference], shows: _Flag, hides: _Flag
+    ) -> None:
+        """Bring the rows from what earlier rounds have written to the net change, with flags of visibility."""
+        deleted, inserted, shown, undone, history, hidden = ([] for _ in range(6))
+        for d in differences:
+            deleted += [(d.document, *key) for key in d.written if key not in d.added]
+            deleted += [(d.document, *key) for key in d.removed if key not in d.dropped]
+            undone += [(d.document, *key) for key in d.dropped if key not in d.removed]
+            inserted += [
+                (d.document, *key, row.position, row.shows, row.blank, *row.typed)
+                for key, (row, _) in d.dropped.items()
+                if key not in d.removed
+            ]
+            flags = {key: shows(d, key) for key in d.added}
+            for key, flag in flags.items():
+                if key not in d.written:
+                    inserted.append((d.document, *key, self._position, flag, key.target in self._blank, *d.added[key]))
+                elif d.written[key] != flag:
+                    shown.append((d.document, *key, flag))
+            d.written = flags
+            past = {key: (row, hides(d, key)) for key, row in d.removed.items()}
+            for key, (row, flag) in past.items():
+                if key not in d.dropped:
+                    kept = (row.position, row.shows, row.blank, *row.typed)
+                    history.append((d.document, *key, *kept, self._position, flag))
+                elif d.dropped[key][1] != flag:
+                    hidden.append((d.document, *key, flag))
+            d.dropped = past
+        fresh, self._fresh = self._fresh, []
+        self._insert(pipeline, "delete_rows", _KEY, deleted)
+        self._insert(pipeline, "delete_history", _KEY, undone, position=self._position)
+        self._insert(pipeline, "set_shows", (*_KEY, "shows"), shown)
+        self._insert(pipeline, "set_hides", (*_KEY, "hides"), hidden, position=self._position)
+        self._insert(pipeline, "insert_statements", _FILTER_DATA, inserted)
+        self._insert(pipeline, "insert_resources", ("id", "uri"), fresh)
+        self._insert(pipeline, "insert_history", _HISTORY, history)
+
+    def _insert(
+        self,
+        pipeline: Pipeline,
+        name: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        **values: object,
+    ) -> None:
+        """Queue a statement that takes rows as JSON, unless there are none."""
+        items = [dict(zip(columns, row, strict=True)) for row in rows]
+        if items:
+            pipeline.queue_named(self._sql[name], rows=json.dumps(items, ensure_ascii=False, default=str), **values)
+
+    def _read_stored(self, batch: Sequence[Replacement]) -> dict[int, dict[EncodedStatement, StoredRow]]:
+        """Return the stored statements of the documents."""
+        stored: dict[int, dict[EncodedStatement, StoredRow]] = defaultdict(dict)
+        there = [item.stored.id for item in batch if item.stored is not None and item.stored.present]
+        rows = self._execute("find_statements", documents=array_literal(there)).fetchall() if there else ()
+        for row, document, *encoded, position, shows, blank, number, instant, truth in rows:
+            stored[document][EncodedStatement(*encoded)] = StoredRow(
+                row, position, shows, blank, (number, instant, truth)
+            )
+        return stored
+
+    # Comparing
+
+    def _compare(self, item: Replacement) -> tuple[DocumentDifference, dict[EncodedStatement, TypedValue]]:
+        """Return the difference of a document, and those added statements that no stored document can contain: the ones
+        about resources that are new in this run. Of several documents with such a statement, the first shows it."""
+        difference = self._difference(item)
+        self._differences.append(difference)
+        known, certain = self._known_resources, difference.added
+        if any(resource <= known for resource in difference.described):
+            certain = {key: typed for key, typed in difference.added.items() if key[0] > known}
+            self._doubtful.append((difference, {k: typed for k, typed in difference.added.items() if k[0] <= known}))
+        gains = self._gains
+        for key in certain:
+            if key not in gains:
+                gains[key] = difference
+        return difference, certain
+
+    def _difference(self, item: Replacement) -> DocumentDifference:
+        stored = item.stored
+        if stored is None:
+            self._last_document += 1
+        number = self._last_document if stored is None else stored.id
+        difference = DocumentDifference(number, item.uri, stored, item.content, item.prefixes, bool(item.statements))
+        before = dict(self._stored.get(difference.document, {}))
+        ids, added, described, new = self._property_ids, difference.added, difference.described, tuple.__new__
+        numbers = self._resources
+        for (subject, name, (kind, value, lang, datatype)), digest, typed in zip(
+            item.statements, item.hashes, item.typed, strict=True
+        ):
+            resource = numbers.get(subject) or self._number(subject)
+            described.add(resource)
+            kind_of = ids[datatype] if datatype else None
+            # `tuple.__new__` is several times faster than the constructor, and this runs for every statement.
+            if kind == "uri":
+                target = numbers.get(value) or self._number(value)
+                if BLANK_MARK in value:
+                    self._blank.add(target)
+                key = new(EncodedStatement, (resource, ids[name], target, None, lang, kind_of, digest))
+            else:
+                key = new(EncodedStatement, (resource, ids[name], None, value, lang, kind_of, digest))
+            if not before or before.pop(key, None) is None:
+                added[key] = typed
+        difference.removed = before
+        self._blank.update(key[2] for key, row in before.items() if row.blank and key[2] is not None)
+        return difference
+
+    def _number(self, uri: str) -> int:
+        """Assign the next ID to a new URI."""
+        self._last_resource += 1
+        self._resources[uri] = self._last_resource
+        self._fresh.append((self._last_resource, uri))
+        return self._last_resource
+
+    def _resolve_visibility(self) -> None:
+        """Determine which of the remaining changes are visible: those whose statements no other document contains. Of
+        several documents with the same change, the first one shows it. Then compute the effect on each document."""
+        gains = {key: d for d, added in reversed(self._doubtful) for key in added}
+        losses = {key: d for d in reversed(self._differences) for key in d.removed}
+        cancel_moved_statements(gains, losses)
+        kept = self._drop_shared_statements(gains, losses)
+        self._conclude(self._gains | gains, losses, kept)
+
+    def _drop_shared_statements(
+        self, gains: dict[EncodedStatement, DocumentDifference], losses: dict[EncodedStatement, DocumentDifference]
+    ) -> set[int]:
+        """Drop changes of statements that other documents contain. Return the resources of the changes that other
+        statements describe, before and after."""
+        statements = [*gains, *losses]
+        rows = [f'"{stored.row}"' for d in self._differences for stored in d.removed.values()]
+        if not rows and not statements:
+            return set()
+        touched = {key.resource for key in statements}
+        with self._session.pipeline():
+            if rows:
+                self._execute("remove_statements", rows=array_literal(rows))
+            others = self._execute("find_others", **_columns(statements)) if statements else None
+            described = self._execute("find_described", resources=array_literal(touched)) if touched else None
+        for (number,) in others.fetchall() if others else ():
+            gains.pop(statements[number - 1], None)
+            losses.pop(statements[number - 1], None)
+        return {resource for (resource,) in described.fetchall()} if described else set()
+
+    def _count(self) -> list[ResourceCounts]:
+        changed: dict[int, set[int]] = defaultdict(set)
+        for changes in (self._gains, self._losses):
+            for key, difference in changes.items():
+                changed[difference.document].add(key[0])
+        before, after = self._described_before, self._described_after
+        counts = []
+        for difference in self._differences:
+            changed_here = changed[difference.document]
+            counts.append(
+                ResourceCounts(
+                    difference.version,
+                    inserted=len(changed_here - before),
+                    updated=len(changed_here & before & after),
+                    deleted=len(changed_here - after),
+                    unchanged=len(difference.described - changed_here),
+                )
+            )
+        return counts
+
+    # Writing
+
+    def _compared_lines(self) -> Iterator[str]:
+        """Yield the rows of each document as soon as it is compared."""
+        for item in self._batch:
+            difference, certain = self._compare(item)
+            yield from self._lines(difference, certain)
+
+    def _doubtful_lines(self) -> Iterator[str]:
+        for difference, added in self._doubtful:
+            yield from self._lines(difference, added)
+
+    def _lines(self, difference: DocumentDifference, added: Mapping[EncodedStatement, TypedValue]) -> Iterator[str]:
+        # Formatted by hand for speed: these are by far the most rows.
+        position, gains, blank, document = self._position, self._gains, self._blank, difference.document
+        for key, (number, instant, truth) in added.items():
+            resource, name, target, value, lang, datatype, digest = key
+            yield (
+                f"{document}\t{resource}\t{name}\t{COPY_NULL if target is None else target}"
+                f"\t{COPY_NULL if value is None else copy_text(value)}\t{lang or COPY_NULL}\t{datatype or COPY_NULL}"
+                f"\t{digest}"
+                f"\t{position}\t{'t' if gains.get(key) is difference else 'f'}\t{'t' if target in blank else 'f'}"
+                f"\t{COPY_NULL if number is None else number}\t{COPY_NULL if instant is None else instant}"
+                f"\t{copy_field(truth)}\n"
+            )
+
+    def _removed_lines(self) -> Iterator[str]:
+        until, losses = self._position, self._losses
+        for difference in self._differences:
+            document = difference.document
+            for key, (_, position, shows, blank, (number, instant, truth)) in difference.removed.items():
+                resource, name, target, value, lang, datatype, digest = key
+                yield (
+                    f"{document}\t{resource}\t{name}\t{COPY_NULL if target is None else target}"
+                    f"\t{COPY_NULL if value is None else copy_text(value)}\t{lang or COPY_NULL}"
+                    f"\t{datatype or COPY_NULL}\t{digest}"
+                    f"\t{position}\t{'t' if shows else 'f'}\t{'t' if blank else 'f'}"
+                    f"\t{COPY_NULL if number is None else number}\t{COPY_NULL if instant is None else instant}"
+                    f"\t{copy_field(truth)}\t{until}\t{'t' if losses.get(key) is difference else 'f'}\n"
+                )
+
+    def _inserted_rows(self) -> Iterable[tuple[object, ...]]:
+        for difference in self._differences:
+            for key, typed in difference.added.items():
+                shows = self._gains.get(key) is difference
+                yield (difference.document, *key, self._position, shows, key.target in self._blank, *typed)
+
+    def _removed_rows(self) -> Iterable[tuple[object, ...]]:
+        for difference in self._differences:
+            for key, stored in difference.removed.items():
+                hides = self._losses.get(key) is difference
+                kept = (stored.position, stored.shows, stored.blank, *stored.typed)
+                yield (difference.document, *key, *kept, self._position, hides)
+
+    def _keep_documents(self, pipeline: Pipeline) -> None:
+        kept = list(zip(self._differences, self._counts, strict=True))
+        if not self.is_small:
+            fresh = [(d, counted) for d, counted in kept if d.stored is None and d.present]
+            kept = [(d, counted) for d, counted in kept if d.stored is not None or not d.present]
+            self._copy_documents(fresh)
+        items = [
+            {
+                "id": difference.document,
+                "uri": difference.uri,
+                "present": difference.present,
+                "content": difference.content.hex(),
+                "prefixes": None if difference.prefixes is None else dict(difference.prefixes),
+                **counted._asdict(),
+            }
+            for difference, counted in kept
+        ]
+        pipeline.queue_named(
+            self._sql["keep_documents"],
+            position=self._position,
+            documents=json.dumps(items, ensure_ascii=False),
+            last_resource=self._last_resource,
+            last_document=self._last_document,
+        )
+
+    def _copy_documents(self, fresh: Sequence[tuple[DocumentDifference, ResourceCounts]]) -> None:
+        """COPY new documents with their first versions."""
+        position = self._position
+        documents, versions = [], []
+        prefixes: dict[str, str] = {}  # most documents have the same prefixes
+        for difference, counted in fresh:
+            number = difference.document
+            written = repr(difference.prefixes)
+            names = prefixes.get(written)
+            if names is None:
+                names = prefixes[written] = copy_text(json.dumps(dict(difference.prefixes or {}), ensure_ascii=False))
+            digest = difference.content.hex()
+            documents.append(f"{number}\t{copy_text(difference.uri)}\t1\tt\t\\\\x{digest}\t{names}\t{position}\n")
+            versions.append(
+                f"{number}\t1\t{position}\tt\t{names}\t{counted.inserted}\t{counted.updated}\t{counted.deleted}"
+                f"\t{counted.unchanged}\n"
+            )
+        copy_lines(self._session, "documents (id, uri, version, present, content, prefixes, position)", documents)
+        columns = "document_id, version, position, present, prefixes, inserted, updated, deleted, unchanged"
+        copy_lines(self._session, f"document_versions ({columns})", versions)
+
+    def _execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
+        return self._session.execute(self._sql[name], values, prepare=True)
+
+
+_KEY = ("document_id", "resource_id", "property_id", "target_id", "value", "lang", "datatype_id", "hash")
+_FILTER_DATA = (*_KEY, "position", "shows", "blank", "number", "instant", "truth")
+_HISTORY = (*_FILTER_DATA, "until_position", "hides")
+
+
+def _columns(keys: Sequence[EncodedStatement]) -> dict[str, str]:
+    """Return the parameters of `find_others`: one list for each column, numbers as arrays and texts as JSON."""
+    return {
+        "resources": array_literal([key[0] for key in keys]),
+        "properties": array_literal([key[1] for key in keys]),
+        "targets": array_literal(["NULL" if key[2] is None else key[2] for key in keys]),
+        "values": json.dumps([key[3] for key in keys], ensure_ascii=False),
+        "langs": json.dumps([key[4] for key in keys], ensure_ascii=False),
+        "datatypes": array_literal(["NULL" if key[5] is None else key[5] for key in keys]),
+        "hashes": array_literal([key[6] for key in keys]),
+    }
+
+
+def _as_json(texts: Iterable[str]) -> str:
+    return json.dumps(list(texts), ensure_ascii=False)
+
+
+def list_described_resources(connection: Connection, document: int) -> list[str]:
+    """Return the URIs of the resources that a document describes now."""
+    described = select(filter_data.c.resource_id).where(filter_data.c.document_id == document).distinct().subquery()
+    query = select(resources.c.uri).join(described, described.c.resource_id == resources.c.id)
+    return list(connection.execute(query).scalars())

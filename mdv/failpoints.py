@@ -1,0 +1,34 @@
+"""Failpoints: places in a transaction where tests kill the process, to check that nothing is lost.
+
+They do nothing unless `MDV_DIE_AT` is set. `MDV_DIE_AT="after the store:3"` kills the process when it reaches that
+failpoint for the third time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+FAILPOINTS = (
+    "after the claim",
+    "after the gate",
+    "after the store",
+    "after the filter",
+    "after the publication",
+    "before the commit",
+    "after the commit",
+    "after the news",
+)
+"""In the order in which a registration passes them."""
+
+_name, _, _times = os.environ.get("MDV_DIE_AT", "").rpartition(":")
+_left = {_name: int(_times)} if _name else {}
+
+
+def hit_failpoint(point: str) -> None:
+    """Kill the process if `MDV_DIE_AT` names this failpoint and its count is reached."""
+    if not _left or point not in _left:
+        return
+    _left[point] -= 1
+    if _left[point] <= 0:
+        os.kill(os.getpid(), signal.SIGKILL)

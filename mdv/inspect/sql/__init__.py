@@ -1,0 +1,1 @@
+"""SQL of the read-only views, with the `.sql` files beside the modules that run them."""

@@ -1,0 +1,29 @@
+"""The provider: an MDP as one process sees it."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleCache
+from mdv.mdp.schemas import SchemaCache
+
+
+class Provider:
+    """The database of an MDP, and what this process has cached of it: schemas, ids of properties, and rules.
+
+    `rule_seconds`: the time limit for a rule in one transaction.
+    """
+
+    def __init__(self, engine: Engine, rule_seconds: float = DEFAULT_RULE_SECONDS) -> None:
+        self.engine = engine
+        self.schemas = SchemaCache()
+        self.vocabulary = Vocabulary(engine)
+        self.rules = RuleCache(rule_seconds)
+
+    def for_dry_run(self) -> Provider:
+        """Return a provider whose changes of rules do not affect the rules that this one has cached."""
+        other = Provider.__new__(Provider)
+        other.engine, other.schemas, other.vocabulary = self.engine, self.schemas, self.vocabulary
+        other.rules = RuleCache(self.rules.seconds)
+        return other

@@ -1,0 +1,1 @@
+"""Rules of LMRs and of the provider: add, change, remove, suspend and resume them."""

@@ -1,0 +1,279 @@
+"""The transaction of an MDP: every change of its visible state goes through one.
+
+    lock → change documents, rules or the schema → filter → publish → advance the position
+
+The lock gives all changes one order. Only this module takes it, advances the position, runs the filter on a change and
+publishes. The caller commits the database transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from secrets import randbits
+from typing import NamedTuple
+
+from psycopg.errors import QueryCanceled
+from sqlalchemy import Connection
+
+from mdv.db.delta import EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
+from mdv.db.pipeline import Pipeline
+from mdv.db.publish import Publication, RuleNotices
+from mdv.db.rule_graph import RuleGraph, RulesAdvance
+from mdv.db.schemas import store_schema_version
+from mdv.db.state import LockPurpose, State, queue_state_lock
+from mdv.db.statement_store import EditLookups, StatementStore, queue_edit_lookups, queue_store_lookups
+from mdv.failpoints import hit_failpoint
+from mdv.mdp.driving_predicate import revise_driving_predicates
+from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
+from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
+from mdv.mdp.groups import Groups
+from mdv.mdp.provider import Provider
+from mdv.mdp.publish import NOTHING_PUBLISHED, PublicationResult, publish_changes, strong_ids
+from mdv.mdp.rule_cache import RuleOverBudget
+from mdv.mdp.schemas import SchemaInForce
+from mdv.metrics import RESOURCES_MATCHED, time_stage
+from mdv.model import Document, Statement
+from mdv.rdf.validate import validate
+
+
+class DocumentOutcome(NamedTuple):
+    """The effect of a transaction on a document: its resources, newly matched resources, and affected LMRs."""
+
+    counts: ResourceCounts
+    matched: int
+    lmrs: int
+
+
+class TransactionOutcome(NamedTuple):
+    """The effect of a transaction that changed documents."""
+
+    position: int
+    documents: Mapping[str, DocumentOutcome]
+    publication: PublicationResult
+
+
+class Transaction:
+    """One change of an MDP's visible state. The caller commits the database transaction of `connection`.
+
+    Call `lock` or `lock_documents` first. `state` and `schema` are then those before the change, and those after it
+    once it has advanced. `position` is the position of the change.
+    """
+
+    def __init__(self, provider: Provider, connection: Connection) -> None:
+        self.provider = provider
+        self.connection = connection
+        self.state: State
+        self.schema: SchemaInForce
+        self._is_locked = False
+        self._numbers: dict[str, int] = {}
+        self._store: StatementStore | None = None
+        self._single_values: dict[str, dict[EncodedStatement, Statement]] = defaultdict(dict)
+
+    # Lock
+
+    def lock(self) -> None:
+        """Take the lock, and read the state."""
+        with self.locking(LockPurpose.OTHER):
+            """There are no look-ups."""
+
+    @contextmanager
+    def locking(self, purpose: LockPurpose) -> Iterator[Pipeline]:
+        """Take the lock at the end of the block, and read the state.
+
+        Look-ups that the block queues in the pipeline are sent in the same message. Postgres runs them after the lock
+        is granted.
+        """
+        pipeline = Pipeline(self.connection)
+        state = queue_state_lock(pipeline, purpose)
+        yield pipeline
+        pipeline.send()
+        self.state = state()
+        self.schema = self.provider.schemas.at(self.connection, self.state.schema_version)
+        self.position = self.state.position + 1
+        self._is_locked = True
+
+    def lock_documents(self, documents: Collection[str], resources: Collection[str]) -> Mapping[str, StoredDocument]:
+        """Take the lock. Return those of `documents` that are or were registered. `resources`: all URIs that their new
+        statements contain."""
+        with time_stage("turn"), self.locking(LockPurpose.DOCUMENTS) as pipeline:
+            lookups = queue_store_lookups(pipeline, documents, resources)
+        self._numbers = lookups.resource_ids()
+        return lookups.documents()
+
+    def groups(self) -> Groups:
+        """Return the rule groups in the current state of this transaction."""
+        provider = self.provider
+        fresh = self.state.position == self.position
+        return provider.rules.groups(self.connection, self.state, self.schema, provider.vocabulary, fresh)
+
+    # Documents
+
+    def replace_documents(self, replacements: Sequence[Replacement], names: Collection[str]) -> set[str]:
+        """Replace the statements of documents. Return the URIs of those that are identical to what is stored.
+
+        `names`: the properties and datatypes of the new statements.
+        """
+        ids = self.provider.vocabulary.ids(names)
+        self._store = StatementStore(self.connection, self.state, self._numbers, ids)
+        return self._store.replace(replacements)
+
+    # Edits
+
+    def edit(self, additions: Sequence[Edit], deletions: Sequence[Edit] = (), document: str | None = None) -> None:
+        """Remove and add single statements, in this order. `document`: where additions without a document go.
+
+        It may be called several times: each call sees the result of those before. Edits that change nothing are
+        dropped. The first call takes the lock, unless this was done before. `finish` validates the documents.
+        """
+        refuse_reserved_names(additions, document)
+        found, schema = None, self.schema if self._is_locked else self.provider.schemas.last_known
+        if not self._is_locked:
+            with time_stage("turn"), self.locking(LockPurpose.DOCUMENTS) as pipeline:
+                found = self._queue_lookups(pipeline, schema, additions, deletions, document)
+        if found is None or schema is not self.schema:
+            with Pipeline(self.connection) as pipeline:
+                found = self._queue_lookups(pipeline, self.schema, additions, deletions, document)
+        if self._store is None:
+            ids = self.provider.vocabulary.ids(())
+            self._store = StatementStore(self.connection, self.state, self._numbers, ids)
+        self._store.edit(encode_edits(additions, self.schema), encode_edits(deletions, self.schema), document, found)
+        for uri, key, statement in found.single_values():
+            self._single_values[uri][key] = statement
+
+    def _queue_lookups(
+        self,
+        pipeline: Pipeline,
+        schema: SchemaInForce,
+        additions: Sequence[Edit],
+        deletions: Sequence[Edit],
+        document: str | None,
+    ) -> EditLookups:
+        every = [*additions, *deletions]
+        singles = single_values(additions, document, schema.schema)
+        ids = self.provider.vocabulary.ids(names_of_edits(every) | {name for _, _, name in singles})
+        named = {uri for _, uri in every if uri is not None} | ({document} if document is not None else set())
+        return queue_edit_lookups(pipeline, encode_edits(every, schema), named, singles, ids)
+
+    def _validate_edits(self, store: StatementStore) -> None:
+        """Raise `InvalidDocument` if an edited document is invalid."""
+        for uri, statements in store.edited_documents():
+            values = store.values_after(uri, self._single_values[uri].items())
+            validate(Document(uri, (*statements, *values)), self.schema.schema)
+
+    def flush(self) -> None:
+        """Write the edits so far, so that queries on this connection see them."""
+        if self._store is not None:
+            self._store.flush()
+
+    # End
+
+    def finish(self, candidates: Candidates | None = None) -> TransactionOutcome:
+        """Store the changed documents, run the filter and publish. `candidates`: the resources that rules can match, if
+        they were determined before. Without a change, the position does not advance."""
+        store = self._store
+        if store is None or not store.is_changed:
+            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED)
+        self._validate_edits(store)
+        groups, state, rules = self.groups(), self.state, self.provider.rules
+        pipeline, found = Pipeline(self.connection), ScheduledFilterRun()
+        publication = NOTHING_PUBLISHED
+        try:
+            with time_stage("answer"), pipeline:  # a small run is sent as one message
+                with time_stage("store"):
+                    store.write(pipeline)
+                hit_failpoint("after the store")
+                change = store.change
+                candidate_ids = candidates.ids(state, self._numbers) if candidates is not None else None
+                limits = TimeLimits(rules.seconds, rules.limits)
+                with time_stage("filter"):
+                    found = filter_changes(pipeline, groups, change, limits, candidate_ids)
+                    pipeline.send_unless_waiting(store.is_small)
+                hit_failpoint("after the filter")
+                if state.lmrs and (groups.groups or groups.suspended):
+                    with time_stage("publish"):
+                        publication = publish_changes(
+                            pipeline, change, state, self.schema, self.provider.vocabulary, groups.suspended
+                        )
+                        pipeline.send_unless_waiting(store.is_small)
+        except QueryCanceled:
+            group = found.group_of(pipeline.failed)
+            if group is None:
+                raise
+            raise RuleOverBudget(group, rules.limits.get(group, rules.seconds)) from None
+        hit_failpoint("after the publication")
+        if state.last_resource >= groups.revise_at_resources:
+            self._revise(groups, RuleGraph(self.connection).groups_to_revise(state.last_resource)())
+        return self._outcome(store, change, found, publication)
+
+    def _outcome(
+        self, store: StatementStore, change: StoreChange, found: ScheduledFilterRun, publication: PublicationResult
+    ) -> TransactionOutcome:
+        matched = count_matched(self.connection, found.matched(), change)
+        RESOURCES_MATCHED.inc(sum(matched.values()))
+        lmrs = publication.by_document(self.connection, change.described)
+        documents = {uri: DocumentOutcome(counts, matched[uri], lmrs[uri]) for uri, counts in store.counts.items()}
+        return TransactionOutcome(self.position, documents, publication)
+
+    # Rules
+
+    def advance_rules(self, last_rule: int, last_atomic_rule: int, regrouped: bool) -> None:
+        """Advance the position after a change of rules. `regrouped`: the groups of the rule graph have changed."""
+        RuleGraph(self.connection).advance(self.step_of_rules(last_rule, last_atomic_rule, regrouped))
+
+    def step_of_rules(self, last_rule: int, last_atomic_rule: int, regrouped: bool) -> RulesAdvance:
+        """Return the step that advances the position after a change of rules. The caller writes it with the rules."""
+        version = new_graph_version() if regrouped else None
+        self.state = replace(
+            self.state, position=self.position, last_rule=last_rule, last_atomic_rule=last_atomic_rule,
+            graph_version=version or self.state.graph_version,
+        )  # fmt: skip
+        return RulesAdvance(self.position, last_rule, last_atomic_rule, version)
+
+    def regroup(self, last_atomic_rule: int) -> None:
+        """Record that the rule graph has changed, after the position has advanced."""
+        step = self.step_of_rules(self.state.last_rule, last_atomic_rule, regrouped=True)
+        RuleGraph(self.connection).execute("advance_rules", **step._asdict())
+
+    def publish_rules(self, kind: int = 0, notices: RuleNotices | None = None) -> None:
+        """Publish the selection changes that a change of rules has noted, with notices about rules."""
+        pipeline = Pipeline(self.connection)
+        self._publication(pipeline).publish_rules(kind, notices)
+        pipeline.send()
+
+    def revise_driving_predicates(self, group_ids: Iterable[int]) -> None:
+        """Choose the driving predicates of these groups again."""
+        self._revise(self.groups(), group_ids)
+
+    def _revise(self, groups: Groups, group_ids: Iterable[int]) -> None:
+        self.state = revise_driving_predicates(self.connection, self.state, groups, group_ids)
+
+    # Schema
+
+    def store_schema(self, schema: SchemaInForce, document: Document) -> None:
+        """Store a new version of the schema, and advance the position."""
+        self.state = replace(self.state, position=self.position, schema_version=schema.version)
+        self.schema = schema
+        store_schema_version(self.connection, schema.version, self.position, schema.statements, document.prefixes)
+
+    def publish_schema(self, old: SchemaInForce) -> None:
+        """Publish the schema to every LMR, and the resources that enter or leave its closure because references became
+        strong or weak."""
+        ids = self.provider.vocabulary.ids(old.strong | self.schema.strong)
+        pipeline = Pipeline(self.connection)
+        self._publication(pipeline).publish_schema(
+            [ids[p] for p in self.schema.strong - old.strong], [ids[p] for p in old.strong - self.schema.strong]
+        )
+        pipeline.send()
+
+    def _publication(self, pipeline: Pipeline) -> Publication:
+        strong = strong_ids(self.schema, self.provider.vocabulary)
+        return Publication(pipeline, self.position, self.state.last_offset, strong)
+
+
+def new_graph_version() -> int:
+    """Return a random version for the rule graph. It is never reused, so that groups cached in a transaction that is
+    rolled back are not mistaken for another version."""
+    return randbits(62)

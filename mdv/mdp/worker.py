@@ -1,0 +1,370 @@
+"""The worker: runs queued jobs, in batches of a suitable size."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import structlog
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from mdv.db.jobs import (
+    BACKGROUND_PRIORITIES,
+    DOCUMENT_KINDS,
+    INTERACTIVE_PRIORITIES,
+    JOB_OVERHEAD_BYTES,
+    RULE_KINDS,
+    Job,
+    JobOutcome,
+    claim_jobs,
+    claim_jobs_by_id,
+    clear_jobs_started,
+    defer_job,
+    finish_jobs,
+    mark_jobs_started,
+    postpone_job,
+)
+from mdv.errors import MdvError
+from mdv.failpoints import hit_failpoint
+from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
+from mdv.mdp.provider import Provider
+from mdv.mdp.put_schema import put_schema
+from mdv.mdp.register import Preconditions, Prepared, RegistrationOutcome, prepare, register
+from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
+from mdv.mdp.rules.operations import PrecomputeBusy
+from mdv.mdp.rules.suspend import suspend_group, suspend_over_budget
+from mdv.mdp.schemas import SchemaInForce, read_schema_document
+from mdv.mdp.subscribe import run_rule_job
+from mdv.metrics import ATTEMPTS_FAILED, BATCH_DOCUMENTS, JOB_WAIT_SECONDS, JOBS_ENDED, time_stage
+
+MAX_ATTEMPTS = 5
+MAX_WORKER_DEATHS = 8
+BATCH_SIZE_AFTER_DEATHS = (MAX_DOCUMENTS_PER_BATCH, MAX_DOCUMENTS_PER_BATCH // 10, MAX_DOCUMENTS_PER_BATCH // 100, 1)
+"""The batch size for jobs that were running when 0, 1, 2 … workers died. One of them may be the cause."""
+BUSY_RETRY_SECONDS = 1.0
+"""How long a change of rules is deferred while another one is being precomputed."""
+BULK_BATCH_INTERVAL = 10
+"""One of this many batches contains bulk jobs, even if interactive jobs are always queued."""
+
+log = structlog.get_logger()
+
+Claim = Callable[[Connection], list[Job]]
+
+
+def back_off(attempts: int) -> float:
+    """Return the seconds until the next attempt: about 1, 4, 16, 64."""
+    return 4.0 ** (attempts - 1) * random.uniform(0.8, 1.2)
+
+
+class Worker:
+    """Runs jobs with one engine.
+
+    `ended` is called with the jobs that have ended, after their commit. `published` is called after every commit that
+    may have added events to feeds. `longest`: the time limit of the database for a transaction, in seconds.
+    `rule_seconds`: the time limit for a rule in one transaction.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        max_bytes: int,
+        ended: Callable[[Sequence[JobOutcome]], object] = lambda outcomes: None,
+        published: Callable[[], object] = lambda: None,
+        back_off: Callable[[int], float] = back_off,
+        longest: float = float("inf"),
+        rule_seconds: float = DEFAULT_RULE_SECONDS,
+    ) -> None:
+        self._engine = engine
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._max_bytes = max_bytes
+        self._ended = ended
+        self._published = published
+        self._back_off = back_off
+        self._longest = longest or float("inf")
+        self._provider = Provider(engine, rule_seconds)
+        self._sizer = BatchSizer()
+        self._batch_count = 0
+        self._running: list[UUID] = []
+
+    def work(self, seconds: float = float("inf"), more: Callable[[], object] = lambda: None) -> int:
+        """Run queued jobs for documents, for up to `seconds`. Return the number of ended jobs. `more` is called if more
+        jobs are queued than this worker takes now."""
+        return self._work(lambda connection: self._next_documents(connection, more), seconds, more)
+
+    def work_rules(self, seconds: float = float("inf"), more: Callable[[], object] = lambda: None) -> int:
+        """Run queued jobs for rules, LMRs and the schema, one at a time."""
+        return self._work(lambda connection: claim_jobs(connection, 1, RULE_KINDS), seconds, more)
+
+    def _work(self, claim: Claim, seconds: float, more: Callable[[], object]) -> int:
+        until = time.monotonic() + seconds
+        ended = 0
+        while (now_ended := self._attempt(claim)) is not None:
+            ended += now_ended
+            if time.monotonic() > until:
+                more()
+                break
+        return ended
+
+    # Claiming jobs
+
+    def _next_documents(self, connection: Connection, more: Callable[[], object]) -> list[Job]:
+        """Return the jobs of the next batch: interactive jobs or bulk jobs, never both."""
+        self._batch_count += 1
+        priorities = (
+            (BACKGROUND_PRIORITIES, INTERACTIVE_PRIORITIES)
+            if self._batch_count % BULK_BATCH_INTERVAL == 0
+            else (INTERACTIVE_PRIORITIES, BACKGROUND_PRIORITIES)
+        )
+        most = min(
+            MAX_DOCUMENTS_PER_BATCH, 1 + self._sizer.bytes // JOB_OVERHEAD_BYTES
+        )  # jobs that do not fit must not be locked
+        found = claim_jobs(connection, most, DOCUMENT_KINDS, *priorities, self._sizer.bytes)
+        if not found:
+            return []
+        same_deaths = [job for job in found if job.deaths == found[0].deaths]
+        taken = same_deaths[: BATCH_SIZE_AFTER_DEATHS[min(found[0].deaths, len(BATCH_SIZE_AFTER_DEATHS) - 1)]]
+        if len(taken) < len(found) or len(found) == most or sum(job.weight for job in found) > self._sizer.bytes // 2:
+            more()  # another process can work, too
+        return taken
+
+    # Running jobs
+
+    def _attempt(self, claim: Claim) -> int | None:
+        """Run the jobs that `claim` returns in one transaction. Return how many ended; None if there were no jobs.
+
+        If a batch fails, each half is tried again, down to the job that causes the failure.
+        """
+        self._unmark_running()
+        jobs: list[Job] = []
+        began = time.perf_counter()
+        try:
+            with self._engine.begin() as connection:
+                with time_stage("claim"):
+                    jobs = claim(connection)
+                if not jobs:
+                    return None
+                self._begin(jobs)
+                outcomes = self._run_jobs(connection, jobs)
+                finish_jobs(connection, outcomes)
+                hit_failpoint("before the commit")
+        except RuleOverBudget as error:
+            if len(jobs) > 1:  # the result must not depend on the batch size
+                return self._retry_halves(jobs, error)
+            suspend_over_budget(error, self._provider)
+            self._published()
+            return self._attempt_known([job.id for job in jobs])
+        except Exception as error:
+            took_too_long = time.perf_counter() - began >= self._longest
+            if not jobs or (is_database_outage(error) and not took_too_long):
+                raise
+            return self._retry_halves(jobs, error)
+        self._running = []
+        seconds = time.perf_counter() - began
+        if jobs[0].kind in DOCUMENT_KINDS:
+            self._sizer.record_batch(sum(job.weight for job in jobs), seconds)
+        self._report(outcomes, seconds)
+        return len(outcomes)
+
+    def _begin(self, jobs: Sequence[Job]) -> None:
+        """Mark jobs as running, in case this worker dies while it runs them."""
+        self._running = [job.id for job in jobs]
+        with self._single.connect() as connection:
+            mark_jobs_started(connection, self._running)
+        hit_failpoint("after the claim")
+
+    def _unmark_running(self) -> None:
+        """Remove the mark from jobs that did not end, since this worker is alive."""
+        if self._running:
+            with self._single.connect() as connection:
+                clear_jobs_started(connection, self._running)
+            self._running = []
+
+    def _retry_halves(self, jobs: Sequence[Job], error: Exception) -> int:
+        if len(jobs) == 1:
+            return self._fail(jobs[0], error)
+        log.warning("batch failed, retrying each half", jobs=len(jobs), reason=_reason(error))
+        half = len(jobs) // 2
+        return sum(self._attempt_known([job.id for job in part]) for part in (jobs[:half], jobs[half:]))
+
+    def _attempt_known(self, ids: Sequence[UUID]) -> int:
+        return self._attempt(lambda connection: claim_jobs_by_id(connection, ids)) or 0
+
+    def _fail(self, job: Job, error: Exception) -> int:
+        """Record the failure of a job that ran alone. Another worker may have claimed it meanwhile."""
+        with self._engine.begin() as connection:
+            outcomes = [
+                outcome
+                for claimed in claim_jobs_by_id(connection, [job.id])
+                for outcome in self._count_failure(connection, claimed, error)
+            ]
+            finish_jobs(connection, outcomes)
+        self._running = []
+        self._report(outcomes, 0)
+        return len(outcomes)
+
+    def _run_jobs(self, connection: Connection, jobs: Sequence[Job]) -> list[JobOutcome]:
+        """Run claimed jobs. Return how they end, without those that will be retried after an internal error."""
+        for job in jobs:
+            JOB_WAIT_SECONDS.observe(job.waited)
+        if jobs[0].deaths >= MAX_WORKER_DEATHS:
+            return [JobOutcome(job, None, _deadly_job_error(job).problem(), dead=True) for job in jobs]
+        if jobs[0].kind in RULE_KINDS:
+            return [outcome for job in jobs for outcome in self._change_rules(connection, job)]
+        return self._register(connection, jobs)
+
+    def _change_rules(self, connection: Connection, job: Job) -> list[JobOutcome]:
+        try:
+            with time_stage("rules"):
+                if job.kind == "schema":
+                    return [JobOutcome(job, self._put_schema(connection, job), None)]
+                return [JobOutcome(job, run_rule_job(connection, job, self._provider), None)]
+        except PrecomputeBusy:
+            defer_job(connection, job, BUSY_RETRY_SECONDS)
+            return []
+        except MdvError as error:
+            return [JobOutcome(job, None, error.problem())]
+
+    def _put_schema(self, connection: Connection, job: Job) -> dict[str, Any]:
+        document = read_schema_document(job.body or b"", job.media_type)
+        if_match = job.options.get("if_match")
+        dry_run = bool(job.options.get("dry_run"))
+        provider = self._provider.for_dry_run() if dry_run else self._provider
+        savepoint = connection.begin_nested()
+        try:
+            schema_outcome = put_schema(connection, document, provider, None if if_match is None else tuple(if_match))
+        except MdvError:
+            savepoint.rollback()
+            raise
+        if dry_run:
+            savepoint.rollback()
+            return asdict(schema_outcome) | {"dry_run": True}
+        savepoint.commit()
+        return asdict(schema_outcome)
+
+    def _register(self, connection: Connection, jobs: Sequence[Job]) -> list[JobOutcome]:
+        schema = self._provider.schemas.now(connection)
+        outcomes: list[JobOutcome] = []
+        prepared: list[tuple[Job, Prepared]] = []
+        with time_stage("prepare"):
+            for job in jobs:
+                try:
+                    prepared.append((job, self._prepare(schema, job)))
+                except MdvError as error:
+                    outcomes.append(_job_outcome(job, error))
+                except Exception as error:
+                    outcomes += self._count_failure(connection, job, error)
+        hit_failpoint("after the gate")
+        for job, item in prepared:
+            if job.options.get("dry_run"):
+                outcomes.append(_job_outcome(job, self._dry_run(connection, item)))
+        real = [(job, item) for job, item in prepared if not job.options.get("dry_run")]
+        if real:
+            BATCH_DOCUMENTS.observe(len(real))
+            results = register(connection, [item for _, item in real], self._provider)
+            outcomes += [_job_outcome(job, result) for (job, _), result in zip(real, results, strict=True)]
+        return outcomes
+
+    def _dry_run(self, connection: Connection, item: Prepared) -> RegistrationOutcome | MdvError:
+        """Return what a registration would do. Rules that it would suspend are suspended during the dry run."""
+        provider = self._provider
+        savepoint = connection.begin_nested()
+        try:
+            while True:
+                attempt = connection.begin_nested()
+                try:
+                    (result,) = register(connection, [item], provider, naming=True)
+                except RuleOverBudget as error:
+                    attempt.rollback()
+                    provider = self._provider.for_dry_run()
+                    suspend_group(connection, error.group_id, error.seconds, provider)
+                    continue
+                attempt.rollback()
+                return result
+        finally:
+            savepoint.rollback()
+
+    def _prepare(self, schema: SchemaInForce, job: Job) -> Prepared:
+        conditions = Preconditions(
+            **{name: tuple(value) for name, value in job.options.get("conditions", {}).items() if value is not None}
+        )
+        if job.kind == "delete":
+            return Prepared(job.uri, None, schema.version, conditions)
+        return prepare(job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes)
+
+    def _count_failure(self, connection: Connection, job: Job, error: Exception) -> list[JobOutcome]:
+        """Count a failed attempt of a claimed job. After the last attempt, the job ends as a dead letter."""
+        ATTEMPTS_FAILED.inc()
+        log.error("attempt failed", job=str(job.id), request=job.request, uri=job.uri, attempt=job.attempts + 1,
+                  reason=_reason(error), exc_info=error)  # fmt: skip
+        if job.attempts + 1 < MAX_ATTEMPTS:
+            problem = MdvError(
+                f"An attempt failed with an internal error and will be retried: {_reason(error)}"
+            ).problem()
+            postpone_job(connection, job, problem, self._back_off(job.attempts + 1))
+            return []
+        last = MdvError(
+            f"The job failed {MAX_ATTEMPTS} times with an internal error. The last one was: {_reason(error)}"
+        )
+        return [JobOutcome(job, None, last.problem(), dead=True)]
+
+    def _report(self, outcomes: Sequence[JobOutcome], seconds: float) -> None:
+        """Report ended jobs, after the commit."""
+        if not outcomes:
+            return
+        hit_failpoint("after the commit")
+        self._published()
+        self._ended(outcomes)
+        hit_failpoint("after the news")
+        for outcome in outcomes:
+            job, result, problem, _ = outcome
+            JOBS_ENDED.labels(job.kind, outcome.state).inc()
+            log.info(
+                "job ended", job=str(job.id), request=job.request, kind=job.kind, uri=job.uri, state=outcome.state,
+                position=(result or {}).get("position"), problem=(problem or {}).get("type"), batch=len(outcomes),
+                waited=round(job.waited, 3), seconds=round(seconds, 3),
+            )  # fmt: skip
+
+
+def _job_outcome(job: Job, result: RegistrationOutcome | MdvError) -> JobOutcome:
+    if isinstance(result, MdvError):
+        return JobOutcome(job, None, result.problem())
+    return JobOutcome(job, result.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
+
+
+def _deadly_job_error(job: Job) -> MdvError:
+    return MdvError(
+        f"{job.deaths} workers died while running this job. It may need more memory or time than a worker has."
+    )
+
+
+_OUTAGE_ERRORS = (
+    psycopg.errors.DiskFull,
+    psycopg.errors.TooManyConnections,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.LockNotAvailable,
+)
+
+
+def is_database_outage(error: Exception) -> bool:
+    """True if the database is unreachable, full or overloaded. Such errors are retried without counting an attempt."""
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or (
+            isinstance(error.orig, psycopg.Error) and is_database_outage(error.orig)
+        )
+    if isinstance(error, _OUTAGE_ERRORS):
+        return True
+    return isinstance(error, psycopg.OperationalError) and (
+        # A cancelled statement (57014) says nothing about the state of the database.
+        error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
+    )
+
+
+def _reason(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return str(cause) or type(cause).__name__

@@ -1,0 +1,1 @@
+"""Tests of MDV. A package, so that tests import helpers as `tests.support.<module>`."""

@@ -1,0 +1,78 @@
+"""Mutants of the filter: each is an error that the state machine must detect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import false, select, true
+
+import mdv.query.compile as compile_
+from mdv.db.filter import statements_now
+from mdv.db.tables import filter_data, resources
+from tests.support.filter_machine import FilterMachine
+from tests.support.machines import assert_mutant_is_detected
+from tests.support.two_processes import System
+
+pytestmark = pytest.mark.full
+
+
+def _forget_losses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mdv.mdp.filter.chain", lambda gains, losses: gains)
+
+
+def _skip_the_old_state(patch: pytest.MonkeyPatch) -> None:
+    """3.5 without its first pass: every present match counts as new, and no match is ever lost."""
+    nothing = select(filter_data).where(false())
+    patch.setattr("mdv.mdp.groups.statements_before", lambda: nothing.subquery())
+
+
+def _skip_the_new_state(patch: pytest.MonkeyPatch) -> None:
+    """3.5 without its second pass: every candidate counts as lost, though it may still match."""
+    patch.setattr(compile_, "except_rows", lambda some, others: select(some))
+
+
+def _forget_referrers(patch: pytest.MonkeyPatch) -> None:
+    """The changed resources are evaluated, but not their referrers."""
+    nothing = select(resources.c.id).where(false())
+    patch.setattr(compile_, "_upward", lambda *rest: nothing)
+
+
+def _forget_what_the_value_was(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mdv.mdp.groups.statements_before_and_after", statements_now)
+
+
+def _believe_partners(patch: pytest.MonkeyPatch) -> None:
+    """A partner is found by one predicate, and the others are not evaluated."""
+    patch.setattr(compile_.Conditions, "tie", lambda self, tie: true())
+
+
+def _believe_branches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compile_.Conditions, "branch", lambda self, child: true())
+
+
+def _forget_subproperties(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mdv.query.vocabulary_ids._below", lambda iri, declared, closure: (iri,))
+
+
+SEED = 0x7B1BCEB07E233EC581C47DB04128CF09862A29614043C898FE4D2D81046A6128C395AA77F9A31CDBBB0A43463DCA52F4
+
+MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], int]] = [
+    ("losses are ignored", _forget_losses, 1),
+    ("the old state is not read", _skip_the_old_state, 1),
+    ("candidates are not evaluated on the new state", _skip_the_new_state, 1),
+    ("referrers of changed resources are ignored", _forget_referrers, 5),
+    ("old values lead to no candidates", _forget_what_the_value_was, SEED),
+    ("further predicates between two variables are ignored", _believe_partners, 1),
+    ("partners are not verified", _believe_branches, 1),
+    ("subclasses and subproperties are ignored", _forget_subproperties, 1),
+]
+"""The name of a mutant, how it is made, and a seed that detects it soon."""
+
+
+@pytest.mark.parametrize(("mutate", "seed"), [case for _, *case in MUTANTS], ids=[name for name, *_ in MUTANTS])
+def test_the_machine_detects_a_mutant(
+    mutate: Callable[[pytest.MonkeyPatch], None], seed: int, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutate(monkeypatch)
+    assert_mutant_is_detected(lambda: FilterMachine(system), seed)

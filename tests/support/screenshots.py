@@ -1,0 +1,197 @@
+"""`make screenshots`: every page of a small library, and of the paper's example, light and dark, wide and narrow, for
+review.
+
+All of them go to build/screenshots; those of the README to docs/pictures.
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from playwright.sync_api import Browser, sync_playwright
+
+from mdv.bench.catalogue import BASE, NAMESPACE, SCHEMA, CatalogueGenerator
+from mdv.client import Client
+from mdv.mdp.rules.suspend import over_budget_reason
+from tests.support.browser_visit import CHROMIUM, Visit
+from tests.support.whole_system import Up, suspend
+
+ROOT = Path(__file__).parents[2]
+BOOK, DOCUMENT = f"{BASE}books/7", f"{BASE}documents/00000007.rdf"
+RULES = (
+    "search Book b register b where b.downloads > 500000000",
+    "search Book b register b where b.author.name = 'Author 3'",
+)
+ASKED = "search Book b where b.downloads > 100000000 return b.author.name, b.title order by b.author.name limit 200"
+FIGURE_1 = "http://mdv.example/doc.rdf"
+EITHER = (
+    "search CycleProvider c\nregister c\nwhere c.serverInformation.memory > 64\n   or c.serverInformation.cpu > 500"
+)
+TOO_SLOW = (
+    "search CycleProvider c, CycleProvider d register c where c.serverPort <= d.serverPort",
+    "search CycleProvider c register c where c.serverPort = 5874",
+)
+MANY = [f"search CycleProvider c register c where c.serverHost contains 'host{number}.example'"
+        f" and c.serverInformation.memory > {number % 7} and c.serverInformation.cpu > {number}"
+        for number in range(160)]  # fmt: skip
+
+_quoted = quote
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A system with content, its pages to be shot, and those of them that the README shows."""
+
+    demo: bool
+    fill: Callable[[Up, Client, Client], None]
+    pages: Mapping[str, str]
+    own_pages: Mapping[str, str]
+    in_the_readme: Mapping[str, str] = field(default_factory=dict)
+
+
+def fill_library(up: Up, mdp: Client, lmr: Client) -> None:
+    """A library of some hundred books."""
+    mdp.put_schema(SCHEMA, "text/turtle")
+    made = CatalogueGenerator(400)
+    for number in range(120):
+        uri, text = made.document(number)
+        mdp.register(uri, text, "application/rdf+xml")
+    for rule in RULES:
+        lmr.change("POST", "/subscriptions", {"rule": rule}, seconds=60)
+    uri, text = made.document(7)
+    mdp.register(uri, text.replace(b"word", b"volume"), "application/rdf+xml")
+    mdp.change("POST", "/lmrs", {"name": "reading room"})
+
+
+def fill_many(up: Up, mdp: Client, lmr: Client) -> None:
+    """The demo data with very many rules."""
+    mdp.change("POST", "/lmrs", {"name": "many"})
+    mdp.change("POST", "/lmrs/many/subscriptions", [{"rule": rule} for rule in MANY], seconds=60)
+    lmr.get("/status")
+
+
+def fill_suspended(up: Up, mdp: Client, lmr: Client) -> None:
+    """The demo data; two rules of its LMR are suspended."""
+    made = [lmr.change("POST", "/subscriptions", {"rule": rule}, seconds=60) for rule in TOO_SLOW]
+    suspend(up, *(rule["id"] for rule in made), reason=over_budget_reason(2.0))
+    lmr.get("/status", after=mdp.get("/status")["position"], wait=30)
+
+
+LIBRARY = Scene(
+    demo=False,
+    fill=fill_library,
+    pages={
+        "overview": "/",
+        "register": f"/register?uri={DOCUMENT}",
+        "documents": "/documents",
+        "document": f"/document?uri={DOCUMENT}",
+        "difference": f"/document/difference?uri={DOCUMENT}&from=1&to=2",
+        "delete": f"/document/delete?uri={DOCUMENT}",
+        "browse": "/browse",
+        "instances": f"/browse/instances?class={_quoted(NAMESPACE)}Book",
+        "resource": f"/resource?uri={BOOK}",
+        "like": f"/like?uri={BOOK}",
+        "query": f"/query?q={_quoted(ASKED)}",
+        "schema": "/schema",
+        "schema-change": "/schema/change",
+        "schema-versions": "/schema/versions",
+        "lmrs": "/lmrs",
+        "lmr": "/lmrs/local",
+        "explain": f"/lmrs/local/explain?uri={BOOK}",
+        "jobs": "/jobs",
+    },
+    own_pages={
+        "own": "/",
+        "own-cache": "/cache",
+        "own-instances": f"/cache/instances?class={_quoted(NAMESPACE)}Book",
+        "own-resource": f"/resource?uri={BOOK}",
+        "own-query": f"/query?q={_quoted(ASKED)}",
+        "own-subscriptions": "/subscriptions",
+        "own-local": "/local",
+        "own-put": "/local/put",
+    },
+    in_the_readme={"resource": "light", "explain": "dark"},
+)
+PAPER = Scene(
+    demo=True,
+    fill=fill_many,
+    pages={
+        "rules": f"/rules?rule={_quoted(EITHER)}",
+        "rules-flaw": f"/rules?rule={_quoted('search CycleProvider c register c where c.serverHots = 1')}",
+        "rules-registered": "/rules/registered",
+        "rules-graph": "/rules/graph?lmr=many",
+        "rules-atomic": "/rules/atomic/1",
+        "replay": f"/rules/replay?document={FIGURE_1}&rule=2&step=2",
+        "replay-all": f"/rules/replay?document={FIGURE_1}&step=1",
+        "schema-paper": "/schema",
+    },
+    own_pages={"own-resource-paper": f"/resource?uri={FIGURE_1}%23host"},
+    in_the_readme={"replay": "light", "rules-graph": "dark"},
+)
+
+
+SUSPENDED = Scene(
+    demo=True,
+    fill=fill_suspended,
+    pages={
+        "suspended-overview": "/",
+        "suspended-lmr": "/lmrs/local",
+        "suspended-subscription": "/lmrs/local/subscriptions/3",
+        "suspended-explain": f"/lmrs/local/explain?uri={FIGURE_1}%23host",
+        "suspended-registered": "/rules/registered",
+        "suspended-rule": "/rules?id=3",
+    },
+    own_pages={
+        "own-suspended": "/",
+        "own-suspended-subscriptions": "/subscriptions",
+        "own-suspended-subscription": "/subscriptions/3",
+        "own-suspended-resource": f"/resource?uri={FIGURE_1}%23host",
+    },
+)
+
+
+def look(browser: Browser, up: Up, folder: Path, scene: Scene) -> None:
+    for scheme in ("light", "dark"):
+        for width in (1280, 360):
+            context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+            for home, pages in ((None, scene.pages), (up.system.lmr_url, scene.own_pages)):
+                visit = Visit(context, up, home).sign_in()
+                for name, path in pages.items():
+                    page = visit.to(path)
+                    page.wait_for_timeout(800)
+                    page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
+                    if scene.in_the_readme.get(name) == scheme and width == 1280:
+                        page.set_viewport_size({"width": 1280, "height": 1000})
+                        page.wait_for_timeout(300)
+                        page.screenshot(path=ROOT / "docs" / "pictures" / f"{name}.png")
+                        page.set_viewport_size({"width": 1280, "height": 800})
+                assert not visit.troubles, visit.troubles
+            context.close()
+
+
+def main() -> None:
+    folder = ROOT / "build" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    (ROOT / "docs" / "pictures").mkdir(exist_ok=True)
+    for scene in (LIBRARY, PAPER, SUSPENDED):
+        with tempfile.TemporaryDirectory(prefix="mdv-screenshots-") as data:
+            up = Up(Path(data) / "data", demo=scene.demo).start()
+            try:
+                with Client(up.system) as mdp, Client(up.lmr_system) as lmr:
+                    scene.fill(up, mdp, lmr)
+                with sync_playwright() as playwright:
+                    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+                    look(browser, up, folder, scene)
+                    browser.close()
+            finally:
+                up.end(signal.SIGTERM)
+    print(f"{len(list(folder.glob('*.png')))} pictures in {folder.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

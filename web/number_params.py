@@ -1,0 +1,36 @@
+"""Numbers in URLs and in the `after` parameter."""
+
+from __future__ import annotations
+
+from mdv.errors import BadRequest, NotFound
+
+
+def read_after(text: str | None) -> int:
+    """Return the number of the `after` parameter; 0 if it is absent.
+
+    >>> read_after(None), read_after("7")
+    (0, 7)
+    """
+    if text is None:
+        return 0
+    if not _is_number(text):
+        raise BadRequest("`after` must be the `next` of the previous page.")
+    return int(text)
+
+
+def read_subscription_id(text: str) -> int:
+    """Return the subscription id of a URL."""
+    if not _is_number(text):
+        raise NotFound(f"{text!r} is not the id of a subscription.")
+    return int(text)
+
+
+def read_webhook_id(text: str) -> int:
+    """Return the webhook id of a URL."""
+    if not _is_number(text):
+        raise NotFound(f"{text!r} is not the id of a webhook.")
+    return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19

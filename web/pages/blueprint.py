@@ -1,0 +1,24 @@
+"""The blueprint of all pages of an MDP."""
+
+from __future__ import annotations
+
+from web.pages import (
+    browse,
+    documents,
+    jobs,
+    lmrs,
+    overview,
+    query,
+    register,
+    resource,
+    rules,
+    schema,
+    sign_in,
+    similar,
+)
+from web.pages.base import pages
+
+PARTS = (overview, register, documents, browse, resource, similar, query, rules, schema, lmrs, jobs, sign_in)
+"""Importing a module adds its pages to the blueprint."""
+
+__all__ = ["PARTS", "pages"]

@@ -1,0 +1,158 @@
+"""Template filters for numbers, times, names and values. Templates escape everything; the Markup built here contains
+only our own tags and escaped values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from mdv.inspect.rule_explanation import measured_cost_text
+from mdv.model import XSD
+
+MAX_VALUE_CHARS = 2000
+"""Longest value that is shown in full."""
+
+
+def number(value: int | float) -> Markup:
+    """Format a number; the script of the page localises it.
+
+    >>> number(1234)
+    Markup('<data value="1234">1,234</data>')
+    """
+    shown = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return Markup('<data value="{}">{}</data>').format(value, shown)
+
+
+def timestamp(at: datetime | None) -> Markup:
+    """Format a time in UTC; the script of the page localises it."""
+    if at is None:
+        return Markup('<span class="quiet">never</span>')
+    return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M:%S} UTC</time>').format(at.isoformat(), at)
+
+
+def ago(at: datetime | None) -> Markup:
+    """Format a time; the script of the page shows how long ago it was."""
+    if at is None:
+        return Markup('<span class="quiet">never</span>')
+    return Markup('<time datetime="{}" data-ago>{:%Y-%m-%d %H:%M:%S} UTC</time>').format(at.isoformat(), at)
+
+
+def short(uri: str) -> str:
+    """Return the last part of a URI.
+
+    >>> [short(uri) for uri in ("http://a.org/b/c.rdf#x", "http://a.org/b/", "http://a.org/b/c?d=1", "urn:isbn:1")]
+    ['x', 'b', 'c?d=1', '1']
+    """
+    last = uri.rstrip("/#").replace("#", "/").rpartition("/")[2] or uri
+    return last.rpartition(":")[2] or last
+
+
+def cut(text: str, most: int = MAX_VALUE_CHARS) -> str:
+    """Truncate a text.
+
+    >>> cut("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def size(number: int) -> str:
+    """Format a number of bytes.
+
+    >>> size(512), size(2048), size(5 * 2**20)
+    ('512 bytes', '2.0 KiB', '5.0 MiB')
+    """
+    amount, units = float(number), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount, units = amount / 1024, units[1:]
+    return f"{amount:,.0f} {units[0]}" if units[0] == "bytes" else f"{amount:,.1f} {units[0]}"
+
+
+def approximate(found: Any) -> Markup:
+    """Format a count that may be an estimate."""
+    return escape("" if found.exact else "about ") + number(found.count)
+
+
+NOTICES = {
+    "deleted": "The document was deleted. You can restore any version.",
+    "restored": "The version was restored as a new version.",
+    "paused": "The LMR is paused. It receives no events until it is resumed.",
+    "resumed": "The LMR is resumed and receives the events it missed.",
+    "refetch": "The LMR will take a new snapshot at its next request.",
+    "ended": "The LMR was removed.",
+    "unsubscribed": "The subscription was removed.",
+    "subscription_resumed": "The subscription is active again. The difference was sent to the LMR.",
+}
+"""Notices after a form was sent, by the URL parameter `said`. Other values of the parameter show nothing."""
+
+
+def counted(number_: int, noun: str) -> Markup:
+    """Format a number with a noun.
+
+    >>> str(counted(1, "resource").striptags()), str(counted(1200, "LMR").striptags())
+    ('1 resource', '1,200 LMRs')
+    """
+    return number(number_) + escape(f" {noun}" if number_ == 1 else f" {noun}s")
+
+
+def result_summary(result: Mapping[str, Any]) -> Markup:
+    """Summarise the result of a registration.
+
+    >>> str(result_summary({"inserted": 2, "updated": 0, "deleted": 1, "unchanged": 1}).striptags())
+    '2 resources inserted, 1 deleted'
+    >>> str(result_summary({"inserted": 0, "updated": 0, "deleted": 0, "unchanged": 3}).striptags())
+    'no changes'
+    """
+    changes = [(result[name], name) for name in ("inserted", "updated", "deleted") if result.get(name)]
+    if not changes:
+        return Markup("no changes")
+    (first, name), *others = changes
+    return Markup(", ").join(
+        [counted(first, "resource") + f" {name}", *(number(many) + f" {name}" for many, name in others)]
+    )
+
+
+def table_name(name: str) -> str:
+    """Return the paper's name of a table of triggering rules.
+
+    >>> table_name("filter_rules"), table_name("filter_rules_gt")
+    ('FilterRules', 'FilterRulesGT')
+    """
+    operator = name.removeprefix("filter_rules").strip("_")
+    return "FilterRules" + operator.upper()
+
+
+_NUMBERS = frozenset(
+    XSD + name
+    for name in "integer decimal double float int long short byte nonNegativeInteger positiveInteger".split()  # noqa: SIM905
+)
+
+
+def is_number(datatype: str | None) -> bool:
+    """True if the datatype is a plain number type, which the page does not show.
+
+    >>> is_number(XSD + "integer"), is_number(XSD + "date"), is_number(None)
+    (True, False, False)
+    """
+    return datatype in _NUMBERS
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "number": number,
+    "timestamp": timestamp,
+    "ago": ago,
+    "short": short,
+    "cut": cut,
+    "size": size,
+    "approximate": approximate,
+    "result_summary": result_summary,
+    "counted": counted,
+    "measurement": measured_cost_text,
+    "table_name": table_name,
+    "is_number": is_number,
+    "capitalize_first": lambda text: text[:1].upper() + text[1:],
+    "notice": lambda key: NOTICES.get(key or ""),
+}
