@@ -36,6 +36,7 @@ from tests.support.lmr_server import (
     start_lmr_server,
     through_proxy,
 )
+from tests.support.raw_http import send_raw
 from tests.support.server import (
     ADMIN,
     JSON_LD,
@@ -827,18 +828,6 @@ def test_a_cache_that_cannot_be_opened_ends_the_lmr_with_a_message(store: str, s
 # Slow and hostile callers
 
 
-def raw(lmr: Lmr, request: bytes, seconds: float = 8) -> bytes:
-    with socket.create_connection(("127.0.0.1", lmr.process.port), timeout=seconds) as connection:
-        connection.sendall(request)
-        answer = b""
-        try:
-            while part := connection.recv(65536):
-                answer += part
-        except ConnectionResetError:
-            pass
-        return answer
-
-
 def head(lmr: Lmr, *more: str) -> bytes:
     lines = ["PUT /api/v1/local/documents?uri=http://slow.example/ HTTP/1.1", "Host: x", "Content-Type: text/turtle",
              f"Authorization: Bearer {lmr.token}", "Connection: close", *more, "", ""]  # fmt: skip
@@ -850,9 +839,9 @@ def test_a_body_that_does_not_arrive_ends_in_408(public: Lmr) -> None:
         head(public, "Content-Length: 100") + b"<#a",
         head(public, "Transfer-Encoding: chunked") + b"5\r\n<#a",
     ):
-        answer = raw(public, begun)
+        answer = send_raw(public.process.port, begun)
         assert answer.startswith(b"HTTP/1.1 408 ") and b"urn:mdv:problem:too-slow" in answer, answer
-    assert raw(public, head(public, "Content-Length: 41943040")).startswith(b"HTTP/1.1 413 ")
+    assert send_raw(public.process.port, head(public, "Content-Length: 41943040")).startswith(b"HTTP/1.1 413 ")
     with socket.create_connection(("127.0.0.1", public.process.port)) as connection:
         connection.sendall(head(public, "Content-Length: 100") + b"<#a")
     assert public.get("/local/documents", uri="http://slow.example/").status_code == 404

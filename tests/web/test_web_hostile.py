@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.eventually import eventually
+from tests.support.raw_http import send_raw
 from tests.support.server import (
     ADMIN,
     JSON_LD,
@@ -27,19 +28,6 @@ pytestmark = pytest.mark.full
 HEAD = f"Host: x\r\nAuthorization: Bearer {ADMIN}\r\nContent-Type: text/turtle\r\n"
 
 
-def raw(server: Server, request: bytes, seconds: float = 10) -> bytes:
-    """Return the server's answer to these bytes until it closes or is silent."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
-        connection.sendall(request)
-        answer = b""
-        try:
-            while part := connection.recv(65536):
-                answer += part
-        except (TimeoutError, ConnectionResetError):
-            pass
-        return answer
-
-
 def cut(server: Server, sent: bytes) -> bytes:
     """Return the answer to a request whose client stops sending."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
@@ -54,14 +42,14 @@ def put_head(uri: str, *headers: str) -> bytes:
 
 
 def test_a_content_length_over_the_limit_is_refused_before_the_body_is_read(small: Server, doc: str) -> None:
-    answer = raw(small, put_head(doc, "Content-Length: 1000000000000"))
+    answer = send_raw(small.port, put_head(doc, "Content-Length: 1000000000000"))
     # A server that waited for the body, which does not arrive, would answer 408.
     assert answer.startswith(b"HTTP/1.1 413 ") and PROBLEM.encode() in answer and b"20,000 bytes" in answer
 
 
 def test_a_chunked_body_over_the_limit_is_refused(small: Server, doc: str) -> None:
     chunk = b"%x\r\n%s\r\n" % (10_000, b"#" * 10_000)
-    answer = raw(small, put_head(doc, "Transfer-Encoding: chunked") + chunk * 3 + b"0\r\n\r\n")
+    answer = send_raw(small.port, put_head(doc, "Transfer-Encoding: chunked") + chunk * 3 + b"0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413 ") and PROBLEM.encode() in answer
     within = small.api().http.put(
         "/api/v1/documents", params={"uri": doc}, headers={"Content-Type": TURTLE},
@@ -156,7 +144,7 @@ def test_a_document_is_registered_even_if_its_caller_does_not_wait(api: Api, ser
 def test_bytes_that_are_no_http_request_are_refused_and_the_connection_is_closed(
     server: Server, request_bytes: bytes
 ) -> None:
-    answer = raw(server, request_bytes, 5)
+    answer = send_raw(server.port, request_bytes, 5)
     assert not answer or answer.split(b" ", 2)[1][:1] == b"4" or answer.startswith(b"HTTP/1.1 505"), answer[:200]
     assert server.api(None).http.get("/healthz").status_code == 200
 
