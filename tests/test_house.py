@@ -28,6 +28,7 @@ FLOORS = [
     {"mdv.system", "mdv.embedded", "mdv.http_client"},
     {"mdv.supervise", "mdv.logs"},
     {
+        "mdv.cause",
         "mdv.model",
         "mdv.errors",
         "mdv.config",
@@ -45,7 +46,7 @@ MDP_FLOORS = [
     {"worker"},
     {"subscribe"},
     {"rules.operations"},
-    {"rules.chunked_publish", "rules.remove"},
+    {"rules.chunked_publish", "rules.remove", "edit_document"},
     {"register", "put_schema", "rules.add", "rules.change", "rules.suspend", "rules.results"},
     {"rules.planning"},
     {"transaction"},
@@ -55,7 +56,7 @@ MDP_FLOORS = [
     {"publish", "driving_predicate", "precompute", "evaluate"},
     {"merge", "filter", "webhook_sender", "feed_progress"},
     {"batch_size", "groups", "schemas", "feed", "plan", "webhooks", "retention", "worker_heartbeats"}
-    | {"admission", "jobs", "lmrs", "saved_queries"},
+    | {"admission", "jobs", "lmrs", "saved_queries", "write_limits"},
 ]
 """The same between the modules of mdv/mdp."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flask import request
+from flask import g, request
 
 from mdv.accounts.callers import Caller, find_caller, may_act_for
 from mdv.errors import Forbidden, NotFound, Unauthenticated
@@ -86,4 +86,11 @@ def _caller() -> Caller:
     caller = find_caller(services().single, secret, services().config.admin_token)
     if caller is None:
         raise Unauthenticated("The token is unknown or was revoked.")
+    g.caller = caller
+    return caller
+
+
+def current_caller() -> Caller:
+    """Return the caller of this request. One of the functions above has accepted it."""
+    caller: Caller = g.caller
     return caller

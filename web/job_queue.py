@@ -42,14 +42,15 @@ def enqueue_job(
     body: bytes | None = None,
     media_type: str | None = None,
     keyed: bool = True,
+    by: str | None = None,
 ) -> tuple[UUID, JobMessage | None]:
     """Queue a job. Returns its id, and its status if known after at most `wait` seconds. If too many requests are
-    already waiting, it does not wait."""
+    already waiting, it does not wait. `by`: who makes the change, if that is not the caller."""
     job = JobRequest(
         kind=kind,
         uri=uri,
         caller=caller.name,
-        options=options,
+        options=options | {"by": by or caller.by},
         priority=choose_priority(_urgency(request.headers.get("Priority")), waits=wait > 0),
         body=body,
         media_type=media_type,
@@ -91,10 +92,11 @@ def run_job(
     body: bytes | None,
     media_type: str | None,
     keyed: bool = True,
+    by: str | None = None,
 ) -> FinishedJob | PendingJob:
     """Run a change as a job and wait for its result. Raises an error if the change is rejected."""
     wait = services().config.max_wait_seconds
-    job_id, status = enqueue_job(kind, uri, caller, options, wait, body, media_type, keyed)
+    job_id, status = enqueue_job(kind, uri, caller, options, wait, body, media_type, keyed, by)
     if status is None or not has_ended(status):
         return PendingJob(job_id, uri, status)
     if status.problem is not None:

@@ -39,13 +39,13 @@ _LONGEST_TOKEN = 16
 
 def read_json_body(model: type[Model]) -> Model:
     """Return the request body, parsed and validated by the model."""
-    return _checked(model, _parsed(_read_json(MAX_ITEM_BYTES)))
+    return _checked(model, _parsed(read_json(MAX_ITEM_BYTES)))
 
 
 def read_json_items(model: type[Model], max_bytes: int) -> Model | list[Model]:
     """Return the request body: one item or a list of items. A list may have up to `max_bytes` bytes and
     `MAX_ITEMS_PER_REQUEST` items, each of at most `MAX_ITEM_BYTES` characters."""
-    body = _read_json(max_bytes)
+    body = read_json(max_bytes)
     if body[:MAX_ITEM_BYTES].lstrip()[:1] == b"[":
         return run_in_thread(parse_items, body, model)
     if len(body) > MAX_ITEM_BYTES:
@@ -78,7 +78,8 @@ def parse_items(body: bytes, model: type[Model], max_items: int = MAX_ITEMS_PER_
     return items
 
 
-def _read_json(max_bytes: int) -> bytes:
+def read_json(max_bytes: int) -> bytes:
+    """Return the request body if its type is JSON and it is not larger than the limit. It is not parsed."""
     given = request.mimetype
     if given != JSON:
         raise UnsupportedMediaType(f"This call requires Content-Type: {JSON}, not {given or 'no content type'}.")

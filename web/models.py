@@ -66,8 +66,15 @@ class TraceQuery(Strict):
     document: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
 
 
+class StatementEdits(BaseModel):
+    """Statements to remove from a document and to add to it, each as `[subject, property, term]`."""
+
+    add: list[list[Any]] = Field([], description="statements to add")
+    remove: list[list[Any]] = Field([], description="statements to remove")
+
+
 class Registration(BaseModel):
-    """Result of a registration or deletion."""
+    """Result of a registration, an edit or a deletion."""
 
     document: str
     version: int

@@ -11,6 +11,11 @@ from mdv.rdf.syntax import SYNTAXES
 _DEMO = Path(mdv.__file__).parent / "demo"
 EXAMPLE_DOCUMENT = (_DEMO / "doc.rdf").read_text("utf-8")
 EXAMPLE_SCHEMA = (_DEMO / "schema.ttl").read_text("utf-8")
+_PORT = ["http://mdv.example/doc.rdf#host", "http://mdv.example/schema#serverPort"]
+EXAMPLE_EDIT = {
+    "remove": [[*_PORT, {"type": "literal", "value": "5874"}]],
+    "add": [[*_PORT, {"type": "literal", "value": "5875"}]],
+}
 
 _TEXT = {"schema": {"type": "string"}}
 

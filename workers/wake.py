@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from celery import Celery
 
-from mdv.db.jobs import RULE_KINDS
+from mdv.db.jobs import JOB_KINDS, JobQueue
 from workers.messages import RULES_TASK, WAKE_UP_TTL_SECONDS, WORK_TASK, wake_up_key
 from workers.redis_client import RedisClient
+
+TASKS = {JobQueue.DOCUMENTS: WORK_TASK, JobQueue.RULES: RULES_TASK}
 
 
 def wake(redis_client: RedisClient, celery: Celery, task: str) -> None:
@@ -17,7 +19,7 @@ def wake(redis_client: RedisClient, celery: Celery, task: str) -> None:
 
 def task_for(kind: str) -> str:
     """Return the task that runs jobs of this kind."""
-    return RULES_TASK if kind in RULE_KINDS else WORK_TASK
+    return TASKS[JOB_KINDS[kind].queue]
 
 
 def clear_wake_up(redis_client: RedisClient, task: str) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from mdv.db.tokens import find_token
 from mdv.errors import Forbidden
 from mdv.mdp.lmrs import Lmr
-from mdv.mdp.register import is_below_prefix
+from mdv.mdp.write_limits import is_below_prefix
 from mdv.uris import has_dot_segments
 
 
@@ -24,6 +24,17 @@ class Caller:
     resource_prefixes: tuple[str, ...] | None = None
     lmr: int | None = None
     """The LMR that owns the token."""
+    kind: str = "token"
+    """`user`, `token` or `lmr`."""
+
+    @property
+    def by(self) -> str:
+        """The caller as it is kept with its changes.
+
+        >>> Caller("anna", "admin", kind="user").by, Caller("ci#7", "admin").by
+        ('user anna', 'token ci#7')
+        """
+        return f"{self.kind} {self.name}"
 
     @property
     def is_limited(self) -> bool:
@@ -38,8 +49,10 @@ def find_caller(engine: Engine, secret: str, admin_token: str | None) -> Caller 
         token = find_token(connection, secret)
     if token is None:
         return None
-    name = token.name if token.lmr_id is not None else f"{token.name}#{token.id}"
-    return Caller(name, token.role, token.document_prefixes, token.resource_prefixes, token.lmr_id)
+    is_lmr = token.lmr_id is not None
+    name = token.name if is_lmr else f"{token.name}#{token.id}"
+    kind = "lmr" if is_lmr else "token"
+    return Caller(name, token.role, token.document_prefixes, token.resource_prefixes, token.lmr_id, kind)
 
 
 def may_act_for(engine: Engine, secret: str, admin_token: str | None, lmr: Lmr) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mdv.batch.decompress import split_compression_suffix
 from mdv.errors import BadCommand, BadRequest, MdvError
-from mdv.rdf.parse import check_document_uri
+from mdv.rdf.parse import check_registration_uri
 from mdv.uris import join_uri, quote_path
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -73,7 +73,7 @@ class Naming:
             uri = join_uri(self.base, relative)
         else:
             uri = file_uri(path) + (f"!/{quote_path(relative)}" if in_archive else "")
-        return check_document_uri(uri)
+        return check_registration_uri(uri)
 
     def _expand_pattern(self, pattern: str, relative: str) -> str:
         name = relative.rpartition("/")[2]
@@ -110,6 +110,6 @@ def file_uri(path: str) -> str:
 
 def _check_example(option: str, given: str, example: str) -> None:
     try:
-        check_document_uri(example)
+        check_registration_uri(example)
     except MdvError as error:
         raise BadCommand(f"{option} {given!r} cannot name a document: {error.detail}") from None

@@ -29,7 +29,7 @@ from mdv.batch.spark_schemas import DOCUMENT_COLUMNS
 from mdv.errors import BadCommand, InvalidDocument, MdvError, TooLarge
 from mdv.rdf.gate import refuse_too_large
 from mdv.rdf.gated import summarise_flaws
-from mdv.rdf.parse import MAX_FLAWS, check_document_uri
+from mdv.rdf.parse import MAX_FLAWS, check_registration_uri
 from mdv.rdf.syntax import N_TRIPLES
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ class _PartialDocument:
         return self._source, self.uri, N_TRIPLES.media_type, b"\n".join([*self._texts, b""]), "", None
 
     def _check(self) -> None:
-        check_document_uri(self.uri)
+        check_registration_uri(self.uri)
         if self._problems:
             errors = [MdvError.from_problem(json.loads(problem)) for problem in self._problems]
             flaws = [flaw for error in errors for flaw in error.flaws]

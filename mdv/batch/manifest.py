@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mdv.batch.input_paths import find_input_paths
 from mdv.errors import BadCommand, BadRequest, MdvError
-from mdv.rdf.parse import check_document_uri
+from mdv.rdf.parse import check_registration_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +77,7 @@ def _refusal(source: str, uri: str | None) -> str | None:
     try:
         if not uri:
             raise BadRequest(f"{source} is not in the manifest. Add a line for it.")
-        check_document_uri(uri)
+        check_registration_uri(uri)
     except MdvError as error:
         return json.dumps(error.problem(), ensure_ascii=False)
     return None

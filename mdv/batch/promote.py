@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
@@ -110,7 +111,7 @@ class Promoter:
         """Register documents. If they fail together, register each half by itself, down to the document that fails."""
         savepoint = connection.begin_nested()
         try:
-            items = [packed.item for packed in documents]
+            items = [replace(packed.item, by=f"batch {self._run}") for packed in documents]
             answers = register(connection, items, self._provider, candidates=candidates)
             savepoint.commit()
             return answers

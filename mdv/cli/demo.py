@@ -54,7 +54,7 @@ def _add_rule(system: System) -> None:
     engine = make_engine(system.database_url)
     try:
         with engine.begin() as connection:
-            add_rules(connection, [RuleDraft(PROVIDER_OWNER, "paper", _rule())], Provider(engine))
+            add_rules(connection, [RuleDraft(PROVIDER_OWNER, "paper", _rule(), "demo")], Provider(engine))
     finally:
         engine.dispose()
 

@@ -23,6 +23,9 @@ Result = TypeVar("Result")
 
 __all__ = ["rule"]
 
+COMMAND_LINE = "command line"
+"""The caller of changes that commands make in the database, without a token."""
+
 
 @rule.command("add", example="mdv rule add my.rule --name fast")
 @rule_options
@@ -36,7 +39,7 @@ def add(file: Path | None, text: str | None, name: str | None, as_json: bool) ->
     from mdv.mdp.rules.planning import PROVIDER_OWNER, RuleDraft
     from mdv.mdp.rules.results import results_of
 
-    draft = RuleDraft(PROVIDER_OWNER, name, read_rule(file, text))
+    draft = RuleDraft(PROVIDER_OWNER, name, read_rule(file, text), COMMAND_LINE)
     with database() as connection:
         (added,) = _carry_out(connection, AddRules([draft]))
         matches = len(results_of(connection, added.id, Provider(connection.engine)))
@@ -57,7 +60,8 @@ def list_(as_json: bool) -> None:
 
     with database() as connection:
         found = with_suspensions(
-            connection, [(rule.id, rule.name, rule.text, 0) for rule in RuleGraph(connection).rules_of(PROVIDER_OWNER)]
+            connection,
+            [(rule.id, rule.name, rule.text, 0, None) for rule in RuleGraph(connection).rules_of(PROVIDER_OWNER)],
         )
     items = [rule.as_dict() for rule in found]
     for item in items:

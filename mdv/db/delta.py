@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
 
+from mdv.cause import REGISTERED, Cause
 from mdv.model import Statement
 
 TypedValue = tuple[Decimal | None, Decimal | None, bool | None]
@@ -35,6 +36,8 @@ class Replacement:
     hashes: tuple[int, ...]
     typed: tuple[TypedValue, ...]
     prefixes: Mapping[str, str]
+    by: str | None = None
+    """The caller."""
 
 
 class ResourceCounts(NamedTuple):
@@ -72,6 +75,13 @@ class StatementEdit(NamedTuple):
     typed: TypedValue
 
 
+class EffectiveEdits(NamedTuple):
+    """The edits of one round that changed something, each with the URI of its document."""
+
+    added: list[tuple[str, Statement]]
+    removed: list[tuple[str, Statement]]
+
+
 class StoredRow(NamedTuple):
     """The row of a stored statement, and its position."""
 
@@ -96,6 +106,8 @@ class DocumentDifference:
     content: bytes = b""
     prefixes: Mapping[str, str] | None = None
     present: bool = True
+    cause: Cause = REGISTERED
+    """Of several causes in one transaction, the first."""
     added: dict[EncodedStatement, TypedValue] = field(default_factory=dict)
     removed: dict[EncodedStatement, StoredRow] = field(default_factory=dict)
     described: set[int] = field(default_factory=set)

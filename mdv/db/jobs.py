@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,8 +17,50 @@ from mdv.db.load_sql import load_sql
 from mdv.db.tables import jobs
 from mdv.errors import TooMany
 
-DOCUMENT_KINDS = ("register", "delete")
-RULE_KINDS = ("subscribe", "change", "resume", "unsubscribe", "forget", "schema")
+
+class JobQueue(Enum):
+    """Which task of the workers runs a job: `DOCUMENTS` in batches, `RULES` one at a time."""
+
+    DOCUMENTS = "documents"
+    RULES = "rules"
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """A kind of jobs. `is_superseded`: a later job for the same URI makes a retry of this one wrong. `is_batched`: many
+    jobs run in one transaction."""
+
+    name: str
+    queue: JobQueue
+    is_superseded: bool = False
+    is_batched: bool = False
+
+
+JOB_KINDS = {
+    kind.name: kind
+    for kind in (
+        JobKind("register", JobQueue.DOCUMENTS, is_superseded=True, is_batched=True),
+        JobKind("delete", JobQueue.DOCUMENTS, is_superseded=True, is_batched=True),
+        JobKind("edit", JobQueue.DOCUMENTS, is_superseded=True),
+        JobKind("subscribe", JobQueue.RULES),
+        JobKind("change", JobQueue.RULES),
+        JobKind("resume", JobQueue.RULES),
+        JobKind("unsubscribe", JobQueue.RULES),
+        JobKind("forget", JobQueue.RULES),
+        JobKind("schema", JobQueue.RULES, is_superseded=True),
+    )
+}
+"""Every kind of jobs. `mdv.mdp.worker` runs them."""
+
+
+def kinds_of(queue: JobQueue) -> tuple[str, ...]:
+    """Return the names of the kinds in a queue.
+
+    >>> kinds_of(JobQueue.DOCUMENTS)
+    ('register', 'delete', 'edit')
+    """
+    return tuple(kind.name for kind in JOB_KINDS.values() if kind.queue is queue)
+
 
 PRIORITIES = range(8)
 """As in RFC 9218: 0 is the most urgent, 7 the least."""
@@ -37,7 +80,7 @@ MAX_CLAIM_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed job: one of `DOCUMENT_KINDS` for the document `uri`, or one of `RULE_KINDS`."""
+    """A claimed job. `kind`: the name of one of `JOB_KINDS`. `uri`: of the document or LMR that it changes."""
 
     id: UUID
     kind: str
@@ -53,6 +96,11 @@ class Job:
     """How many workers died while they ran it."""
     waited: float = 0.0
     """Seconds since it was submitted."""
+
+    @property
+    def by(self) -> str | None:
+        """The caller, for the history of the changed document, rule or schema."""
+        return self.options.get("by")
 
     @property
     def weight(self) -> int:
@@ -148,18 +196,18 @@ def find_idempotent_job(connection: Connection, caller: str, key: str) -> tuple[
 def claim_jobs(
     connection: Connection,
     most: int,
-    kinds: Collection[str] = DOCUMENT_KINDS,
+    queue: JobQueue = JobQueue.DOCUMENTS,
     priorities: Sequence[int] = PRIORITIES,
     otherwise: Sequence[int] = (-1,),
     most_bytes: int = MAX_CLAIM_BYTES,
 ) -> list[Job]:
-    """Claim waiting jobs of some kinds and priorities, or of the `otherwise` priorities if there are none.
+    """Claim waiting jobs of a queue with some priorities, or of the `otherwise` priorities if there are none.
 
     The claim is a row lock of this transaction: if the worker dies, the jobs are waiting again. Of several jobs for
     one document or LMR only the first is claimed, so that they run in the order of submission.
     """
     given = {
-        "kinds": list(kinds), "first": priorities[0], "last": priorities[-1], "other_first": otherwise[0],
+        "kinds": list(kinds_of(queue)), "first": priorities[0], "last": priorities[-1], "other_first": otherwise[0],
         "other_last": otherwise[-1], "most": most, "bytes": most_bytes, "weight": JOB_OVERHEAD_BYTES,
     }  # fmt: skip
     return [Job(*row) for row in _run(connection, "claim", given)]

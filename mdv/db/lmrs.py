@@ -35,17 +35,19 @@ class Lmr:
     asked_at: datetime | None
     created_at: datetime
     paused: bool
+    by: str | None = None
+    """Who created it."""
 
 
 _COLUMNS = (lmrs.c.id, lmrs.c.name, lmrs.c.kept_after, lmrs.c.cursor, lmrs.c.asked_at,
-            lmrs.c.created_at, lmrs.c.paused)  # fmt: skip
+            lmrs.c.created_at, lmrs.c.paused, lmrs.c.changed_by)  # fmt: skip
 
 
-def create_lmr(connection: Connection, name: str) -> tuple[Lmr, str]:
+def create_lmr(connection: Connection, name: str, by: str | None = None) -> tuple[Lmr, str]:
     """Create an LMR and return it with its token. Only the hash of the token is stored. The caller holds the lock."""
     try:
         with connection.begin_nested():
-            row = connection.execute(insert(lmrs).values(name=name).returning(*_COLUMNS)).one()
+            row = connection.execute(insert(lmrs).values(name=name, changed_by=by).returning(*_COLUMNS)).one()
     except IntegrityError:
         raise Conflict(f"An LMR named {name} already exists. Choose another name.") from None
     connection.execute(update(mdp_state).values(lmrs=mdp_state.c.lmrs + 1))
@@ -96,12 +98,16 @@ def record_cursor(connection: Connection, lmr_id: int, cursor: int) -> None:
     connection.execute(update(lmrs).where(lmrs.c.id == lmr_id).values(cursor=cursor, asked_at=func.now()))
 
 
-def list_lmr_rules(
-    connection: Connection, lmr_id: int, after: int, limit: int
-) -> Sequence[tuple[int, str | None, str, int]]:
-    """Return a page of an LMR's rules: ID, name, text and position."""
+StoredSubscription = tuple[int, str | None, str, int, str | None]
+"""A rule of an LMR: its ID, name, text and position, and who changed it last."""
+
+SUBSCRIPTION_COLUMNS = (rules.c.id, rules.c.name, rules.c.text, rules.c.position, rules.c.changed_by)
+
+
+def list_lmr_rules(connection: Connection, lmr_id: int, after: int, limit: int) -> Sequence[StoredSubscription]:
+    """Return a page of an LMR's rules."""
     query = (
-        select(rules.c.id, rules.c.name, rules.c.text, rules.c.position)
+        select(*SUBSCRIPTION_COLUMNS)
         .where(rules.c.owner == lmr_id, rules.c.id > after)
         .order_by(rules.c.id)
         .limit(limit)
@@ -109,10 +115,10 @@ def list_lmr_rules(
     return [tuple(row) for row in connection.execute(query)]
 
 
-def find_lmr_rule(connection: Connection, lmr_id: int, rule_id: int) -> tuple[int, str | None, str, int] | None:
+def find_lmr_rule(connection: Connection, lmr_id: int, rule_id: int) -> StoredSubscription | None:
     """Return one of an LMR's rules; None if it has no such rule."""
-    columns = (rules.c.id, rules.c.name, rules.c.text, rules.c.position)
-    row = connection.execute(select(*columns).where(rules.c.owner == lmr_id, rules.c.id == rule_id)).one_or_none()
+    query = select(*SUBSCRIPTION_COLUMNS).where(rules.c.owner == lmr_id, rules.c.id == rule_id)
+    row = connection.execute(query).one_or_none()
     return tuple(row) if row else None
 
 

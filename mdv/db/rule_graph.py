@@ -383,7 +383,7 @@ class GraphAdditions:
 
 
 _TARGETS = (
-    "rules (id, owner, name, text, position)",
+    "rules (id, owner, name, text, position, changed_by)",
     "atomic_rules (rule_id, uses, group_id, digest, class, text)",
     "rule_dependencies (source, target, param, group_id)",
     "rule_ends (rule_id, end_id, owner)",

@@ -36,11 +36,18 @@ def read_schema_version(connection: Connection, version: int) -> StoredSchema:
 
 
 def store_schema_version(
-    connection: Connection, version: int, position: int, statements: Sequence[Statement], prefixes: Mapping[str, str]
+    connection: Connection,
+    version: int,
+    position: int,
+    statements: Sequence[Statement],
+    prefixes: Mapping[str, str],
+    by: str | None,
 ) -> None:
-    """Store a new current version, as the transaction at `position`."""
+    """Store a new current version, as the transaction at `position`. `by`: the caller."""
     encoded = [[s, p, o.as_dict()] for s, p, o in statements]
-    values = {"version": version, "position": position, "statements": encoded, "prefixes": dict(prefixes)}
+    values = {
+        "version": version, "position": position, "statements": encoded, "prefixes": dict(prefixes), "changed_by": by,
+    }  # fmt: skip
     connection.execute(insert(schema_versions).values(values))
     connection.execute(insert(transactions).values(position=position, cause="schema"))
     connection.execute(update(mdp_state).values(position=position, schema_version=version))

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import psycopg
 from sqlalchemy import Connection, select
 
+from mdv.cause import REGISTRATION, Cause
 from mdv.db.delta import (
     DocumentDifference,
+    EffectiveEdits,
     EncodedStatement,
     Replacement,
     ResourceCounts,
@@ -32,13 +34,15 @@ from mdv.db.delta import (
     cancel_moved_statements,
     described_before_and_after,
 )
+from mdv.db.document_versions import copy_new_documents, queue_documents
 from mdv.db.engine import driver
 from mdv.db.load_sql import load_sql
-from mdv.db.pipeline import PendingResult, Pipeline, TextRow
+from mdv.db.pipeline import Pipeline
 from mdv.db.postgres_copy import COPY_NULL, array_literal, copy_field, copy_lines, copy_rows, copy_text
 from mdv.db.state import State
+from mdv.db.store_lookups import EditLookups
 from mdv.db.tables import filter_data, resources
-from mdv.model import BLANK_MARK, Statement, Term
+from mdv.model import BLANK_MARK, Statement
 
 _Flag = Callable[[DocumentDifference, EncodedStatement], bool]
 
@@ -50,104 +54,6 @@ def _everything(difference: DocumentDifference, key: EncodedStatement) -> bool:
 MAX_PIPELINED_STATEMENTS = 200
 """Up to this many statements are written with the other queries of the transaction, in one pipeline. More are written
 with COPY, which needs a round trip of its own but costs far less per row."""
-
-
-class StoreLookups(NamedTuple):
-    """The look-ups of a transaction, available after the pipeline was sent."""
-
-    found: PendingResult
-    numbers: PendingResult
-
-    def documents(self) -> dict[str, StoredDocument]:
-        """Return the documents that are or were registered, by URI."""
-        return {document.uri: document for document in map(_stored_document, self.found.rows())}
-
-    def resource_ids(self) -> dict[str, int]:
-        return {uri or "": int(number or 0) for uri, number in self.numbers.rows()}
-
-
-def queue_store_lookups(pipeline: Pipeline, documents: Collection[str], resources: Collection[str]) -> StoreLookups:
-    """Queue the look-ups of documents, and of the IDs of URIs."""
-    sql = load_sql("store")
-    return StoreLookups(
-        pipeline.queue_named(sql["find_documents"], uris=_as_json(documents)),
-        pipeline.queue_named(sql["find_resources"], uris=_as_json(resources)),
-    )
-
-
-class EditLookups(NamedTuple):
-    """The look-ups of edits, available after the pipeline was sent."""
-
-    common: StoreLookups
-    rows: PendingResult
-    subjects: PendingResult
-    singles: PendingResult
-
-    def stored_rows(self) -> Iterator[tuple[StoredDocument, EncodedStatement, StoredRow, int]]:
-        """Yield the stored rows of the edited statements: document, statement, row, and how many statements the
-        document has. The count stops at one more than the number of these rows in the document."""
-        for texts in self.rows.rows():
-            row, document, uri, version, present, content, count, *encoded, position, shows, blank = texts[:17]
-            resource, name, target, value, lang, datatype, digest = encoded
-            key = EncodedStatement(
-                int(resource or 0), int(name or 0), _int(target), value, lang, _int(datatype), int(digest or 0)
-            )
-            stored = StoredRow(row or "", int(position or 0), shows == "t", blank == "t", texts[17:20])  # type: ignore[arg-type]
-            yield _stored_document((document, uri, version, present, content)), key, stored, int(count or 0)
-
-    def single_values(self) -> Iterator[tuple[str, EncodedStatement, Statement]]:
-        """Yield the stored values of properties that are not set-valued: document, encoded statement and statement."""
-        for uri, subject, name, target_uri, datatype_name, *encoded in self.singles.rows():
-            resource, property_, target, value, lang, datatype, digest = encoded
-            key = EncodedStatement(
-                int(resource or 0), int(property_ or 0), _int(target), value, lang, _int(datatype), int(digest or 0)
-            )
-            term = Term.uri(target_uri) if target_uri is not None else Term.literal(value or "", lang, datatype_name)
-            yield uri or "", key, Statement(subject or "", name or "", term)
-
-    def subject_counts(self) -> dict[int, int]:
-        """Return how many statements each subject has. The count stops at one more than the number of its rows."""
-        return {int(number or 0): int(count or 0) for number, count in self.subjects.rows()}
-
-
-def queue_edit_lookups(
-    pipeline: Pipeline,
-    edits: Sequence[StatementEdit],
-    documents: Collection[str],
-    singles: Iterable[tuple[str, str, str]],
-    property_ids: Mapping[str, int],
-) -> EditLookups:
-    """Queue the look-ups of edited statements in all documents, of `documents`, and of the IDs of URIs.
-
-    `singles`: documents, subjects and properties whose stored values are needed.
-    """
-    sql = load_sql("store")
-    uris = {edit.statement.subject for edit in edits}
-    uris |= {edit.statement.object.value for edit in edits if edit.statement.object.is_uri}
-    items = [
-        {"subject": edit.statement.subject, "property_id": property_ids[edit.statement.property], "hash": edit.hash}
-        for edit in edits
-    ]
-    statements = json.dumps(items, ensure_ascii=False)
-    wanted = [
-        {"document": uri, "subject": subject, "property_id": property_ids[name], "property": name}
-        for uri, subject, name in singles
-    ]
-    return EditLookups(
-        queue_store_lookups(pipeline, documents, uris),
-        pipeline.queue_named(sql["find_edited"], statements=statements),
-        pipeline.queue_named(sql["count_subjects"], statements=statements),
-        pipeline.queue_named(sql["find_values"], values=json.dumps(wanted, ensure_ascii=False)),
-    )
-
-
-def _int(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _stored_document(row: TextRow) -> StoredDocument:
-    number, uri, version, present, content = (text or "" for text in row)
-    return StoredDocument(int(number), uri, int(version), present == "t", bytes.fromhex(content[2:]))
 
 
 class StatementStore:
@@ -227,8 +133,9 @@ class StatementStore:
         deletions: Sequence[StatementEdit],
         default_document: str | None,
         found: EditLookups,
-    ) -> None:
-        """Remove and add single statements, in this order. Edits that change nothing are dropped.
+        cause: Cause,
+    ) -> EffectiveEdits:
+        """Remove and add single statements, in this order. Return the edits that changed something.
 
         `default_document`: where additions without a document go. `found`: the result of their look-ups.
         """
@@ -236,19 +143,23 @@ class StatementStore:
             self._begin_edits()
         self._rounds += 1
         self._remember(found)
+        effective = EffectiveEdits([], [])
         for edit in deletions:
             known = self._known_key(edit)
             for uri in self._documents_with(known) if known is not None else ():
                 if known is not None and edit.document in (None, uri):
-                    self._remove(self._difference_of(uri), known)
+                    self._remove(self._difference_of(uri, cause), known)
+                    effective.removed.append((uri, edit.statement))
         for edit in additions:
             target = edit.document or default_document
             key = self._key(edit)
             if target is None or (edit.document is None and self._documents_with(key)):
                 continue
-            self._add(self._difference_of(target), key, edit.typed)
+            if self._add(self._difference_of(target, cause), key, edit.typed):
+                effective.added.append((target, edit.statement))
             self._statements[key] = edit.statement
         self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= MAX_PIPELINED_STATEMENTS
+        return effective
 
     def _begin_edits(self) -> None:
         """Write the rows of the documents that were replaced in this transaction. Edits are relative to them."""
@@ -307,17 +218,20 @@ class StatementStore:
         difference = self._by_uri.get(uri)
         return difference is not None and key in difference.removed
 
-    def _difference_of(self, uri: str) -> DocumentDifference:
+    def _difference_of(self, uri: str, cause: Cause) -> DocumentDifference:
         if uri not in self._by_uri:
             stored = self._documents.get(uri)
             if stored is None:
                 self._last_document += 1
             number = self._last_document if stored is None else stored.id
-            difference = self._by_uri[uri] = DocumentDifference(number, uri, stored)
+            difference = self._by_uri[uri] = DocumentDifference(number, uri, stored, cause=cause)
             self._differences.append(difference)
+        elif self._by_uri[uri].is_empty and self._by_uri[uri].prefixes is None:
+            self._by_uri[uri].cause = cause
         return self._by_uri[uri]
 
-    def _add(self, difference: DocumentDifference, key: EncodedStatement, typed: TypedValue) -> None:
+    def _add(self, difference: DocumentDifference, key: EncodedStatement, typed: TypedValue) -> bool:
+        """Add a statement to a document. Return False if the document contains it already."""
         difference.described.add(key.resource)
         if key in difference.removed:
             self._edited.setdefault(key, {})[difference.uri] = difference.removed.pop(key)
@@ -325,8 +239,9 @@ class StatementStore:
             difference.added[key] = typed
             self._added_in[key][difference.uri] = None
         else:
-            return
+            return False
         difference.content = b""
+        return True
 
     def _remove(self, difference: DocumentDifference, key: EncodedStatement) -> None:
         difference.described.add(key.resource)
@@ -337,6 +252,10 @@ class StatementStore:
             row = difference.removed[key] = self._edited[key][difference.uri]
             if row.blank and key.target is not None:
                 self._blank.add(key.target)
+
+    def stored_document(self, uri: str) -> StoredDocument | None:
+        """Return a looked-up document as it was before this transaction."""
+        return self._documents.get(uri)
 
     def edited_documents(self) -> list[tuple[str, list[Statement]]]:
         """Return the documents that edits have added statements to, each with these statements, and with those that a
@@ -569,7 +488,10 @@ class StatementStore:
         if stored is None:
             self._last_document += 1
         number = self._last_document if stored is None else stored.id
-        difference = DocumentDifference(number, item.uri, stored, item.content, item.prefixes, bool(item.statements))
+        cause = Cause(REGISTRATION, by=item.by)
+        difference = DocumentDifference(
+            number, item.uri, stored, item.content, item.prefixes, bool(item.statements), cause
+        )
         before = dict(self._stored.get(difference.document, {}))
         ids, added, described, new = self._property_ids, difference.added, difference.described, tuple.__new__
         numbers = self._resources
@@ -706,48 +628,11 @@ class StatementStore:
     def _keep_documents(self, pipeline: Pipeline) -> None:
         kept = list(zip(self._differences, self._counts, strict=True))
         if not self.is_small:
-            fresh = [(d, counted) for d, counted in kept if d.stored is None and d.present]
-            kept = [(d, counted) for d, counted in kept if d.stored is not None or not d.present]
-            self._copy_documents(fresh)
-        items = [
-            {
-                "id": difference.document,
-                "uri": difference.uri,
-                "present": difference.present,
-                "content": difference.content.hex(),
-                "prefixes": None if difference.prefixes is None else dict(difference.prefixes),
-                **counted._asdict(),
-            }
-            for difference, counted in kept
-        ]
-        pipeline.queue_named(
-            self._sql["keep_documents"],
-            position=self._position,
-            documents=json.dumps(items, ensure_ascii=False),
-            last_resource=self._last_resource,
-            last_document=self._last_document,
-        )
-
-    def _copy_documents(self, fresh: Sequence[tuple[DocumentDifference, ResourceCounts]]) -> None:
-        """COPY new documents with their first versions."""
-        position = self._position
-        documents, versions = [], []
-        prefixes: dict[str, str] = {}  # most documents have the same prefixes
-        for difference, counted in fresh:
-            number = difference.document
-            written = repr(difference.prefixes)
-            names = prefixes.get(written)
-            if names is None:
-                names = prefixes[written] = copy_text(json.dumps(dict(difference.prefixes or {}), ensure_ascii=False))
-            digest = difference.content.hex()
-            documents.append(f"{number}\t{copy_text(difference.uri)}\t1\tt\t\\\\x{digest}\t{names}\t{position}\n")
-            versions.append(
-                f"{number}\t1\t{position}\tt\t{names}\t{counted.inserted}\t{counted.updated}\t{counted.deleted}"
-                f"\t{counted.unchanged}\n"
+            copy_new_documents(
+                self._session, self._position, [(d, counted) for d, counted in kept if d.stored is None and d.present]
             )
-        copy_lines(self._session, "documents (id, uri, version, present, content, prefixes, position)", documents)
-        columns = "document_id, version, position, present, prefixes, inserted, updated, deleted, unchanged"
-        copy_lines(self._session, f"document_versions ({columns})", versions)
+            kept = [(d, counted) for d, counted in kept if d.stored is not None or not d.present]
+        queue_documents(pipeline, self._position, kept, self._last_resource, self._last_document)
 
     def _execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
         return self._session.execute(self._sql[name], values, prepare=True)
@@ -769,10 +654,6 @@ def _columns(keys: Sequence[EncodedStatement]) -> dict[str, str]:
         "datatypes": array_literal(["NULL" if key[5] is None else key[5] for key in keys]),
         "hashes": array_literal([key[6] for key in keys]),
     }
-
-
-def _as_json(texts: Iterable[str]) -> str:
-    return json.dumps(list(texts), ensure_ascii=False)
 
 
 def list_described_resources(connection: Connection, document: int) -> list[str]:

@@ -55,6 +55,10 @@ def _now(name: str) -> Column[datetime]:
     return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
 
 
+def _changed_by() -> Column[str]:
+    return Column("changed_by", Text, comment="the caller: a user, a token, an LMR, a batch; NULL: not recorded")
+
+
 def _count(name: str, comment: str) -> Column[int]:
     return Column(name, BigInteger, nullable=False, server_default=text("0"), comment=comment)
 
@@ -95,6 +99,7 @@ schema_versions = Table(
     Column("position", BigInteger, nullable=False),
     Column("statements", JSONB, nullable=False, comment="[[subject, property, {type, value, …}], …]"),
     Column("prefixes", JSONB, nullable=False),
+    _changed_by(),
     _now("at"),
 )
 
@@ -143,7 +148,11 @@ document_versions = Table(
     Column("updated", Integer, nullable=False),
     Column("deleted", Integer, nullable=False),
     Column("unchanged", Integer, nullable=False),
-)
+    Column("cause", Text, nullable=False, server_default=text("'registration'"),
+           comment="a name of mdv.cause.CAUSE_KINDS"),
+    Column("agent", Text, comment="the rule, process or provider that made the change"),
+    _changed_by(),
+)  # fmt: skip
 
 
 def _statement_columns() -> list[Column[object]]:
@@ -213,6 +222,7 @@ rules = Table(
     Column("name", CodePoints),
     Column("text", Text, nullable=False),
     Column("position", BigInteger, nullable=False, comment="of the transaction that last changed it"),
+    _changed_by(),
     UniqueConstraint("owner", "name", name="rules_name"),
     comment="Subscription rules as written by their authors.",
 )
@@ -448,6 +458,7 @@ lmrs = Table(
     Column("cursor", BigInteger, comment="the offset of its last feed request"),
     Column("asked_at", DateTime(timezone=True), comment="time of its last feed request, within some seconds"),
     Column("paused", Boolean, nullable=False, server_default=text("false"), comment="its feed is held back"),
+    _changed_by(),
     _now("created_at"),
     comment="Local metadata repositories.",
 )  # fmt: skip

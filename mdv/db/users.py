@@ -49,6 +49,8 @@ class Session:
     csrf: str
     document_prefixes: tuple[str, ...] | None = None
     resource_prefixes: tuple[str, ...] | None = None
+    is_user: bool = False
+    """Started with a user name."""
 
 
 # Users
@@ -150,7 +152,7 @@ def find_session(connection: Connection, secret: str, admin_token: str | None) -
     if idle_now > SEEN_INTERVAL_SECONDS:
         connection.execute(update(web_sessions).where(s.hash == hash_token(secret)).values(seen_at=func.now()))
     if user is not None:
-        return Session(user, users_role, csrf)
+        return Session(user, users_role, csrf, is_user=True)
     if token is not None:
         return Session(f"{name}#{token}", role, csrf, _prefixes(documents), _prefixes(resources))
     if admin_token is not None and hmac.compare_digest(hash_token(admin_token), token_hash):

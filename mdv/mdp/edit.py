@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mdv.db.delta import StatementEdit
+from mdv.errors import InvalidDocument
 from mdv.mdp.schemas import SchemaInForce
-from mdv.model import ParsedDocument, Statement
+from mdv.model import BLANK_MARK, ParsedDocument, Statement, is_blank
 from mdv.rdf.digest import statement_hash
 from mdv.rdf.schema import Schema
 from mdv.rdf.validate import refuse_reserved
@@ -39,9 +40,16 @@ def names_of_edits(edits: Iterable[Edit]) -> set[str]:
     return {name for pair in terms for name in pair if name is not None}
 
 
-def refuse_reserved_names(additions: Sequence[Edit], default_document: str | None) -> None:
-    """Raise `InvalidDocument` if an addition contains a name that documents must not contain, for example the name of
-    a blank node."""
+def refuse_reserved_names(additions: Sequence[Edit], deletions: Sequence[Edit], default_document: str | None) -> None:
+    """Raise `InvalidDocument` if an addition contains a name that documents must not contain, or if an edit concerns a
+    blank node. The name of a blank node depends on its statements, so only a registration can change them."""
+    for statement, document in (*additions, *deletions):
+        for name in (statement.subject, statement.object.value if statement.object.is_uri else ""):
+            if is_blank(name):
+                raise InvalidDocument(
+                    f"{name} is a blank node. Its name depends on its statements, so it cannot be edited. Register"
+                    f" the document {document or default_document or name.partition(BLANK_MARK)[0]} again instead."
+                )
     by_document: dict[str, list[Statement]] = {}
     for statement, document in additions:
         by_document.setdefault(document or default_document or "", []).append(statement)

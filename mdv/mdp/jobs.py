@@ -44,7 +44,8 @@ class JobRequest:
 
     def digest(self) -> bytes:
         """Return a hash of the change. A key may be used again only for the same change."""
-        head = json.dumps([self.kind, self.uri, self.media_type, self.options], sort_keys=True)
+        options = {name: value for name, value in self.options.items() if name != "by"}
+        head = json.dumps([self.kind, self.uri, self.media_type, options], sort_keys=True)
         return hashlib.sha256(head.encode() + (self.body or b"")).digest()
 
 
@@ -100,6 +101,6 @@ def retry_dead_letter(connection: Connection, job: JobStatus) -> None:
     if not job.dead:
         raise Conflict(f"The job {job.id} is {job.state}. Only dead letters can be retried.")
     lock_state(connection)  # no change can happen between the check and the retry
-    if job.kind in (*db.DOCUMENT_KINDS, "schema") and db.has_newer_job(connection, job.id):
+    if db.JOB_KINDS[job.kind].is_superseded and db.has_newer_job(connection, job.id):
         raise Conflict(f"{job.uri} was changed since the job was submitted. Register the intended version instead.")
     db.retry_job(connection, job.id)

@@ -25,8 +25,8 @@ SELF_NAME = "self"
 """The name by which an LMR can refer to itself in a URL path."""
 
 
-def create_lmr(connection: Connection, name: str) -> tuple[Lmr, str]:
-    """Create an LMR. Return it with its token, which cannot be read again."""
+def create_lmr(connection: Connection, name: str, by: str | None = None) -> tuple[Lmr, str]:
+    """Create an LMR. Return it with its token, which cannot be read again. `by`: the caller."""
     if not 0 < len(name) <= MAX_LMR_NAME_CHARACTERS or not name.isprintable() or name != name.strip() or "/" in name:
         raise BadRequest(
             f"An LMR's name must have 1 to {MAX_LMR_NAME_CHARACTERS} printable characters, without a slash and without "
@@ -35,7 +35,7 @@ def create_lmr(connection: Connection, name: str) -> tuple[Lmr, str]:
     if name.isdecimal() or name in (SELF_NAME, ".", ".."):
         raise BadRequest(f"An LMR cannot be named {name}: this name has another meaning in URLs. Choose another name.")
     lock_state(connection)
-    return db.create_lmr(connection, name)
+    return db.create_lmr(connection, name, by)
 
 
 def get_lmr(connection: Connection, name: str) -> Lmr:

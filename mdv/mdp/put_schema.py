@@ -79,8 +79,10 @@ def put_schema(
     document: Document,
     provider: Provider,
     if_match: Collection[str] | None = None,
+    by: str | None = None,
 ) -> SchemaOutcome:
-    """Replace the schema, unless a stored document or a registered rule is invalid under the new one."""
+    """Replace the schema, unless a stored document or a registered rule is invalid under the new one. `by`: the
+    caller."""
     tx = Transaction(provider, connection)
     tx.lock()
     version, old = tx.state.schema_version, tx.schema
@@ -106,7 +108,7 @@ def put_schema(
     matched = full_results(connection, before, touched)
     if retyped:
         update_typed_values(connection, _retyped(iter_stored_values(connection, retyped), new.typing))
-    tx.store_schema(new, document)
+    tx.store_schema(new, document, by)
     if before.groups:
         last = tx.state.last_atomic_rule
         new_ends = _merge_changed(tx, graph, changed_rules, before.known)

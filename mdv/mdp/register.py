@@ -18,12 +18,13 @@ from sqlalchemy import Connection
 from mdv.db.delta import Replacement, StoredDocument, TypedValue
 from mdv.db.state import State
 from mdv.db.statement_store import list_described_resources
-from mdv.errors import Forbidden, InvalidDocument, MdvError, NotFound, PreconditionFailed
+from mdv.errors import InvalidDocument, MdvError, NotFound, PreconditionFailed
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.transaction import DocumentOutcome, Transaction
-from mdv.model import Document, Statement, is_blank
+from mdv.mdp.write_limits import refuse_foreign_subjects
+from mdv.model import Document, Statement
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.digest import content_hash, statement_hash
 from mdv.rdf.gate import MAX_BYTES, gate
@@ -31,7 +32,6 @@ from mdv.rdf.locate import locate_flaws
 from mdv.rdf.parse import parse
 from mdv.rdf.syntax import syntax_of_media_type
 from mdv.rdf.validate import refuse_reserved, validate
-from mdv.uris import has_dot_segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Prepared:
     document: Document | None
     schema_version: int
     conditions: Preconditions = field(default_factory=Preconditions)
+    by: str | None = None
+    """The caller, for the history."""
     content: bytes = b""
     hashes: tuple[int, ...] = ()
     typed: tuple[TypedValue, ...] = ()
@@ -88,6 +90,7 @@ def prepare(
     schema: SchemaInForce,
     conditions: Preconditions | None = None,
     max_bytes: int = MAX_BYTES,
+    by: str | None = None,
 ) -> Prepared:
     """Do the steps of a registration that do not need the store. They find all errors in the text, with locations."""
     syntax, charset = syntax_of_media_type(media_type)
@@ -101,10 +104,12 @@ def prepare(
         raise InvalidDocument(error.detail, locate_flaws(error.flaws, gated), **error.extra) from None
     conditions = conditions or Preconditions()
     _refuse_foreign(document, conditions.resource_prefixes)
-    return prepared(document, schema, conditions)
+    return prepared(document, schema, conditions, by)
 
 
-def prepared(document: Document, schema: SchemaInForce, conditions: Preconditions | None = None) -> Prepared:
+def prepared(
+    document: Document, schema: SchemaInForce, conditions: Preconditions | None = None, by: str | None = None
+) -> Prepared:
     """Return a valid document with everything that can be computed without the lock."""
     statements = document.statements
     return Prepared(
@@ -112,6 +117,7 @@ def prepared(document: Document, schema: SchemaInForce, conditions: Precondition
         document,
         schema.version,
         conditions or Preconditions(),
+        by,
         content_hash(statements),
         tuple(map(statement_hash, statements)),
         _typed(statements, schema),
@@ -190,20 +196,31 @@ def _sort_out(
 
 def _check(item: Prepared, stored: StoredDocument | None, schema: SchemaInForce) -> None:
     """Check the conditions that can only be checked under the lock."""
-    current = stored is not None and stored.present
-    version = str(stored.version) if stored is not None and current else None
-    wanted, unwanted = item.conditions.if_match, item.conditions.if_none_match
+    check_preconditions(item.uri, item.conditions, stored)
+    if item.document is None:
+        check_registered(item.uri, stored)
+    elif item.schema_version != schema.version:
+        validate(item.document, schema.schema)
+
+
+def check_preconditions(uri: str, conditions: Preconditions, stored: StoredDocument | None) -> None:
+    """Raise `PreconditionFailed` if the stored version of a document does not satisfy the conditions."""
+    version = str(stored.version) if stored is not None and stored.present else None
+    wanted, unwanted = conditions.if_match, conditions.if_none_match
     if wanted is not None and (version is None or ("*" not in wanted and version not in wanted)):
         now = f"its version is {version}" if version else "it is not registered"
         raise PreconditionFailed(
-            f"If-Match: {', '.join(wanted)} failed for {item.uri}: {now}. Read the document again, and retry."
+            f"If-Match: {', '.join(wanted)} failed for {uri}: {now}. Read the document again, and retry."
         )
     if unwanted is not None and version is not None and ("*" in unwanted or version in unwanted):
-        raise PreconditionFailed(f"If-None-Match failed for {item.uri}: it is registered, with version {version}.")
-    if item.document is None and not current:
-        raise NotFound(f"There is no document {item.uri}. Check the URI: it must be exactly as registered.")
-    if item.document is not None and item.schema_version != schema.version:
-        validate(item.document, schema.schema)
+        raise PreconditionFailed(f"If-None-Match failed for {uri}: it is registered, with version {version}.")
+
+
+def check_registered(uri: str, stored: StoredDocument | None) -> StoredDocument:
+    """Return the stored document, or raise `NotFound`."""
+    if stored is None or not stored.present:
+        raise NotFound(f"There is no document {uri}. Check the URI: it must be exactly as registered.")
+    return stored
 
 
 def _unchanged(item: Prepared, stored: StoredDocument, state: State) -> RegistrationOutcome:
@@ -215,7 +232,7 @@ def _replacement(item: Prepared, stored: StoredDocument | None, schema: SchemaIn
     statements = item.document.statements if item.document else ()
     typed = item.typed if item.schema_version == schema.version else _typed(statements, schema)
     prefixes = item.document.prefixes if item.document else {}
-    return Replacement(item.uri, stored, item.content, statements, item.hashes, typed, prefixes)
+    return Replacement(item.uri, stored, item.content, statements, item.hashes, typed, prefixes, item.by)
 
 
 def _typed(statements: Iterable[Statement], schema: SchemaInForce) -> tuple[TypedValue, ...]:
@@ -235,7 +252,7 @@ def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> Non
     """Raise `Forbidden` if a document describes a resource outside of the token's prefixes."""
     if prefixes is None:
         return
-    _refuse_outside({s.subject for s in document.statements}, document.uri, prefixes, "describe")
+    refuse_foreign_subjects({s.subject for s in document.statements}, document.uri, prefixes, "describe")
 
 
 def _refuse_foreign_removals(connection: Connection, item: Prepared, stored: StoredDocument | None) -> None:
@@ -246,38 +263,5 @@ def _refuse_foreign_removals(connection: Connection, item: Prepared, stored: Sto
     prefixes = item.conditions.resource_prefixes
     if prefixes is None or stored is None or not stored.present:
         return
-    _refuse_outside(list_described_resources(connection, stored.id), item.uri, prefixes, "remove statements about")
-
-
-def _refuse_outside(subjects: Iterable[str], document: str, prefixes: tuple[str, ...], action: str) -> None:
-    foreign = sorted(subject for subject in subjects if not _may_describe(subject, document, prefixes))
-    if not foreign:
-        return
-    others = f" and {len(foreign) - 1} other resources" if len(foreign) > 1 else ""
-    reason = f"it is limited to resources below {', '.join(prefixes) or 'no prefix'}"
-    if has_dot_segments(foreign[0]):
-        reason = "a limited token accepts no URI with a '.' or '..' segment, plain or percent-encoded"
-    raise Forbidden(
-        f"This token may not {action} {foreign[0]}{others}: {reason}. Nothing was changed in {document}."
-        " Use a token whose `--resources` prefixes cover them all, or one without that limit."
-    )
-
-
-def _may_describe(subject: str, document: str, prefixes: tuple[str, ...]) -> bool:
-    return is_below_prefix(subject, prefixes) or (is_blank(subject) and subject.startswith(document))
-
-
-def is_below_prefix(uri: str, prefixes: Iterable[str]) -> bool:
-    """True if `uri` is one of `prefixes` or below one. A prefix matches only up to the end of a part of the URI. A URI
-    with dot segments is below no prefix, since resolving them may give another URI.
-
-    >>> is_below_prefix("http://a.org/x", ["http://a.org"]), is_below_prefix("http://a.org.evil/x", ["http://a.org"])
-    (True, False)
-    >>> is_below_prefix("http://a.org/x/%2E%2e/y", ["http://a.org/x/"])
-    False
-    """
-    return not has_dot_segments(uri) and any(
-        uri.startswith(prefix)
-        and (prefix[-1:] in "/#?:=&" or uri[len(prefix) : len(prefix) + 1] in ("", "/", "#", "?"))
-        for prefix in prefixes
-    )
+    described = list_described_resources(connection, stored.id)
+    refuse_foreign_subjects(described, item.uri, prefixes, "remove statements about")

@@ -6,15 +6,15 @@ When a call returns, the feed contains the matches of a new rule, or the differe
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from mdv.db import lmrs as db
 from mdv.db.jobs import Job
-from mdv.db.lmrs import Lmr
+from mdv.db.lmrs import Lmr, StoredSubscription
 from mdv.db.rule_graph import RuleGraph, StoredRule
 from mdv.db.state import lock_state
 from mdv.db.suspensions import Suspension, Suspensions
@@ -37,6 +37,8 @@ class Subscription:
     name: str | None
     rule: str
     position: int
+    by: str | None = None
+    """Who added it or last changed its rule."""
     suspended: Suspension | None = None
     """Set if it is suspended: since when and why."""
 
@@ -46,7 +48,7 @@ class Subscription:
         >>> Subscription(7, None, "search Book b register b", 12).as_dict()["state"]
         'active'
         """
-        body = {"id": self.id, "name": self.name, "rule": self.rule, "position": self.position}
+        body = {"id": self.id, "name": self.name, "rule": self.rule, "position": self.position, "by": self.by}
         if self.suspended is None:
             return body | {"state": ACTIVE}
         return body | {"state": SUSPENDED, "suspended": self.suspended.as_dict()}
@@ -64,13 +66,18 @@ def delete_lmr(connection: Connection, lmr: Lmr, provider: Provider) -> int:
 
 
 def subscribe(
-    connection: Connection, lmr: Lmr, drafts: Sequence[tuple[str | None, str]], provider: Provider
+    connection: Connection,
+    lmr: Lmr,
+    drafts: Sequence[tuple[str | None, str]],
+    provider: Provider,
+    by: str | None = None,
 ) -> list[Subscription]:
-    """Add subscriptions, each given as name and rule text: all or none."""
-    ready = [RuleDraft(lmr.id, name, text) for name, text in drafts]
+    """Add subscriptions, each given as name and rule text: all or none. `by`: the caller."""
+    ready = [RuleDraft(lmr.id, name, text, by) for name, text in drafts]
     added = carry_out(connection, AddRules(ready), provider)
     return [
-        Subscription(rule.id, draft.name, draft.text, rule.position) for rule, draft in zip(added, ready, strict=True)
+        Subscription(rule.id, draft.name, draft.text, rule.position, by)
+        for rule, draft in zip(added, ready, strict=True)
     ]
 
 
@@ -86,8 +93,8 @@ def list_subscriptions(connection: Connection, lmr: Lmr, after: int, limit: int)
     return with_suspensions(connection, db.list_lmr_rules(connection, lmr.id, after, limit))
 
 
-def with_suspensions(connection: Connection, rows: Sequence[tuple[int, str | None, str, int]]) -> list[Subscription]:
-    """Return subscriptions with their states, given as rows of id, name, rule and position.
+def with_suspensions(connection: Connection, rows: Sequence[StoredSubscription]) -> list[Subscription]:
+    """Return subscriptions with their states.
 
     A subscription whose first matches are still being published is active.
     """
@@ -101,11 +108,13 @@ def list_searching_rules(connection: Connection, subscription: Subscription) -> 
     return [rule for _, rule in RuleGraph(connection).searching([subscription.id])]
 
 
-def change_subscription(connection: Connection, lmr: Lmr, number: int, text: str, provider: Provider) -> Subscription:
-    """Change the rule of a subscription. Only the difference is published."""
+def change_subscription(
+    connection: Connection, lmr: Lmr, number: int, text: str, provider: Provider, by: str | None = None
+) -> Subscription:
+    """Change the rule of a subscription. Only the difference is published. `by`: the caller."""
     before = get_subscription(connection, lmr, number)
-    changed = carry_out(connection, ChangeRule(number, text), provider)
-    return Subscription(number, before.name, text, changed.position)
+    changed = carry_out(connection, ChangeRule(number, text, by), provider)
+    return Subscription(number, before.name, text, changed.position, before.by if text == before.rule else by)
 
 
 def resume_subscription(connection: Connection, lmr: Lmr, number: int, provider: Provider) -> Subscription:
@@ -123,17 +132,50 @@ def unsubscribe(connection: Connection, lmr: Lmr, numbers: Sequence[int], provid
     return carry_out(connection, RemoveRules(numbers), provider)
 
 
+class LmrJob(NamedTuple):
+    """A job that changes an LMR or its rules. `by`: the caller."""
+
+    connection: Connection
+    lmr: Lmr
+    request: dict[str, Any]
+    provider: Provider
+    by: str | None
+
+
+def _run_subscribe(job: LmrJob) -> dict[str, Any]:
+    drafts = [(name, text) for name, text in job.request["drafts"]]
+    added = subscribe(job.connection, job.lmr, drafts, job.provider, job.by)
+    return {"ids": [one.id for one in added], "position": added[-1].position}
+
+
+def _run_change(job: LmrJob) -> dict[str, Any]:
+    number, rule = job.request["id"], job.request["rule"]
+    return change_subscription(job.connection, job.lmr, number, rule, job.provider, job.by).as_dict()
+
+
+def _run_resume(job: LmrJob) -> dict[str, Any]:
+    return resume_subscription(job.connection, job.lmr, job.request["id"], job.provider).as_dict()
+
+
+def _run_unsubscribe(job: LmrJob) -> dict[str, Any]:
+    return {"position": unsubscribe(job.connection, job.lmr, job.request["ids"], job.provider)}
+
+
+def _run_forget(job: LmrJob) -> dict[str, Any]:
+    return {"position": delete_lmr(job.connection, job.lmr, job.provider)}
+
+
+RULE_JOBS: dict[str, Callable[[LmrJob], dict[str, Any]]] = {
+    "subscribe": _run_subscribe,
+    "change": _run_change,
+    "resume": _run_resume,
+    "unsubscribe": _run_unsubscribe,
+    "forget": _run_forget,
+}
+"""The jobs that change an LMR or its rules, by kind."""
+
+
 def run_rule_job(connection: Connection, job: Job, provider: Provider) -> dict[str, Any]:
     """Run a job that changes an LMR or its rules. Return its result."""
-    request = json.loads(job.body or b"{}")
     lmr = get_lmr(connection, str(job.options["lmr"]))
-    if job.kind == "forget":
-        return {"position": delete_lmr(connection, lmr, provider)}
-    if job.kind == "subscribe":
-        added = subscribe(connection, lmr, [(name, text) for name, text in request["drafts"]], provider)
-        return {"ids": [one.id for one in added], "position": added[-1].position}
-    if job.kind == "change":
-        return change_subscription(connection, lmr, request["id"], request["rule"], provider).as_dict()
-    if job.kind == "resume":
-        return resume_subscription(connection, lmr, request["id"], provider).as_dict()
-    return {"position": unsubscribe(connection, lmr, request["ids"], provider)}
+    return RULE_JOBS[job.kind](LmrJob(connection, lmr, json.loads(job.body or b"{}"), provider, job.by))

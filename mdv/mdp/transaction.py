@@ -18,13 +18,15 @@ from typing import NamedTuple
 from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection
 
-from mdv.db.delta import EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
+from mdv.cause import Cause
+from mdv.db.delta import EffectiveEdits, EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
 from mdv.db.pipeline import Pipeline
 from mdv.db.publish import Publication, RuleNotices
 from mdv.db.rule_graph import RuleGraph, RulesAdvance
 from mdv.db.schemas import store_schema_version
 from mdv.db.state import LockPurpose, State, queue_state_lock
-from mdv.db.statement_store import EditLookups, StatementStore, queue_edit_lookups, queue_store_lookups
+from mdv.db.statement_store import StatementStore
+from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
@@ -34,6 +36,7 @@ from mdv.mdp.provider import Provider
 from mdv.mdp.publish import NOTHING_PUBLISHED, PublicationResult, publish_changes, strong_ids
 from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.schemas import SchemaInForce
+from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.metrics import RESOURCES_MATCHED, time_stage
 from mdv.model import Document, Statement
 from mdv.rdf.validate import validate
@@ -122,13 +125,21 @@ class Transaction:
 
     # Edits
 
-    def edit(self, additions: Sequence[Edit], deletions: Sequence[Edit] = (), document: str | None = None) -> None:
+    def edit(
+        self,
+        cause: Cause,
+        additions: Sequence[Edit],
+        deletions: Sequence[Edit] = (),
+        document: str | None = None,
+        limits: WriteLimits = UNLIMITED,
+    ) -> EffectiveEdits:
         """Remove and add single statements, in this order. `document`: where additions without a document go.
 
         It may be called several times: each call sees the result of those before. Edits that change nothing are
-        dropped. The first call takes the lock, unless this was done before. `finish` validates the documents.
+        dropped; the others are returned. The first call takes the lock, unless this was done before. `finish` validates
+        the documents. Raise `Forbidden` if an edit is outside of the limits.
         """
-        refuse_reserved_names(additions, document)
+        refuse_reserved_names(additions, deletions, document)
         found, schema = None, self.schema if self._is_locked else self.provider.schemas.last_known
         if not self._is_locked:
             with time_stage("turn"), self.locking(LockPurpose.DOCUMENTS) as pipeline:
@@ -139,9 +150,18 @@ class Transaction:
         if self._store is None:
             ids = self.provider.vocabulary.ids(())
             self._store = StatementStore(self.connection, self.state, self._numbers, ids)
-        self._store.edit(encode_edits(additions, self.schema), encode_edits(deletions, self.schema), document, found)
+        effective = self._store.edit(
+            encode_edits(additions, self.schema), encode_edits(deletions, self.schema), document, found, cause
+        )
+        limits.check(effective)
         for uri, key, statement in found.single_values():
             self._single_values[uri][key] = statement
+        hit_failpoint("after an edit")
+        return effective
+
+    def stored_document(self, uri: str) -> StoredDocument | None:
+        """Return a document that an edit names, as it was before this transaction; None if it was never registered."""
+        return None if self._store is None else self._store.stored_document(uri)
 
     def _queue_lookups(
         self,
@@ -252,11 +272,11 @@ class Transaction:
 
     # Schema
 
-    def store_schema(self, schema: SchemaInForce, document: Document) -> None:
-        """Store a new version of the schema, and advance the position."""
+    def store_schema(self, schema: SchemaInForce, document: Document, by: str | None) -> None:
+        """Store a new version of the schema, and advance the position. `by`: the caller."""
         self.state = replace(self.state, position=self.position, schema_version=schema.version)
         self.schema = schema
-        store_schema_version(self.connection, schema.version, self.position, schema.statements, document.prefixes)
+        store_schema_version(self.connection, schema.version, self.position, schema.statements, document.prefixes, by)
 
     def publish_schema(self, old: SchemaInForce) -> None:
         """Publish the schema to every LMR, and the resources that enter or leave its closure because references became

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -16,12 +16,12 @@ from sqlalchemy.exc import DBAPIError
 
 from mdv.db.jobs import (
     BACKGROUND_PRIORITIES,
-    DOCUMENT_KINDS,
     INTERACTIVE_PRIORITIES,
+    JOB_KINDS,
     JOB_OVERHEAD_BYTES,
-    RULE_KINDS,
     Job,
     JobOutcome,
+    JobQueue,
     claim_jobs,
     claim_jobs_by_id,
     clear_jobs_started,
@@ -33,6 +33,7 @@ from mdv.db.jobs import (
 from mdv.errors import MdvError
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
+from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Preconditions, Prepared, RegistrationOutcome, prepare, register
@@ -40,7 +41,8 @@ from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
 from mdv.mdp.rules.operations import PrecomputeBusy
 from mdv.mdp.rules.suspend import suspend_group, suspend_over_budget
 from mdv.mdp.schemas import SchemaInForce, read_schema_document
-from mdv.mdp.subscribe import run_rule_job
+from mdv.mdp.subscribe import RULE_JOBS, run_rule_job
+from mdv.mdp.write_limits import WriteLimits
 from mdv.metrics import ATTEMPTS_FAILED, BATCH_DOCUMENTS, JOB_WAIT_SECONDS, JOBS_ENDED, time_stage
 
 MAX_ATTEMPTS = 5
@@ -49,12 +51,15 @@ BATCH_SIZE_AFTER_DEATHS = (MAX_DOCUMENTS_PER_BATCH, MAX_DOCUMENTS_PER_BATCH // 1
 """The batch size for jobs that were running when 0, 1, 2 … workers died. One of them may be the cause."""
 BUSY_RETRY_SECONDS = 1.0
 """How long a change of rules is deferred while another one is being precomputed."""
+MAX_EDITS_PER_COMMIT = 32
+"""Each edit has a savepoint of its own. Postgres gets slower if a transaction has more than 64 of them."""
 BULK_BATCH_INTERVAL = 10
 """One of this many batches contains bulk jobs, even if interactive jobs are always queued."""
 
 log = structlog.get_logger()
 
 Claim = Callable[[Connection], list[Job]]
+Changed = TypeVar("Changed")
 
 
 def back_off(attempts: int) -> float:
@@ -99,7 +104,7 @@ class Worker:
 
     def work_rules(self, seconds: float = float("inf"), more: Callable[[], object] = lambda: None) -> int:
         """Run queued jobs for rules, LMRs and the schema, one at a time."""
-        return self._work(lambda connection: claim_jobs(connection, 1, RULE_KINDS), seconds, more)
+        return self._work(lambda connection: claim_jobs(connection, 1, JobQueue.RULES), seconds, more)
 
     def _work(self, claim: Claim, seconds: float, more: Callable[[], object]) -> int:
         until = time.monotonic() + seconds
@@ -124,11 +129,14 @@ class Worker:
         most = min(
             MAX_DOCUMENTS_PER_BATCH, 1 + self._sizer.bytes // JOB_OVERHEAD_BYTES
         )  # jobs that do not fit must not be locked
-        found = claim_jobs(connection, most, DOCUMENT_KINDS, *priorities, self._sizer.bytes)
+        found = claim_jobs(connection, most, JobQueue.DOCUMENTS, *priorities, self._sizer.bytes)
         if not found:
             return []
-        same_deaths = [job for job in found if job.deaths == found[0].deaths]
-        taken = same_deaths[: BATCH_SIZE_AFTER_DEATHS[min(found[0].deaths, len(BATCH_SIZE_AFTER_DEATHS) - 1)]]
+        first = found[0]
+        is_batched = JOB_KINDS[first.kind].is_batched
+        alike = [job for job in found if job.deaths == first.deaths and JOB_KINDS[job.kind].is_batched is is_batched]
+        size = BATCH_SIZE_AFTER_DEATHS[min(first.deaths, len(BATCH_SIZE_AFTER_DEATHS) - 1)]
+        taken = alike[: size if is_batched else min(size, MAX_EDITS_PER_COMMIT)]
         if len(taken) < len(found) or len(found) == most or sum(job.weight for job in found) > self._sizer.bytes // 2:
             more()  # another process can work, too
         return taken
@@ -166,7 +174,7 @@ class Worker:
             return self._retry_halves(jobs, error)
         self._running = []
         seconds = time.perf_counter() - began
-        if jobs[0].kind in DOCUMENT_KINDS:
+        if JOB_KINDS[jobs[0].kind].is_batched:
             self._sizer.record_batch(sum(job.weight for job in jobs), seconds)
         self._report(outcomes, seconds)
         return len(outcomes)
@@ -214,38 +222,35 @@ class Worker:
             JOB_WAIT_SECONDS.observe(job.waited)
         if jobs[0].deaths >= MAX_WORKER_DEATHS:
             return [JobOutcome(job, None, _deadly_job_error(job).problem(), dead=True) for job in jobs]
-        if jobs[0].kind in RULE_KINDS:
+        kind = JOB_KINDS[jobs[0].kind]
+        if kind.queue is JobQueue.RULES:
             return [outcome for job in jobs for outcome in self._change_rules(connection, job)]
+        if not kind.is_batched:
+            return [self._edit(connection, job) for job in jobs]
         return self._register(connection, jobs)
 
     def _change_rules(self, connection: Connection, job: Job) -> list[JobOutcome]:
         try:
             with time_stage("rules"):
-                if job.kind == "schema":
-                    return [JobOutcome(job, self._put_schema(connection, job), None)]
-                return [JobOutcome(job, run_rule_job(connection, job, self._provider), None)]
+                return [JobOutcome(job, RULE_JOB_HANDLERS[job.kind](connection, job, self._provider), None)]
         except PrecomputeBusy:
             defer_job(connection, job, BUSY_RETRY_SECONDS)
             return []
         except MdvError as error:
             return [JobOutcome(job, None, error.problem())]
 
-    def _put_schema(self, connection: Connection, job: Job) -> dict[str, Any]:
-        document = read_schema_document(job.body or b"", job.media_type)
-        if_match = job.options.get("if_match")
-        dry_run = bool(job.options.get("dry_run"))
-        provider = self._provider.for_dry_run() if dry_run else self._provider
-        savepoint = connection.begin_nested()
+    def _edit(self, connection: Connection, job: Job) -> JobOutcome:
+        """Edit a document. A rejected edit changes nothing, and does not affect other jobs of the transaction."""
         try:
-            schema_outcome = put_schema(connection, document, provider, None if if_match is None else tuple(if_match))
-        except MdvError:
-            savepoint.rollback()
-            raise
-        if dry_run:
-            savepoint.rollback()
-            return asdict(schema_outcome) | {"dry_run": True}
-        savepoint.commit()
-        return asdict(schema_outcome)
+            item = _document_edit(job)
+            if job.options.get("dry_run"):
+                return _job_outcome(
+                    job, self._dry_run(connection, lambda provider: edit_document(connection, item, provider, True))
+                )
+            with connection.begin_nested():
+                return _job_outcome(job, edit_document(connection, item, self._provider))
+        except MdvError as error:
+            return _job_outcome(job, error)
 
     def _register(self, connection: Connection, jobs: Sequence[Job]) -> list[JobOutcome]:
         schema = self._provider.schemas.now(connection)
@@ -262,7 +267,7 @@ class Worker:
         hit_failpoint("after the gate")
         for job, item in prepared:
             if job.options.get("dry_run"):
-                outcomes.append(_job_outcome(job, self._dry_run(connection, item)))
+                outcomes.append(_job_outcome(job, self._dry_run_registration(connection, item)))
         real = [(job, item) for job, item in prepared if not job.options.get("dry_run")]
         if real:
             BATCH_DOCUMENTS.observe(len(real))
@@ -270,15 +275,18 @@ class Worker:
             outcomes += [_job_outcome(job, result) for (job, _), result in zip(real, results, strict=True)]
         return outcomes
 
-    def _dry_run(self, connection: Connection, item: Prepared) -> RegistrationOutcome | MdvError:
-        """Return what a registration would do. Rules that it would suspend are suspended during the dry run."""
+    def _dry_run_registration(self, connection: Connection, item: Prepared) -> RegistrationOutcome | MdvError:
+        return self._dry_run(connection, lambda provider: register(connection, [item], provider, naming=True)[0])
+
+    def _dry_run(self, connection: Connection, change: Callable[[Provider], Changed]) -> Changed:
+        """Return what a change would do. Rules that it would suspend are suspended during the dry run."""
         provider = self._provider
         savepoint = connection.begin_nested()
         try:
             while True:
                 attempt = connection.begin_nested()
                 try:
-                    (result,) = register(connection, [item], provider, naming=True)
+                    result = change(provider)
                 except RuleOverBudget as error:
                     attempt.rollback()
                     provider = self._provider.for_dry_run()
@@ -290,12 +298,10 @@ class Worker:
             savepoint.rollback()
 
     def _prepare(self, schema: SchemaInForce, job: Job) -> Prepared:
-        conditions = Preconditions(
-            **{name: tuple(value) for name, value in job.options.get("conditions", {}).items() if value is not None}
-        )
+        conditions = _preconditions(job)
         if job.kind == "delete":
-            return Prepared(job.uri, None, schema.version, conditions)
-        return prepare(job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes)
+            return Prepared(job.uri, None, schema.version, conditions, job.by)
+        return prepare(job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes, job.by)
 
     def _count_failure(self, connection: Connection, job: Job, error: Exception) -> list[JobOutcome]:
         """Count a failed attempt of a claimed job. After the last attempt, the job ends as a dead letter."""
@@ -335,6 +341,45 @@ def _job_outcome(job: Job, result: RegistrationOutcome | MdvError) -> JobOutcome
     if isinstance(result, MdvError):
         return JobOutcome(job, None, result.problem())
     return JobOutcome(job, result.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
+
+
+def _preconditions(job: Job) -> Preconditions:
+    given: dict[str, Any] = job.options.get("conditions", {})
+    return Preconditions(**{name: tuple(value) for name, value in given.items() if value is not None})
+
+
+def _document_edit(job: Job) -> DocumentEdit:
+    additions, removals = read_edits(job.body or b"")
+    conditions = _preconditions(job)
+    limits = WriteLimits(resources=conditions.resource_prefixes)  # the request was refused if the document is foreign
+    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by)
+
+
+def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dict[str, Any]:
+    document = read_schema_document(job.body or b"", job.media_type)
+    if_match = job.options.get("if_match")
+    dry_run = bool(job.options.get("dry_run"))
+    savepoint = connection.begin_nested()
+    try:
+        outcome = put_schema(
+            connection, document, provider.for_dry_run() if dry_run else provider,
+            None if if_match is None else tuple(if_match), job.by,
+        )  # fmt: skip
+    except MdvError:
+        savepoint.rollback()
+        raise
+    if dry_run:
+        savepoint.rollback()
+        return asdict(outcome) | {"dry_run": True}
+    savepoint.commit()
+    return asdict(outcome)
+
+
+RULE_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], dict[str, Any]]] = {
+    "schema": _run_schema_job,
+    **dict.fromkeys(RULE_JOBS, run_rule_job),
+}
+"""The handlers of the kinds in `JobQueue.RULES`."""
 
 
 def _deadly_job_error(job: Job) -> MdvError:

@@ -10,7 +10,7 @@ import pyoxigraph
 from lxml import etree
 from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, RdfFormat
 
-from mdv.errors import BadRequest, Flaw, InvalidDocument, NotWellFormed, TooLarge
+from mdv.errors import BadRequest, Conflict, Flaw, InvalidDocument, NotWellFormed, TooLarge
 from mdv.model import LANG_STRING, XSD_STRING, ParsedDocument, Statement, Term
 from mdv.rdf.gate_xml import render_tree
 from mdv.rdf.gated import Gated, summarise_flaws
@@ -84,7 +84,7 @@ def parse(gated: Gated, uri: str) -> ParsedDocument:
 
 
 def check_document_uri(uri: str | None) -> str:
-    """Return `uri` if a document can be registered under it. Raise `BadRequest` otherwise.
+    """Return `uri` if a document can have it. Raise `BadRequest` otherwise.
 
     >>> check_document_uri("doc.rdf")
     Traceback (most recent call last):
@@ -98,9 +98,24 @@ def check_document_uri(uri: str | None) -> str:
         raise BadRequest(f"{uri!r} has a fragment (#…). The URI of a document has none; those of its resources do.")
     if not is_absolute_iri(uri):
         raise BadRequest(f"{uri!r} is not an absolute URI. A document has one, such as http://example.org/doc.rdf.")
-    if uri[: len(RESERVED_URI_PREFIX)].lower() == RESERVED_URI_PREFIX:
-        raise BadRequest(f"{uri!r} begins with {RESERVED_URI_PREFIX}, which is reserved for MDV. Use another URI.")
     return uri
+
+
+def check_registration_uri(uri: str | None) -> str:
+    """Return `uri` if a document can be registered under it. Raise `Conflict` if it is one of MDV's own.
+
+    >>> check_registration_uri("urn:mdv:updates")
+    Traceback (most recent call last):
+    mdv.errors.Conflict: 'urn:mdv:updates' begins with urn:mdv:. MDV itself writes these documents, so they cannot be
+        registered. Use another URI.
+    """
+    checked = check_document_uri(uri)
+    if checked[: len(RESERVED_URI_PREFIX)].lower() == RESERVED_URI_PREFIX:
+        raise Conflict(
+            f"{checked!r} begins with {RESERVED_URI_PREFIX}. MDV itself writes these documents, so they cannot be"
+            " registered. Use another URI."
+        )
+    return checked
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
@@ -140,17 +155,22 @@ def _term(node: object) -> Term:
     if type(node) is NamedNode:
         return Term("uri", node.value)
     if type(node) is Literal:
-        datatype = node.datatype.value
-        if datatype == XSD_STRING:
-            return Term("literal", node.value)
-        if node.language is None and datatype in (LANG_STRING, LANG_STRING.replace("lang", "dirLang")):
-            raise InvalidDocument(f"{node.value[:60]!r} has the datatype rdf:langString but no language.")
-        if node.language is not None:
-            if datatype != LANG_STRING:
-                raise InvalidDocument(f"{node.value[:60]!r} has a base direction, which MDV does not store.")
-            return Term("literal", node.value, node.language)
-        return Term("literal", node.value, None, datatype)
+        return read_literal(node)
     return Term("blank", _name(node))
+
+
+def read_literal(node: Literal) -> Term:
+    """Return a literal of the parser as a term. Raise `InvalidDocument` if MDV cannot store it."""
+    datatype = node.datatype.value
+    if datatype == XSD_STRING:
+        return Term("literal", node.value)
+    if node.language is None and datatype in (LANG_STRING, LANG_STRING.replace("lang", "dirLang")):
+        raise InvalidDocument(f"{node.value[:60]!r} has the datatype rdf:langString but no language.")
+    if node.language is not None:
+        if datatype != LANG_STRING:
+            raise InvalidDocument(f"{node.value[:60]!r} has a base direction, which MDV does not store.")
+        return Term("literal", node.value, node.language)
+    return Term("literal", node.value, None, datatype)
 
 
 def _with_long_value(statement: Statement, long_values: Mapping[str, str]) -> Statement:

@@ -91,7 +91,7 @@ def test_a_path_that_does_not_fit_is_refused_with_path_and_pattern(naming: Namin
         ({"pattern": "{path}"}, "not an absolute URI"),
         ({"pattern": "http://a/{1}#x"}, "has a fragment"),
         ({"pattern": "http://a/{1}/{"}, "not an absolute URI"),
-        ({"pattern": "urn:mdv:{1}"}, "which is reserved for MDV"),
+        ({"pattern": "urn:mdv:{1}"}, "MDV itself writes these documents"),
         ({"pattern": "http://a/{1}", "match": "("}, "not a regular expression"),
         ({"match": "x"}, "Add --uri"),
         ({"base": "books"}, "not an absolute URI"),

@@ -13,8 +13,9 @@ from sqlalchemy import Connection
 from mdv.errors import Forbidden, InvalidDocument, NotFound, PreconditionFailed
 from mdv.inspect.sql.documents import StoredStatements, list_documents, read_document, read_document_statements
 from mdv.inspect.sql.resources import list_resource_documents
-from mdv.mdp.register import Prepared, RegistrationOutcome, is_below_prefix, prepared
+from mdv.mdp.register import Prepared, RegistrationOutcome, prepared
 from mdv.mdp.schemas import build_schema
+from mdv.mdp.write_limits import is_below_prefix
 from mdv.model import Document, Statement, Term
 from tests.support.mdp import Mdp
 from tests.support.sent_sql import executed

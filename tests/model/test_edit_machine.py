@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy import Connection
 
-from mdv.db.delta import DocumentDifference, EncodedStatement, TypedValue
+from mdv.cause import RULE, Cause
+from mdv.db.delta import DocumentDifference, EffectiveEdits, EncodedStatement, TypedValue
 from mdv.db.load_sql import load_sql
 from mdv.db.statement_store import StatementStore
 from mdv.errors import InvalidDocument
@@ -139,7 +140,7 @@ class EditMachine(StoreMachine):
                 _, replacements, names = _sort_out(tx, items, stored)
                 tx.replace_documents(replacements, names)
             for one in rounds:
-                tx.edit(one.additions, one.deletions, one.document)
+                tx.edit(Cause(RULE, "r1", "user anna"), one.additions, one.deletions, one.document)
                 now = apply(now, one)
                 if one.flush:
                     tx.flush()
@@ -215,10 +216,11 @@ def test_edits_agree_with_the_oracle(mdp: Mdp, small: int, monkeypatch: pytest.M
 
 
 def _count_returned_statement_as_new(patch: pytest.MonkeyPatch) -> None:
-    def add(self: StatementStore, difference: DocumentDifference, key: EncodedStatement, typed: TypedValue) -> None:
+    def add(self: StatementStore, difference: DocumentDifference, key: EncodedStatement, typed: TypedValue) -> bool:
         difference.described.add(key.resource)
         difference.added.setdefault(key, typed)
         self._added_in[key][difference.uri] = None
+        return True
 
     patch.setattr(StatementStore, "_add", add)
 
@@ -226,9 +228,9 @@ def _count_returned_statement_as_new(patch: pytest.MonkeyPatch) -> None:
 def _forget_earlier_rounds(patch: pytest.MonkeyPatch) -> None:
     edit = StatementStore.edit
 
-    def forget(self: StatementStore, *arguments: Any) -> None:
+    def forget(self: StatementStore, *arguments: Any) -> EffectiveEdits:
         self._differences, self._by_uri = [], {}
-        edit(self, *arguments)
+        return edit(self, *arguments)
 
     patch.setattr(StatementStore, "edit", forget)
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mdv.errors import BadRequest, InvalidDocument, MdvError, NotWellFormed, TooLarge
+from mdv.errors import BadRequest, Conflict, InvalidDocument, MdvError, NotWellFormed, TooLarge
 from mdv.model import RDF, RDF_TYPE, XSD, Statement, Term
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
-from mdv.rdf.parse import _PLAIN, MAX_FLAWS, check_document_uri, is_absolute_iri, parse
+from mdv.rdf.parse import _PLAIN, MAX_FLAWS, check_document_uri, check_registration_uri, is_absolute_iri, parse
 from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, TURTLE, Syntax
 from mdv.rdf.validate import refuse_reserved
 from tests.support.gutenberg import GUTENBERG, YEARS
@@ -340,13 +340,19 @@ def test_absolute_uris_are_accepted_as_document_names(uri: str) -> None:
         ("http://e/d#", "has a fragment"),
         ("http://e/" + "x" * 2040, "longer than 2,048 bytes"),
         ("http://e/" + "é" * 1020, "longer than 2,048 bytes"),
-        ("urn:mdv:schema", "begins with urn:mdv:, which is reserved for MDV"),
-        ("URN:Mdv:lmr:1", "begins with urn:mdv:, which is reserved for MDV"),
     ],
 )
 def test_other_strings_are_refused_as_document_names(uri: str | None, words: str) -> None:
-    with pytest.raises(BadRequest, match=words):
-        check_document_uri(uri)
+    for check in (check_document_uri, check_registration_uri):
+        with pytest.raises(BadRequest, match=words):
+            check(uri)
+
+
+@pytest.mark.parametrize("uri", ["urn:mdv:schema", "URN:Mdv:lmr:1"])
+def test_documents_of_mdv_itself_are_not_registered(uri: str) -> None:
+    assert check_document_uri(uri) == uri
+    with pytest.raises(Conflict, match="begins with urn:mdv:"):
+        check_registration_uri(uri)
 
 
 def test_all_readers_agree_on_absolute_iris() -> None:

@@ -15,11 +15,21 @@ from mdv.inspect.sql.documents import (
     list_versions,
     read_document,
 )
-from mdv.rdf.parse import check_document_uri
+from mdv.mdp.edit_document import read_edits
+from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import syntax_of_media_type
 from web.auth import require_admin, require_reader
 from web.job_queue import PendingJob, accepted_response, enqueue_job, has_ended
-from web.models import Accepted, AtomsQuery, DocumentQuery, DocumentUri, HistoryQuery, Registration
+from web.json_bodies import JSON, describe_json_body, read_json
+from web.models import (
+    Accepted,
+    AtomsQuery,
+    DocumentQuery,
+    DocumentUri,
+    HistoryQuery,
+    Registration,
+    StatementEdits,
+)
 from web.negotiate import (
     negotiate_syntax,
     negotiate_type,
@@ -27,9 +37,11 @@ from web.negotiate import (
     prefer_wait,
     read_body,
     request_etags,
+    run_in_thread,
 )
 from web.openapi import (
     EXAMPLE_DOCUMENT,
+    EXAMPLE_EDIT,
     IDEMPOTENCY_KEY,
     IF_MATCH,
     IF_NONE_MATCH,
@@ -50,7 +62,8 @@ from workers.messages import JobMessage
 routes = RouteGroup("documents", "Registered RDF documents")
 
 VERSION = object_schema(version="integer", position="integer", at="string", present="boolean",
-                 inserted="integer", updated="integer", deleted="integer", unchanged="integer")  # fmt: skip
+                 inserted="integer", updated="integer", deleted="integer", unchanged="integer",
+                 cause="string", agent="string", by="string")  # fmt: skip
 ATOM = object_schema(uri_reference="string", property="string", value="string") | {}
 ATOM["properties"]["class"] = {"type": "string"}
 DRY_RUN_WAIT_SECONDS = 30
@@ -72,12 +85,36 @@ def put(query: DocumentUri) -> Response:
     200.
     """
     caller = require_admin()
-    uri = check_document_uri(query.uri)
+    uri = check_registration_uri(query.uri)
     check_may_write(caller, uri)
     media_type = request.headers.get("Content-Type")
     syntax_of_media_type(media_type)
     body = read_body(services().config.body_seconds)
     return _change("register", uri, caller, query.dry_run, body, media_type)
+
+
+@routes.route(
+    "PATCH",
+    "/documents",
+    "Edit a document",
+    {200: Registration, 202: Accepted} | describe_problems(404, 408, 412, 413, 415, 422, 429),
+    query=DocumentUri,
+    headers=(PREFER, PRIORITY, IF_MATCH, IDEMPOTENCY_KEY),
+    body=describe_json_body(StatementEdits, EXAMPLE_EDIT),
+)
+def patch(query: DocumentUri) -> Response:
+    """Removes and adds single statements of a registered document, in this order. A statement is
+    `[subject, property, term]`, with terms as in the feed. Edits that change nothing are dropped. An edit that would
+    leave the document invalid is refused whole. Blank nodes cannot be edited.
+
+    Answers as PUT does.
+    """
+    caller = require_admin()
+    uri = check_document_uri(query.uri)
+    check_may_write(caller, uri)
+    body = read_json(services().config.max_document_bytes)
+    run_in_thread(read_edits, body)  # reports errors of the request before a job is queued
+    return _change("edit", uri, caller, query.dry_run, body, JSON)
 
 
 @routes.route(
@@ -133,7 +170,9 @@ def get(query: DocumentQuery) -> Response:
     query=HistoryQuery,
 )
 def history(query: HistoryQuery) -> Response:
-    """Lists all versions. Deletions are versions with `present` false."""
+    """Lists all versions. Deletions are versions with `present` false. `cause`: why the version exists. `agent`: the
+    rule, process or provider that made it, or null. `by`: the user, token or batch that caused it, or null if it is not
+    known."""
     require_reader()
     uri = check_document_uri(query.uri)
     if query.version is not None:

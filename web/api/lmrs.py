@@ -11,7 +11,7 @@ from mdv.errors import BadRequest
 from mdv.inspect.sql.lmrs import LmrCounts, count_per_lmr
 from mdv.mdp.lmrs import Lmr, create_lmr, list_lmrs, replace_token, set_paused
 from mdv.mdp.subscribe import Subscription, get_subscription, list_subscriptions
-from web.auth import require_lmr_access, require_reader, require_unlimited_admin
+from web.auth import current_caller, require_lmr_access, require_reader, require_unlimited_admin
 from web.job_queue import FinishedJob, PendingJob, accepted_response
 from web.json_bodies import describe_json_body, read_json_body, read_json_items
 from web.models import (
@@ -49,10 +49,10 @@ _ONE_OR_MANY = {
 def create() -> tuple[dict[str, Any], int]:
     """The response contains the token of the LMR, which is shown only once. It allows access to the LMR's own paths,
     and read access to schema and resources."""
-    require_unlimited_admin()
+    caller = require_unlimited_admin()
     draft = read_json_body(NewLmr)
     with services().engine.begin() as connection:
-        lmr, token = create_lmr(connection, draft.name)
+        lmr, token = create_lmr(connection, draft.name, caller.by)
     return {"id": lmr.id, "name": lmr.name, "token": token}, 201
 
 
@@ -79,7 +79,7 @@ def delete(lmr: str) -> Response:
     """Also removes its subscriptions, feed, webhooks and tokens."""
     require_unlimited_admin()
     found = require_lmr_access(lmr)
-    return _answer(change_rules("forget", found, {}), id=found.id, name=found.name)
+    return _answer(change_rules("forget", found, {}, current_caller().by), id=found.id, name=found.name)
 
 
 @routes.route("POST", "/lmrs/<lmr>/token", "Create a new token for an LMR", {201: LmrToken} | describe_problems(404))
@@ -140,12 +140,12 @@ def add(lmr: str) -> Response:
     rules = [(draft.name, draft.rule) for draft in (drafts if isinstance(drafts, list) else [drafts])]
     if not rules:
         raise BadRequest("The list of rules is empty. Send at least one rule.")
-    done = change_rules("subscribe", found, {"drafts": rules})
+    done = change_rules("subscribe", found, {"drafts": rules}, current_caller().by)
     if isinstance(done, PendingJob):
         return accepted_response(done)
     position = done.result["position"]
     items = [
-        Subscription(number, name, rule, position).as_dict()
+        Subscription(number, name, rule, position, current_caller().by).as_dict()
         for number, (name, rule) in zip(done.result["ids"], rules, strict=True)
     ]
     return list_response("items", items, {}, {"position": position}, 201) if many else make_response(items[0], 201)
@@ -176,7 +176,9 @@ def change(lmr: str, number: str) -> Response:
     """Replaces the rule. Only the difference is sent to the LMR."""
     found = require_lmr_access(lmr)
     rule = read_json_body(NewRule).rule
-    return _answer(change_rules("change", found, {"id": read_subscription_id(number), "rule": rule}))
+    return _answer(
+        change_rules("change", found, {"id": read_subscription_id(number), "rule": rule}, current_caller().by)
+    )
 
 
 @routes.route("POST", "/lmrs/<lmr>/subscriptions/<number>/resume", "Resume a suspended subscription",
@@ -185,7 +187,7 @@ def resume_one(lmr: str, number: str) -> Response:
     """Evaluates the rule again and sends the difference to its matches when it was suspended. An active subscription
     does not change. 422 `too-costly`: the rule still exceeds the time limit and stays suspended."""
     found = require_lmr_access(lmr)
-    return _answer(change_rules("resume", found, {"id": read_subscription_id(number)}))
+    return _answer(change_rules("resume", found, {"id": read_subscription_id(number)}, current_caller().by))
 
 
 @routes.route("DELETE", "/lmrs/<lmr>/subscriptions/<number>", "Remove a subscription",
@@ -194,7 +196,8 @@ def end(lmr: str, number: str) -> Response:
     """Rejected while another rule of the LMR searches this one."""
     found = require_lmr_access(lmr)
     return _answer(
-        change_rules("unsubscribe", found, {"ids": [read_subscription_id(number)]}), id=read_subscription_id(number)
+        change_rules("unsubscribe", found, {"ids": [read_subscription_id(number)]}, current_caller().by),
+        id=read_subscription_id(number),
     )
 
 
@@ -210,5 +213,6 @@ def _lmr_as_dict(lmr: Lmr, counts: LmrCounts) -> dict[str, Any]:
         "created_at": lmr.created_at.isoformat(),
         "asked_at": lmr.asked_at.isoformat() if lmr.asked_at else None,
         "paused": lmr.paused,
+        "by": lmr.by,
         **asdict(counts),
     }

@@ -13,7 +13,7 @@ from mdv.lmr.garbage_collector import find_problems as check_cache
 from mdv.lmr.local_documents import delete_local, get_local, list_local, put_local
 from mdv.lmr.query import run_query
 from mdv.rdf.classes import resolve_classes
-from mdv.rdf.parse import check_document_uri, is_absolute_iri
+from mdv.rdf.parse import check_document_uri, check_registration_uri, is_absolute_iri
 from mdv.rdf.syntax import MEDIA_TYPES, TURTLE
 from mdv.rules.ast import ParsedQuery
 from mdv.rules.parse import parse_query
@@ -242,7 +242,7 @@ def put(query: LocalUri) -> tuple[dict[str, Any], int]:
     """The document is included in queries at this LMR and never sent to the MDP. It must conform to the schema of the
     MDP."""
     require_user()
-    uri = check_document_uri(query.uri)
+    uri = check_registration_uri(query.uri)
     s = require_snapshot()
     body = read_body(s.config.body_seconds)
     with local_write_slot():

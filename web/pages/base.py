@@ -39,7 +39,8 @@ def require_viewer() -> Caller:
     """Return the caller if it may read, or raise Unauthenticated."""
     found = session()
     if found is not None:
-        return Caller(found.name, found.role, found.document_prefixes, found.resource_prefixes)
+        kind = "user" if found.is_user else "token"
+        return Caller(found.name, found.role, found.document_prefixes, found.resource_prefixes, kind=kind)
     if services().config.public_read:
         return Caller("anyone", "viewer")
     raise Unauthenticated("Sign in to see this page.")

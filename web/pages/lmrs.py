@@ -63,11 +63,11 @@ def lmrs() -> Response:
 @pages.post("/lmrs")
 def create_an_lmr() -> Response:
     """Create an LMR. The response shows its token, only once."""
-    require_unlimited_editor()
+    caller = require_unlimited_editor()
     name = request.form.get("name", "").strip()
     try:
         with services().engine.begin() as connection:
-            made, token = create_lmr(connection, name)
+            made, token = create_lmr(connection, name, caller.by)
     except MdvError as error:
         return _render_list(error.problem(), name)
     return render_page("lmr_token.html", 201, lmr=made, token=token, new=True)
@@ -219,8 +219,8 @@ def ask_to_end_lmr(name: str) -> Response:
 
 @pages.post("/lmrs/<name>/end")
 def end_lmr(name: str) -> Response:
-    require_unlimited_editor()
-    done = change_rules("forget", _find_lmr(name), {})
+    caller = require_unlimited_editor()
+    done = change_rules("forget", _find_lmr(name), {}, caller.by)
     return redirect_to("job", job=done.job) if isinstance(done, PendingJob) else redirect_to("lmrs", said="ended")
 
 
@@ -229,14 +229,14 @@ def end_lmr(name: str) -> Response:
 
 @pages.post("/lmrs/<name>/subscriptions")
 def add_subscription(name: str) -> Response:
-    require_unlimited_editor()
+    caller = require_unlimited_editor()
     found = _find_lmr(name)
     draft = {"rule": _normalise_newlines(request.form.get("rule", "")), "name": request.form.get("name", "").strip()}
     try:
         wanted = (draft["name"] or None, draft["rule"])
         if not draft["rule"].strip():
             raise BadRequest("The rule is empty. Write a rule: search … register … where …")
-        done = change_rules("subscribe", found, {"drafts": [wanted]})
+        done = change_rules("subscribe", found, {"drafts": [wanted]}, caller.by)
     except MdvError as error:
         return _render_lmr(found, error.problem(), draft)
     if isinstance(done, PendingJob):
@@ -271,10 +271,10 @@ def _render_subscription(
 @pages.post("/lmrs/<name>/subscriptions/<number>")
 def change_subscription(name: str, number: str) -> Response:
     """Replace the rule of a subscription. Only the difference is sent to the LMR."""
-    require_unlimited_editor()
+    caller = require_unlimited_editor()
     found, rule = _find_lmr(name), _normalise_newlines(request.form.get("rule", ""))
     try:
-        done = change_rules("change", found, {"id": read_subscription_id(number), "rule": rule})
+        done = change_rules("change", found, {"id": read_subscription_id(number), "rule": rule}, caller.by)
     except MdvError as error:
         return _render_subscription(found, read_subscription_id(number), error.problem(), rule)
     return (
@@ -287,10 +287,10 @@ def change_subscription(name: str, number: str) -> Response:
 @pages.post("/lmrs/<name>/subscriptions/<number>/resume")
 def resume_subscription(name: str, number: str) -> Response:
     """Resume a suspended subscription. Only the difference is sent to the LMR."""
-    require_unlimited_editor()
+    caller = require_unlimited_editor()
     found = _find_lmr(name)
     try:
-        done = change_rules("resume", found, {"id": read_subscription_id(number)})
+        done = change_rules("resume", found, {"id": read_subscription_id(number)}, caller.by)
     except TooCostly as error:
         return _render_subscription(found, read_subscription_id(number), error.problem())
     if isinstance(done, PendingJob):
@@ -321,9 +321,9 @@ def ask_to_end_subscription(name: str, number: str) -> Response:
 
 @pages.post("/lmrs/<name>/subscriptions/<number>/end")
 def end_subscription(name: str, number: str) -> Response:
-    require_unlimited_editor()
+    caller = require_unlimited_editor()
     found = _find_lmr(name)
-    done = change_rules("unsubscribe", found, {"ids": [read_subscription_id(number)]})
+    done = change_rules("unsubscribe", found, {"ids": [read_subscription_id(number)]}, caller.by)
     return (
         redirect_to("job", job=done.job)
         if isinstance(done, PendingJob)

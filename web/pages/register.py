@@ -15,7 +15,7 @@ from mdv.inspect.filter_replay import replay_filter
 from mdv.inspect.sql.documents import DocumentInfo, count_statements, read_document
 from mdv.inspect.sql.registration_outcome import OwnedRule, list_notified_lmrs, list_rules_by_end
 from mdv.mdp.register import prepare
-from mdv.rdf.parse import check_document_uri
+from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import SYNTAXES, TURTLE
 from mdv.uris import join_uri
 from web.document_form import choose_syntax, form_bytes, text_for_form
@@ -111,7 +111,7 @@ def _register_file(file: FileStorage | None, caller: Caller) -> FileOutcome:
         if not base:
             raise BadRequest("The folder URI is missing. It is the base of the file URIs.")
         body = file.read()
-        uri = check_document_uri(join_uri(base, file.filename))
+        uri = check_registration_uri(join_uri(base, file.filename))
         check_may_write(caller, uri)
         syntax = choose_syntax(request.form.get("syntax", ""), file.filename, body)
         result = change_document("register", uri, caller, body, syntax.media_type, dry_run=not _is_confirmed())
@@ -154,7 +154,7 @@ def _existing_draft(uri: str) -> DocumentDraft:
 
 def _is_expected(draft: DocumentDraft) -> bool:
     """True if the document is new or the form was made from an existing version."""
-    return draft.version is not None or _newest(check_document_uri(draft.uri)) is None
+    return draft.version is not None or _newest(check_registration_uri(draft.uri)) is None
 
 
 def _newest(uri: str) -> DocumentInfo | None:
@@ -165,7 +165,7 @@ def _newest(uri: str) -> DocumentInfo | None:
 
 def _preview(draft: DocumentDraft, caller: Caller) -> Response:
     """Render a preview: the difference and the LMRs that would be notified."""
-    uri = check_document_uri(draft.uri)
+    uri = check_registration_uri(draft.uri)
     check_may_write(caller, uri)
     newest = _newest(uri)
     changes = _difference(draft, uri, newest)
@@ -198,7 +198,7 @@ def _difference(draft: DocumentDraft, uri: str, newest: DocumentInfo | None) -> 
 
 
 def _register(draft: DocumentDraft, caller: Caller) -> Response:
-    uri = check_document_uri(draft.uri)
+    uri = check_registration_uri(draft.uri)
     check_may_write(caller, uri)
     result = change_document("register", uri, caller, draft.text, draft.media_type, version=draft.version or ABSENT)
     with services().engine.connect() as connection:

@@ -100,13 +100,13 @@ def check_rule() -> Response:
 
 @pages.post("/rules/subscribe")
 def subscribe_rule() -> Response:
-    require_unlimited_editor()
+    caller = require_unlimited_editor()
     form = request.form
     text, lmr = form.get("rule", "").replace("\r\n", "\n"), form.get("lmr", "").strip()
     try:
         if not lmr:
             raise BadRequest("The LMR is missing. Choose the LMR to subscribe.")
-        return subscribe_to(lmr, text, form.get("name", "").strip() or None)
+        return subscribe_to(lmr, text, caller.by, form.get("name", "").strip() or None)
     except MdvError as error:
         return _render_editor(text, lmr, None, error, form.get("name", ""))
 

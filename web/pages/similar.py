@@ -27,10 +27,10 @@ def like() -> Response:
 
 @pages.post("/like")
 def subscribe_like() -> Response:
-    require_unlimited_editor()
+    caller = require_unlimited_editor()
     form = request.form.to_dict()
     try:
-        return subscribe_to(form.get("lmr", "").strip(), form.get("rule", "").replace("\r\n", "\n"))
+        return subscribe_to(form.get("lmr", "").strip(), form.get("rule", "").replace("\r\n", "\n"), caller.by)
     except MdvError as error:
         return _render(form, error)
 
@@ -44,15 +44,15 @@ def subscribed() -> Response:
     return render_page("like_subscribed.html", lmr=lmr, subscription=subscription, uri=request.args.get("uri", ""))
 
 
-def subscribe_to(name: str, rule: str, rule_name: str | None = None) -> Response:
-    """Subscribe an LMR to a rule with an optional name, and redirect to the result."""
+def subscribe_to(name: str, rule: str, by: str, rule_name: str | None = None) -> Response:
+    """Subscribe an LMR to a rule with an optional name, and redirect to the result. `by`: the caller."""
     if not rule:
         raise BadRequest("The rule is missing. Choose or write one.")
     if not name:
         raise BadRequest("The LMR is missing. Choose one.")
     with services().single.connect() as connection:
         lmr = get_lmr(connection, name)
-    done = change_rules("subscribe", lmr, {"drafts": [(rule_name, rule)]})
+    done = change_rules("subscribe", lmr, {"drafts": [(rule_name, rule)]}, by)
     if isinstance(done, PendingJob):
         return redirect_to("job", job=done.job)
     return redirect_to("subscribed", lmr=lmr.name, id=done.result["ids"][0], uri=request.form.get("uri", ""))

@@ -15,12 +15,13 @@ from web.negotiate import run_in_thread
 from web.services import services
 
 
-def change_rules(kind: str, lmr: Lmr, options: dict[str, Any]) -> FinishedJob | PendingJob:
-    """Run a change of an LMR's rules as a job. `kind`: one of the kinds of `mdv.mdp.subscribe.run_rule_job`."""
+def change_rules(kind: str, lmr: Lmr, options: dict[str, Any], by: str) -> FinishedJob | PendingJob:
+    """Run a change of an LMR's rules as a job. `kind`: one of the kinds of `mdv.mdp.subscribe.RULE_JOBS`. `by`: the
+    caller. Idempotency keys belong to the LMR, and not to the caller."""
     uri = lmr_uri(lmr.id)
-    caller = Caller(uri, "lmr", lmr=lmr.id)
+    owner = Caller(uri, "lmr", lmr=lmr.id)
     body = run_in_thread(lambda: json.dumps(options).encode())
-    return run_job(kind, uri, caller, {"lmr": lmr.id}, body, "application/json")
+    return run_job(kind, uri, owner, {"lmr": lmr.id}, body, "application/json", by=by)
 
 
 def explain_at_lmr(lmr: Lmr, uri: str) -> ResourceExplanation:

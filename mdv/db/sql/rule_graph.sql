@@ -103,7 +103,11 @@ where s.searched_id = any (%(ids)s) order by r.id;
 select rule_id, end_id from rule_ends where rule_id = any (%(ids)s) order by rule_id, end_id;
 
 -- name: change_rule
-update rules set text = %(text)s, position = %(position)s where id = %(id)s;
+-- The author of a rule stays if its text does.
+update rules
+set text = %(text)s, position = %(position)s,
+    changed_by = case when text = %(text)s then changed_by else %(changed_by)s end
+where id = %(id)s;
 
 -- name: delete_searches
 delete from rule_searches where rule_id = any (%(ids)s);

@@ -203,10 +203,10 @@ update documents set content = %(content)s where uri = %(uri)s;
 with item as (
     select id, uri, version, present, content,
            coalesce(prefixes, (select o.prefixes from documents o where o.id = d.id), '{}') as prefixes,
-           inserted, updated, deleted, unchanged
+           inserted, updated, deleted, unchanged, cause, agent, changed_by
     from jsonb_to_recordset(%(documents)s::jsonb) as d (
         id bigint, uri text, version int, present boolean, content text, prefixes jsonb,
-        inserted int, updated int, deleted int, unchanged int)
+        inserted int, updated int, deleted int, unchanged int, cause text, agent text, changed_by text)
 ), document as (
     insert into documents (id, uri, version, present, content, prefixes, position)
     select id, uri, version, present, decode(content, 'hex'), prefixes, %(position)s from item
@@ -215,8 +215,10 @@ with item as (
         prefixes = excluded.prefixes, position = excluded.position
 ), version as (
     insert into document_versions
-        (document_id, version, position, present, prefixes, inserted, updated, deleted, unchanged)
-    select id, version, %(position)s, present, prefixes, inserted, updated, deleted, unchanged from item
+        (document_id, version, position, present, prefixes, inserted, updated, deleted, unchanged, cause, agent,
+         changed_by)
+    select id, version, %(position)s, present, prefixes, inserted, updated, deleted, unchanged, cause, agent, changed_by
+    from item
 ), one as (
     insert into transactions (position, cause) values (%(position)s, 'documents')
 )

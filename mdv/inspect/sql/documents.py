@@ -37,7 +37,8 @@ MAX_ROWS_READ_UNCOUNTED = 1000
 
 @dataclass(frozen=True, slots=True)
 class DocumentVersion:
-    """A version of a document: its position, its time, and the numbers of changed resources."""
+    """A version of a document: its position, its time, the numbers of changed resources, and its cause: the name of a
+    kind of causes, the agent, and the caller."""
 
     uri: str
     version: int
@@ -48,6 +49,9 @@ class DocumentVersion:
     updated: int
     deleted: int
     unchanged: int
+    cause: str
+    agent: str | None
+    by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +170,14 @@ def list_versions(connection: Connection, uri: str, before: int, limit: int) -> 
     d, v = documents.c, document_versions.c
     query = (
         select(d.uri, v.version, v.position, v.present, transactions.c.at,
-               v.inserted, v.updated, v.deleted, v.unchanged)
+               v.inserted, v.updated, v.deleted, v.unchanged, v.cause, v.agent, v.changed_by)
         .join_from(documents, document_versions, v.document_id == d.id)
         .join(transactions, transactions.c.position == v.position)
         .where(d.uri == uri, v.version < before)
         .order_by(v.version.desc())
         .limit(limit)
     )  # fmt: skip
-    return [DocumentVersion(*row) for row in connection.execute(query)]
+    return [DocumentVersion(*tuple(row)) for row in connection.execute(query)]
 
 
 def list_atoms(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, func, select
 
 from mdv.db.engine import driver
-from mdv.db.lmrs import Lmr
+from mdv.db.lmrs import SUBSCRIPTION_COLUMNS, Lmr, StoredSubscription
 from mdv.db.load_sql import load_sql
 from mdv.db.postgres_copy import array_literal
 from mdv.db.tables import feed, lmr_resources, lmrs, rules
@@ -55,9 +55,9 @@ def count_per_lmr(connection: Connection, some: Sequence[Lmr]) -> dict[int, LmrC
 
 def list_newest_rules(
     connection: Connection, lmr_id: int, before: int | None, limit: int
-) -> Sequence[tuple[int, str | None, str, int]]:
+) -> Sequence[StoredSubscription]:
     """Return a page of an LMR's rules, newest first."""
-    query = select(rules.c.id, rules.c.name, rules.c.text, rules.c.position).where(rules.c.owner == lmr_id)
+    query = select(*SUBSCRIPTION_COLUMNS).where(rules.c.owner == lmr_id)
     if before is not None:
         query = query.where(rules.c.id < before)
     return [tuple(row) for row in connection.execute(query.order_by(rules.c.id.desc()).limit(limit))]

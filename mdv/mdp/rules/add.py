@@ -125,7 +125,9 @@ def _lines(drafts: Sequence[RuleDraft], items: Iterable[PlannedRule], last_rule:
     for place, owner, _, _ in items:
         draft = drafts[place - 1]
         name = copy_field(draft.name)
-        lines.append(f"{last_rule + place}\t{owner}\t{name}\t{copy_text(draft.text)}\t{position}\n")
+        lines.append(
+            f"{last_rule + place}\t{owner}\t{name}\t{copy_text(draft.text)}\t{position}\t{copy_field(draft.by)}\n"
+        )
     return lines
 
 

@@ -22,9 +22,15 @@ RESUMED_REASON = "The rule was evaluated again."
 
 
 def change_rule(
-    connection: Connection, rule_id: int, text: str, provider: Provider, precomputed: Precomputed | None = None
+    connection: Connection,
+    rule_id: int,
+    text: str,
+    provider: Provider,
+    precomputed: Precomputed | None = None,
+    by: str | None = None,
 ) -> AddedRule:
-    """Change the text of a rule. Rules that search it are updated. Suspended ones among them are resumed.
+    """Change the text of a rule. Rules that search it are updated. Suspended ones among them are resumed. `by`: the
+    caller.
 
     Raise `SlowUnderLock` if the evaluation takes too long, unless it was precomputed.
     """
@@ -53,7 +59,7 @@ def change_rule(
             counts.subtract_matches(before, ids)
     suspensions.end(suspended)
     graph.execute("delete_searches", ids=ids)
-    graph.execute("change_rule", id=rule_id, text=text, position=tx.position)
+    graph.execute("change_rule", id=rule_id, text=text, position=tx.position, changed_by=by)
     # Old atomic rules are dropped after the new ones are merged, so that shared ones are kept.
     detached = graph.detach(ids)
     merged = merge_rules(graph, planned.rules, before.known, state.last_atomic_rule, planned.searches)

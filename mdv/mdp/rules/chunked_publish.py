@@ -40,8 +40,8 @@ def add_pending_rule(provider: Provider, draft: RuleDraft, planned: PlannedRule,
         check_names(graph, [draft])
         rule_id = state.last_rule + 1
         with graph.copying:
-            graph.copy([("rules (id, owner, name, text, position)",
-                         [copy_line(rule_id, draft.owner, draft.name, draft.text, tx.position)])])  # fmt: skip
+            line = copy_line(rule_id, draft.owner, draft.name, draft.text, tx.position, draft.by)
+            graph.copy([("rules (id, owner, name, text, position, changed_by)", [line])])
         suspensions = Suspensions(connection)
         suspensions.add_pending([rule_id])
         units: dict[Pattern, int] = {}

@@ -191,9 +191,10 @@ class ChangeRule:
 
     rule_id: int
     text: str
+    by: str | None = None
 
     def carry_out(self, connection: Connection, provider: Provider, precomputed: Precomputed | None) -> AddedRule:
-        return change_rule(connection, self.rule_id, self.text, provider, precomputed)
+        return change_rule(connection, self.rule_id, self.text, provider, precomputed, self.by)
 
     def plan(self, connection: Connection, provider: Provider, schema: SchemaInForce) -> RuleChange:
         planned = plan_change(RuleGraph(connection), self.rule_id, self.text, schema, provider.rules).rules

@@ -26,11 +26,12 @@ RULES_PER_MERGE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RuleDraft:
-    """A rule to be added: its owner, its name, if any, and its text."""
+    """A rule to be added: its owner, its name, if any, its text, and the caller."""
 
     owner: int
     name: str | None
     text: str
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

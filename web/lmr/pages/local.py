@@ -11,7 +11,7 @@ from flask import Response, request, url_for
 from mdv.errors import MdvError, NotFound, TooLarge
 from mdv.lmr.local_documents import delete_local, get_local, list_local, local_etag, put_local
 from mdv.model import Document
-from mdv.rdf.parse import check_document_uri
+from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import SYNTAXES, TURTLE, Syntax, syntax_of_name
 from mdv.uris import join_uri
 from web.document_form import MAX_TEXT_SHOWN_BYTES, guess_syntax, text_for_form
@@ -102,7 +102,7 @@ def local_put() -> Response:
     draft = LocalDraft()
     try:
         draft = _form_draft()
-        uri = check_document_uri(draft.uri)
+        uri = check_registration_uri(draft.uri)
         edition = local_etag(s.cache, uri)
         if edition is not None and edition != draft.edition:
             changed = (
