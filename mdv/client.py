@@ -111,6 +111,14 @@ class Client:
         headers = {"Content-Type": media_type}
         return self._change("PUT", uri, body, headers, dry_run=dry_run, if_match=if_match)
 
+    def edit(
+        self, uri: str, add: list[Any], remove: list[Any], *, dry_run: bool = False, if_match: str | None = None
+    ) -> Item:
+        """Add and remove statements of a document, each as [subject, property, term]. Return the result when the job is
+        done."""
+        body = json.dumps({"add": add, "remove": remove}).encode()
+        return self._change("PATCH", uri, body, {"Content-Type": JSON}, dry_run=dry_run, if_match=if_match)
+
     def delete(self, uri: str, *, dry_run: bool = False, if_match: str | None = None) -> Item:
         """Delete a document. Return the result when the job is done."""
         return self._change("DELETE", uri, None, {}, dry_run=dry_run, if_match=if_match)

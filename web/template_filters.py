@@ -3,6 +3,7 @@ only our own tags and escaped values."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from mdv.inspect.rule_explanation import measured_cost_text
-from mdv.model import XSD
+from mdv.model import XSD, Statement, is_blank
+from mdv.rdf.term_json import write_statement
 
 MAX_VALUE_CHARS = 2000
 """Longest value that is shown in full."""
@@ -79,6 +81,8 @@ def approximate(found: Any) -> Markup:
 NOTICES = {
     "deleted": "The document was deleted. You can restore any version.",
     "restored": "The version was restored as a new version.",
+    "value_changed": "The value was changed.",
+    "value_removed": "The value was removed.",
     "paused": "The LMR is paused. It receives no events until it is resumed.",
     "resumed": "The LMR is resumed and receives the events it missed.",
     "refetch": "The LMR will take a new snapshot at its next request.",
@@ -140,7 +144,37 @@ def is_number(datatype: str | None) -> bool:
     return datatype in _NUMBERS
 
 
+MAX_EDITED_CHARS = 10_000
+"""Longest value that can be edited in a form."""
+
+
+def is_editable(statement: Statement) -> bool:
+    """True if the value of a statement can be edited in a form: no blank node, and text that a form can keep.
+
+    >>> is_editable(Statement("http://d#_:b", "http://v/p", Term.literal("x")))
+    False
+    """
+    value = statement.object.value
+    return (
+        not is_blank(statement.subject)
+        and not (statement.object.is_uri and is_blank(value))
+        and "\r" not in value
+        and len(value) <= MAX_EDITED_CHARS
+    )
+
+
+def statement_json(statement: Statement) -> str:
+    """Return a statement as JSON, for a form.
+
+    >>> statement_json(Statement("http://d", "http://v/p", Term.literal("x")))
+    '["http://d", "http://v/p", {"type": "literal", "value": "x"}]'
+    """
+    return json.dumps(write_statement(statement), ensure_ascii=False)
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
+    "is_editable": is_editable,
+    "statement_json": statement_json,
     "number": number,
     "timestamp": timestamp,
     "ago": ago,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 
 import click
 
 from mdv.cli.command import ExampleCommand, ExampleGroup, connect, data_option, json_option
 from mdv.cli.errors import EXIT_FAILED, format_error
-from mdv.cli.output import Columns, Listing, list_options, print_line, write_json
+from mdv.cli.output import Columns, Item, Listing, list_options, print_line, write_json
 from mdv.errors import Forbidden, NotFound
+from mdv.rdf.snippet import read_prefixes, read_snippet
+from mdv.rdf.syntax import TURTLE
+from mdv.rdf.term_json import write_statement
 
 DOCUMENT: Columns = {
     "document": lambda item: item["uri"],
@@ -18,14 +22,18 @@ DOCUMENT: Columns = {
 }
 VERSION: Columns = {
     "version": lambda item: item["version"],
-    "position": lambda item: item["position"],
-    "at": lambda item: item["at"],
-    "present": lambda item: item["present"],
-    "inserted": lambda item: item["inserted"],
-    "updated": lambda item: item["updated"],
-    "deleted": lambda item: item["deleted"],
-    "unchanged": lambda item: item["unchanged"],
+    "at": lambda item: datetime.fromisoformat(item["at"]).strftime("%Y-%m-%d %H:%M:%S"),
+    "cause": lambda item: " ".join(filter(None, (item["cause"], item["agent"]))),
+    "by": lambda item: item["by"] or "unknown",
+    "resources": lambda item: _changes(item),
 }
+
+
+def _changes(item: Item) -> str:
+    if not item["present"]:
+        return "document deleted"
+    counts = [f"{item[name]:,} {name}" for name in ("inserted", "updated", "deleted") if item[name]]
+    return ", ".join(counts) or "no visible change"
 
 
 @click.group(cls=ExampleGroup, invoke_without_command=True, example="mdv documents --limit 10")
@@ -44,9 +52,55 @@ def documents(context: click.Context, limit: int | None, everything: bool, as_js
 @list_options
 @data_option
 def history(uri: str, limit: int | None, everything: bool, as_json: bool) -> None:
-    """List the versions of the document URI, newest first."""
+    """List the versions of the document URI, newest first.
+
+    Each has a cause (a registration, an update, a rule, …), and the user, token or batch that caused it. --json prints
+    all fields.
+    """
     listing = Listing(limit, everything, as_json)
     listing.show(connect().items("/documents/history", listing.page, uri=uri), VERSION, "The document has no versions.")
+
+
+@documents.command(
+    "edit",
+    example="mdv documents edit http://mdv.example/doc.rdf --remove '<#host> :serverPort \"5874\"'"
+    " --add '<#host> :serverPort \"5875\"'",
+)
+@click.argument("uri")
+@click.option("--add", "added", metavar="TURTLE", multiple=True, help="Statements to add. Can be repeated.")
+@click.option("--remove", "removed", metavar="TURTLE", multiple=True, help="Statements to remove. Can be repeated.")
+@click.option("--dry-run", is_flag=True, help="Report what would change, and change nothing.")
+@click.option("--if-match", metavar="V", help="Only if the stored version is V.")
+@json_option
+@data_option
+def edit(
+    uri: str, added: tuple[str, ...], removed: tuple[str, ...], dry_run: bool, if_match: str | None, as_json: bool
+) -> None:
+    """Add statements to the document URI, or remove some.
+
+    Statements are Turtle, with the prefixes of the schema. Relative URIs such as <#host> are relative to the document.
+    """
+    if not added and not removed:
+        raise click.UsageError("Give at least one --add or --remove.")
+    mdp = connect()
+    prefixes = read_prefixes(mdp.rdf("/schema", TURTLE.media_type))
+    edits = [
+        [write_statement(one) for text in texts for one in read_snippet(text, uri, prefixes)]
+        for texts in (added, removed)
+    ]
+    done = mdp.edit(uri, *edits, dry_run=dry_run, if_match=if_match)
+    if as_json:
+        write_json(done)
+        return
+    state = f"{uri} {'would be' if dry_run else 'is'} at version {done['version']}"
+    counts = ", ".join(f"{done[name]:,} {name}" for name in ("inserted", "updated", "deleted") if done[name])
+    if counts:
+        print_line(f"{state}; resources: {counts}.")
+    else:
+        print_line(
+            f"{state}, without a visible change. A statement is removed only if its value, language and datatype are"
+            f" equal: `mdv export {uri} --syntax turtle` shows them."
+        )
 
 
 @click.command(cls=ExampleCommand, example="mdv delete http://mdv.example/doc.rdf")

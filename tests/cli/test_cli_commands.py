@@ -82,6 +82,34 @@ def test_register_prints_the_changes_and_the_version(on: Callable, tmp_path: Pat
     assert '"1"' in on("export", uri, "--version", 1, "--syntax", "ntriples").out
 
 
+def test_edit_changes_single_statements(on: Callable, tmp_path: Path) -> None:
+    uri, file = "http://mdv.example/cli/edited", tmp_path / "one.ttl"
+    file.write_text(provider(1))
+    on("register", file, "--uri", uri)
+    assert on("documents", "edit", uri).code == 2
+    port = ["--add", "<#host> :serverPort '5874'"]
+    tried = on("documents", "edit", uri, *port, "--dry-run")
+    assert tried.out == f"{uri} would be at version 2; resources: 1 inserted.\n"
+    assert on("documents", "edit", uri, *port).out == f"{uri} is at version 2; resources: 1 inserted.\n"
+    stale = on("documents", "edit", uri, "--remove", port[1], "--if-match", 1)
+    assert stale.code == 1 and "Precondition failed" in stale.err
+    absent = on("documents", "edit", uri, "--remove", "<#host> :serverPort 5874 .")
+    assert absent.code == 0 and "is at version 2, without a visible change" in absent.out
+    both = on(
+        "documents", "edit", uri, "--remove", port[1], "--add", "<#host> :serverPort '1' ; :serverHost 'h'", "--json"
+    )
+    assert json.loads(both.out)["version"] == 3
+    rows = [line.split("\t") for line in on("documents", "history", uri).out.splitlines()]
+    assert [(row[0], *row[2:]) for row in rows] == [
+        ("3", "update", "token admin", "1 updated"),
+        ("2", "update", "token admin", "1 inserted"),
+        ("1", "registration", "token admin", "1 inserted"),
+    ]
+    for text, words in (("<#host> x:y 1", "is not a statement"), ("<#host> :serverPort [ ]", "contains a blank node")):
+        refused = on("documents", "edit", uri, "--add", text)
+        assert refused.code == 1 and words in refused.err, refused.err
+
+
 def test_a_folder_is_registered_below_a_base_and_bad_documents_block_no_others(on: Callable, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for number in range(9):

@@ -56,6 +56,12 @@ class Page:
         """Return the targets of the page's forms."""
         return [str(action) for action in self.tree.xpath("//main//form/@action")]
 
+    def form(self, action: str) -> dict[str, str]:
+        """Return the fields of the form with this target, as a browser would submit it. Browsers drop a newline at the
+        start of a text area."""
+        (form,) = self.tree.xpath(f"//main//form[@action='{action}']")
+        return {name: value.removeprefix("\n") for name, value in form.form_values() if name != "csrf"}
+
     def rows(self) -> list[list[str]]:
         """Return the cells of all tables."""
         cells = [[" ".join(cell.text_content().split()) for cell in row.xpath("./td")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -135,6 +136,15 @@ class Api:
         text = body.encode() if isinstance(body, str) else body
         return self.http.put(
             "/api/v1/documents", params={"uri": uri} | query, content=text, headers=given | (headers or {})
+        )
+
+    def patch(
+        self, uri: str, edits: Any, wait: int | None = 60, headers: dict[str, str] | None = None, **query: Any
+    ) -> httpx2.Response:
+        given = {"Content-Type": "application/json"} | ({} if wait is None else {"Prefer": f"wait={wait}"})
+        body = edits if isinstance(edits, bytes) else json.dumps(edits).encode()
+        return self.http.patch(
+            "/api/v1/documents", params={"uri": uri} | query, content=body, headers=given | (headers or {})
         )
 
     def delete(

@@ -48,3 +48,42 @@ def test_a_document_too_large_for_a_page_is_reported_as_such(visitor: Visitor, a
     assert "too large to compare" in visitor.get("/document/difference", uri=doc, **{"from": "1", "to": "2"}).words
     assert visitor.get("/register", uri=doc).status == 413
     assert api.http.delete("/api/v1/documents", params={"uri": doc}, headers={"Prefer": "wait=60"}).status_code == 200
+
+
+def test_a_value_is_changed_and_removed_in_place(visitor: Visitor, api: Api, doc: str) -> None:
+    api.put(doc, turtle("<#a> ex:note 'x' , 'kept'@en ; ex:knows <http://other.example/b> ."))
+    page = visitor.get("/document", uri=doc)
+    assert page.words.count("Edit") == 5, "the heading, the button, and one link for each statement"
+    assert "Save" not in page.words
+    form = visitor.get("/document", uri=doc, edit="3").form("/document/edit")
+    assert form["value"] == "x" and form["version"] == "1"
+    changed = visitor.post("/document/edit", **form | {"value": "new", "act": "save"})
+    assert (
+        changed.status == 200 and "The value was changed." in changed.words and "Edit by token admin" in changed.words
+    )
+    text = api.get("/documents", {"Accept": "application/n-triples"}, uri=doc).text
+    assert '"new"' in text and '"x"' not in text and '"kept"@en' in text
+    form = visitor.get("/document", uri=doc, edit="1").form("/document/edit")
+    assert form["value"] == "http://other.example/b"
+    removed = visitor.post("/document/edit", **form | {"act": "remove"})
+    assert "The value was removed." in removed.words
+    assert "other.example" not in api.get("/documents", {"Accept": "application/n-triples"}, uri=doc).text
+    causes = [row["cause"] for row in api.get("/documents/history", uri=doc).json()["items"]]
+    assert causes == ["update", "update", "registration"]
+
+
+def test_a_rejected_value_stays_in_the_form_with_the_reason(visitor: Visitor, api: Api, doc: str) -> None:
+    api.put(doc, turtle("<#a> ex:serverPort '80' ; ex:knows <http://other.example/b> , [ ex:note 'blank' ] ."))
+    rows = visitor.get("/document", uri=doc)
+    assert rows.words.count("Edit") == 4, "blank nodes cannot be edited"
+    form = visitor.get("/document", uri=doc, edit="4").form("/document/edit")
+    assert form["value"] == "80"
+    refused = visitor.post("/document/edit", **form | {"value": "high", "act": "save"})
+    assert refused.status == 422 and "high" in refused.form("/document/edit")["value"]
+    assert "Document refused" in refused.words
+    form = visitor.get("/document", uri=doc, edit="3").form("/document/edit")
+    relative = visitor.post("/document/edit", **form | {"value": "not a URI", "act": "save"})
+    assert relative.status == 400 and "is not an absolute URI" in relative.words
+    api.put(doc, turtle("<#a> ex:serverPort '81' ."))
+    late = visitor.post("/document/edit", **form | {"act": "remove"})
+    assert late.status == 409 and "was changed since you opened the page" in late.words

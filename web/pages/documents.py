@@ -1,13 +1,16 @@
-"""Document pages: list, show, compare versions, download, restore, delete."""
+"""Document pages: list, show, compare versions, download, edit a value, restore, delete."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from flask import Response, request, url_for
 
 from mdv.accounts.callers import check_may_write
-from mdv.errors import BadRequest, Conflict, NotFound
+from mdv.cause import CAUSE_KINDS
+from mdv.errors import BadRequest, Conflict, MdvError, NotFound
 from mdv.inspect.sql.documents import (
     DocumentInfo,
     count_statements,
@@ -17,8 +20,12 @@ from mdv.inspect.sql.documents import (
     read_document_statements,
 )
 from mdv.inspect.sql.registration_outcome import list_holding_lmrs
+from mdv.mdp.edit_document import read_edits
+from mdv.model import Statement
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.syntax import N_TRIPLES, SYNTAXES, syntax_of_name
+from mdv.rdf.term_json import write_statement
+from web.json_bodies import JSON
 from web.pages.base import pages, redirect_to, render_page, require_editor, require_viewer
 from web.pages.changes import ABSENT, change_document, diff_versions
 from web.services import services
@@ -50,6 +57,17 @@ def document() -> Response:
     """Show the current or another `version` of a document."""
     require_viewer()
     found = _find_version(request.args.get("uri"), request.args.get("version"))
+    return _render_document(found, edited=_number(request.args.get("edit")))
+
+
+def _render_document(
+    found: DocumentInfo,
+    edited: int | None = None,
+    statement: Statement | None = None,
+    draft: str | None = None,
+    problem: dict[str, Any] | None = None,
+) -> Response:
+    """Render a version. The row number `edited`, or that of `statement`, is a form, with `draft` as its value."""
     before = _number(request.args.get("after")) or MAX_VERSION
     with services().engine.connect() as connection:
         statements = read_document_statements(connection, found, MAX_STATEMENTS_SHOWN) if found.present else []
@@ -60,8 +78,15 @@ def document() -> Response:
     if len(versions) > PAGE_SIZE:
         more = url_for("pages.document", uri=found.uri, after=versions[PAGE_SIZE - 1].version)
     statements.sort()
+    if statement is not None and statement in statements:
+        edited = statements.index(statement) + 1
     return render_page(
         "document.html",
+        problem["status"] if problem else 200,
+        problem=problem,
+        edited=edited,
+        draft=draft,
+        causes=CAUSE_KINDS,
         document=found,
         statements=statements,
         count=count,
@@ -96,6 +121,28 @@ def document_difference() -> Response:
     with services().engine.connect() as connection:
         changes = diff_versions(connection, old, new)
     return render_page("difference.html", old=old, new=new, changes=changes)
+
+
+@pages.post("/document/edit")
+def edit_document() -> Response:
+    """Change or remove one value of a document."""
+    caller = require_editor()
+    found = _find_version(request.form.get("uri"), None)
+    check_may_write(caller, found.uri)
+    (old,), _ = read_edits(b'{"add": [' + request.form.get("statement", "").encode("utf-8", "replace") + b"]}")
+    draft = None if request.form.get("act") == "remove" else request.form.get("value", "").replace("\r\n", "\n")
+    try:
+        _check_unchanged(found)
+        edits = {"remove": [write_statement(old)], "add": []}
+        if draft is not None:
+            edits["add"].append(write_statement(old._replace(object=old.object._replace(value=draft))))
+        body = json.dumps(edits).encode()
+        read_edits(body)
+        change_document("edit", found.uri, caller, body, JSON, version=str(found.version))
+    except MdvError as error:
+        return _render_document(found, statement=old, draft=draft, problem=error.problem())
+    said = "value_removed" if draft is None else "value_changed"
+    return redirect_to("document", uri=found.uri, said=said)
 
 
 @dataclass(frozen=True, slots=True)
