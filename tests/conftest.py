@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -48,8 +49,15 @@ def _cache_bytecode() -> None:
     sys.dont_write_bytecode = False
 
 
+def _pass_on_hangups() -> None:
+    """Under nohup, SIGHUP is ignored, and children inherit that. With a handler, only this process ignores it."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+
 _keep_temporary_files_in_memory()
 _cache_bytecode()
+_pass_on_hangups()
 
 _numbers = itertools.count(1)
 

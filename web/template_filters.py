@@ -151,6 +151,7 @@ MAX_EDITED_CHARS = 10_000
 def is_editable(statement: Statement) -> bool:
     """True if the value of a statement can be edited in a form: no blank node, and text that a form can keep.
 
+    >>> from mdv.model import Term
     >>> is_editable(Statement("http://d#_:b", "http://v/p", Term.literal("x")))
     False
     """
@@ -166,6 +167,7 @@ def is_editable(statement: Statement) -> bool:
 def statement_json(statement: Statement) -> str:
     """Return a statement as JSON, for a form.
 
+    >>> from mdv.model import Term
     >>> statement_json(Statement("http://d", "http://v/p", Term.literal("x")))
     '["http://d", "http://v/p", {"type": "literal", "value": "x"}]'
     """

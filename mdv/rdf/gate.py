@@ -9,13 +9,14 @@ original bytes.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 
 from mdv.errors import NotWellFormed, TooLarge
 from mdv.rdf.gate_json import gate_json
 from mdv.rdf.gate_text import gate_text
 from mdv.rdf.gate_xml import gate_xml
 from mdv.rdf.gated import Gated
-from mdv.rdf.syntax import JSON_LD, RDF_XML, Syntax
+from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, TURTLE, Syntax
 
 MAX_BYTES = 32 * 1024 * 1024
 
@@ -31,10 +32,16 @@ def gate(body: bytes, syntax: Syntax, charset: str | None = None, max_bytes: int
     refuse_too_large(len(body), max_bytes)
     if not body.removeprefix(codecs.BOM_UTF8).strip():
         raise NotWellFormed("The document is empty. To delete a document, delete it by its URI.")
-    if syntax is RDF_XML:
-        return gate_xml(body, charset)
-    gated = gate_text(body, syntax, charset)
-    return gate_json(gated) if syntax is JSON_LD else gated
+    return GATES[syntax.name](body, charset)
+
+
+GATES: dict[str, Callable[[bytes, str | None], Gated]] = {
+    RDF_XML.name: gate_xml,
+    TURTLE.name: lambda body, charset: gate_text(body, TURTLE, charset),
+    N_TRIPLES.name: lambda body, charset: gate_text(body, N_TRIPLES, charset),
+    JSON_LD.name: lambda body, charset: gate_json(gate_text(body, JSON_LD, charset)),
+}
+"""By name of the syntax: checks a text with its charset, if it is known."""
 
 
 def refuse_too_large(size: int, max_bytes: int) -> None:

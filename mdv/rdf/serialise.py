@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyoxigraph
@@ -17,7 +17,7 @@ from pyoxigraph import BlankNode, Literal, NamedNode, Triple
 from mdv.errors import NotAcceptable
 from mdv.model import BLANK_MARK, RDF, RDF_TYPE, RDFS, XSD, XSD_STRING, Statement, Term
 from mdv.rdf.gate_xml import MAX_TEXT_BYTES, NAME_REST, NAME_START
-from mdv.rdf.syntax import JSON_LD, RDF_XML, Syntax
+from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, TURTLE, Syntax
 
 MAX_NESTING = 20
 """Nesting depth of written RDF/XML. Deeper resources are referenced. The gate accepts up to 200 levels."""
@@ -55,15 +55,23 @@ def serialise(
     ordered = list(dict.fromkeys(sorted(statements, key=_order)))
     used = _used_prefixes(ordered, prefixes)
     blank_prefix = None if document is None else document + BLANK_MARK
-    if syntax is RDF_XML:
-        return _RdfXml(ordered, used, blank_prefix).write()
-    if syntax is JSON_LD:
-        return _json_ld(ordered, used, blank_prefix)
+    return WRITERS[syntax.name](ordered, used, blank_prefix)
+
+
+def _rdf_xml(statements: list[Statement], prefixes: dict[str, str], blank_prefix: str | None) -> bytes:
+    return _RdfXml(statements, prefixes, blank_prefix).write()
+
+
+def _turtle(statements: list[Statement], prefixes: dict[str, str], blank_prefix: str | None) -> bytes:
     # The library writes prefixes in arbitrary order, so they are sorted here.
-    text = pyoxigraph.serialize(to_triples(ordered, blank_prefix), format=syntax.format, prefixes=used) or b""
-    declared = sum(line.startswith(b"@prefix ") for line in text.split(b"\n", len(used))[: len(used)])
+    text = pyoxigraph.serialize(to_triples(statements, blank_prefix), format=TURTLE.format, prefixes=prefixes) or b""
+    declared = sum(line.startswith(b"@prefix ") for line in text.split(b"\n", len(prefixes))[: len(prefixes)])
     lines = text.split(b"\n", declared)
     return b"\n".join([*sorted(lines[:declared]), *lines[declared:]])
+
+
+def _n_triples(statements: list[Statement], prefixes: dict[str, str], blank_prefix: str | None) -> bytes:
+    return pyoxigraph.serialize(to_triples(statements, blank_prefix), format=N_TRIPLES.format) or b""
 
 
 def _order(statement: Statement) -> tuple[object, ...]:
@@ -373,3 +381,14 @@ def _json_ld(statements: list[Statement], prefixes: dict[str, str], blank_prefix
     plain = [{k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in n.items()} for n in nodes.values()]
     context = ({"@vocab": vocabulary} if vocabulary else {}) | usable
     return json.dumps({"@context": context, "@graph": plain}, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+Writer = Callable[[list[Statement], dict[str, str], str | None], bytes]
+
+WRITERS: dict[str, Writer] = {
+    RDF_XML.name: _rdf_xml,
+    TURTLE.name: _turtle,
+    N_TRIPLES.name: _n_triples,
+    JSON_LD.name: _json_ld,
+}
+"""By name of the syntax: writes ordered statements, with prefixes and the prefix of the names of blank nodes."""

@@ -29,7 +29,7 @@ from mdv.rdf.serialise import (
     usable_prefixes,
     value_write_error,
 )
-from mdv.rdf.syntax import JSON_LD, RDF_XML, TURTLE, Syntax
+from mdv.rdf.syntax import JSON_LD, N_TRIPLES, RDF_XML, TURTLE, Syntax
 
 XML_FORBIDDEN_PATTERN = XML_FORBIDDEN.pattern.replace("\x00", "\x01")
 """A regular expression for characters that RDF/XML cannot write. For use in SQL, where texts contain no NUL."""
@@ -70,19 +70,7 @@ def make_stream_writer(syntax: Syntax, prefixes: Mapping[str, str], document: st
     """
     blank_prefix = None if document is None else document + BLANK_MARK
     usable = usable_prefixes(prefixes)
-    if syntax is RDF_XML:
-        return _rdf_xml(usable, blank_prefix)
-    if syntax is JSON_LD:
-        return StreamWriter(b'{"@graph": [\n', lambda chunk: _json_ld(chunk, blank_prefix), b",\n", b"\n]}\n")
-    declared = "".join(f"@prefix {prefix}: <{uri}> .\n" for prefix, uri in usable.items()) if syntax is TURTLE else ""
-
-    def write(chunk: Sequence[Statement]) -> bytes:
-        text = pyoxigraph.serialize(to_triples(chunk, blank_prefix), format=syntax.format, prefixes=usable) or b""
-        while text.startswith(b"@prefix "):
-            text = text.partition(b"\n")[2]
-        return text
-
-    return StreamWriter(declared.encode(), write, b"", b"")
+    return STREAM_WRITERS[syntax.name](usable, blank_prefix)
 
 
 def check_writable(syntax: Syntax, properties: Iterable[str], unwritable: Callable[[], str | None]) -> None:
@@ -98,6 +86,30 @@ def check_writable(syntax: Syntax, properties: Iterable[str], unwritable: Callab
     subject = unwritable()
     if subject is not None:
         raise NotAcceptable(value_write_error(subject))
+
+
+def _turtle(prefixes: Mapping[str, str], blank_prefix: str | None) -> StreamWriter:
+    declared = "".join(f"@prefix {prefix}: <{uri}> .\n" for prefix, uri in prefixes.items())
+
+    def write(chunk: Sequence[Statement]) -> bytes:
+        triples = to_triples(chunk, blank_prefix)
+        text = pyoxigraph.serialize(triples, format=TURTLE.format, prefixes=dict(prefixes)) or b""
+        while text.startswith(b"@prefix "):
+            text = text.partition(b"\n")[2]
+        return text
+
+    return StreamWriter(declared.encode(), write, b"", b"")
+
+
+def _n_triples(prefixes: Mapping[str, str], blank_prefix: str | None) -> StreamWriter:
+    def write(chunk: Sequence[Statement]) -> bytes:
+        return pyoxigraph.serialize(to_triples(chunk, blank_prefix), format=N_TRIPLES.format) or b""
+
+    return StreamWriter(b"", write, b"", b"")
+
+
+def _json_ld(prefixes: Mapping[str, str], blank_prefix: str | None) -> StreamWriter:
+    return StreamWriter(b'{"@graph": [\n', lambda chunk: _json_ld_nodes(chunk, blank_prefix), b",\n", b"\n]}\n")
 
 
 def _rdf_xml(prefixes: Mapping[str, str], blank_prefix: str | None) -> StreamWriter:
@@ -135,7 +147,7 @@ def _rdf_xml(prefixes: Mapping[str, str], blank_prefix: str | None) -> StreamWri
     return StreamWriter(head.encode(), write, b"", f"</{rdf}:RDF>\n".encode())
 
 
-def _json_ld(chunk: Sequence[Statement], blank_prefix: str | None) -> bytes:
+def _json_ld_nodes(chunk: Sequence[Statement], blank_prefix: str | None) -> bytes:
     """Write one object for each resource of a chunk. Several objects with the same `@id` are one resource."""
 
     def name(uri: str) -> str:
@@ -159,3 +171,12 @@ def _json_ld(chunk: Sequence[Statement], blank_prefix: str | None) -> bytes:
                 node.setdefault(property_iri, []).append(value(term))
         nodes.append(json.dumps(node, ensure_ascii=False))
     return ",\n".join(nodes).encode()
+
+
+STREAM_WRITERS: dict[str, Callable[[Mapping[str, str], str | None], StreamWriter]] = {
+    RDF_XML.name: _rdf_xml,
+    TURTLE.name: _turtle,
+    N_TRIPLES.name: _n_triples,
+    JSON_LD.name: _json_ld,
+}
+"""By name of the syntax: makes a writer, with prefixes and the prefix of the names of blank nodes."""

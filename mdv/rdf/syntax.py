@@ -33,7 +33,7 @@ N_TRIPLES = Syntax("ntriples", "N-Triples", ("application/n-triples",), (".nt",)
 JSON_LD = Syntax("jsonld", "JSON-LD", ("application/ld+json",), (".jsonld", ".json"), RdfFormat.JSON_LD)
 
 SYNTAXES = (RDF_XML, TURTLE, N_TRIPLES, JSON_LD)
-"""In order of preference, RDF/XML first as in the paper."""
+"""In order of preference, RDF/XML first as in the paper. `gate`, `serialise` and `stream` have an entry for each."""
 
 MEDIA_TYPES = tuple(syntax.media_type for syntax in SYNTAXES)
 

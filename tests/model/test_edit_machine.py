@@ -39,6 +39,9 @@ from tests.support.store_machine import (
 pytestmark = pytest.mark.full
 
 
+CAUSE = Cause(RULE, "rule 1", "user anna")
+
+
 class Round(NamedTuple):
     """One call of `Transaction.edit`. `flush`: the changes are written before the next one."""
 
@@ -94,7 +97,8 @@ class EditMachine(StoreMachine):
         else:
             assert valid
             self.check_outcome(outcome, changed, after)
-            self.oracle.record(changed, after)
+            replaced = {uri for uri in batch if before.get(uri) != registered.get(uri)}
+            self.oracle.record(changed, after, {*changed} - replaced, CAUSE)
         self.check_everything()
 
     @rule(data=st.data(), extra=_edits())
@@ -140,7 +144,7 @@ class EditMachine(StoreMachine):
                 _, replacements, names = _sort_out(tx, items, stored)
                 tx.replace_documents(replacements, names)
             for one in rounds:
-                tx.edit(Cause(RULE, "r1", "user anna"), one.additions, one.deletions, one.document)
+                tx.edit(CAUSE, one.additions, one.deletions, one.document)
                 now = apply(now, one)
                 if one.flush:
                     tx.flush()
@@ -259,6 +263,9 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "removed values are validated": lambda patch: patch.setattr(
         StatementStore, "values_after", lambda self, document, values: [statement for _, statement in values]
+    ),
+    "versions have no cause": _mutate_sql(
+        "keep_documents", "cause, agent, changed_by\n    from item", "'registration', agent, changed_by\n    from item"
     ),
     "a document without statements stays": _mutate_sql(
         "find_present", "where f.document_id = k.document_id limit 1", "limit 1"

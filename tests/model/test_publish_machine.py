@@ -50,6 +50,7 @@ from mdv.rules.ast import ParsedRule
 from mdv.rules.parse import parse
 from tests.support.cache_content import content_of
 from tests.support.closure_oracle import Closure, closure_of, reached
+from tests.support.edit_rounds import edit_in_rounds, rounds_to
 from tests.support.formats import assert_document_is_read, assert_resource_is_read
 from tests.support.generated_rules import (
     DOCUMENTS,
@@ -281,6 +282,14 @@ class Model:
         texts = {uri: turtle(said) if said is not None else None for uri, said in batch.items()}
         answers = self.mdp.put(texts)
         assert not [answer for answer in answers if isinstance(answer, MdvError)]
+        self.record(batch)
+
+    def edit(self, batch: Mapping[str, Said | None], noise: Said, flush: bool) -> None:
+        """Make the same changes as `put` by rounds of edits."""
+        edit_in_rounds(self.mdp, rounds_to(self.store, batch, noise), flush)
+        self.record(batch)
+
+    def record(self, batch: Mapping[str, Said | None]) -> None:
         self.store |= {uri: said for uri, said in batch.items() if said is not None}
         for uri in (uri for uri, said in batch.items() if said is None):
             del self.store[uri]
@@ -446,6 +455,12 @@ class PublishMachine(RuleBasedStateMachine):
         there = {uri: said for uri, said in batch.items() if said is not None or uri in self.model.store}
         if there:
             self.step(process, lambda: self.model.put(there))
+
+    @rule(process=PROCESS, batch=BATCHES, noise=contents(most=1), flush=st.booleans())
+    def edit_documents(self, process: int, batch: Mapping[str, Said | None], noise: Said, flush: bool) -> None:
+        there = {uri: said for uri, said in batch.items() if said is not None or uri in self.model.store}
+        if there:
+            self.step(process, lambda: self.model.edit(there, noise, flush))
 
     @precondition(lambda self: self.model.store)
     @rule(process=PROCESS, data=st.data(), more=contents(most=2))
@@ -736,13 +751,16 @@ def wander(system: System, folder: Path, steps: int, seed: int) -> None:
     machine = PublishMachine(system, folder)
     model = machine.model
     try:
-        for _ in range(steps):
+        for number in range(steps):
             process, name, limit = choice.randrange(2), choice.choice(LMRS), choice.choice([1, 2, 1000])
             repository = model.repositories[name]
             step = choice.randrange(21)
             if step < 10:
                 drawn = {uri: content() if choice.random() < 0.8 else None for uri in choice.sample(DOCUMENTS, 2)}
-                machine.register_and_delete(process, drawn)
+                if number % 3 == 2:
+                    machine.edit_documents(process, drawn, frozenset(), flush=number % 2 == 0)
+                else:
+                    machine.register_and_delete(process, drawn)
             elif step < 13 and len(repository.rules) < MOST_RULES:
                 drafts = [(None, written()) for _ in range(choice.randrange(1, 3))]
                 machine.step(process, partial(machine.subscribe_texts, name, drafts))

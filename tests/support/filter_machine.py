@@ -24,6 +24,7 @@ from mdv.inspect.sql.documents import StoredStatements, read_document
 from mdv.model import Statement
 from mdv.rules.ast import ParsedRule
 from mdv.rules.parse import parse
+from tests.support.edit_rounds import edit_in_rounds, rounds_to
 from tests.support.formats import assert_resource_is_read, assert_stored_document_is_read
 from tests.support.generated_rules import (
     DOCUMENTS,
@@ -88,6 +89,15 @@ class Follower:
         texts = {uri: turtle(said) if said is not None else None for uri, said in batch.items()}
         answers = self.transact(lambda: self.mdp.put(texts))
         assert not [answer for answer in answers if isinstance(answer, MdvError)]
+        self.record(batch)
+
+    def edit(self, batch: Batch, noise: Said, flush: bool) -> None:
+        """Make the same changes as `put` by rounds of edits."""
+        rounds = rounds_to(self.store, batch, noise)
+        self.transact(lambda: edit_in_rounds(self.mdp, rounds, flush))
+        self.record(batch)
+
+    def record(self, batch: Batch) -> None:
         self.store |= {uri: said for uri, said in batch.items() if said is not None}
         for uri in (uri for uri, said in batch.items() if said is None):
             del self.store[uri]
@@ -240,6 +250,11 @@ class FilterMachine(RuleBasedStateMachine):
     def register_some_and_delete_some_at_once(self, process: int, batch: Batch) -> None:
         if there := self.there(batch):
             self.step(process, lambda: self.model.put(there))
+
+    @rule(process=PROCESS, batch=BATCHES, noise=contents(most=1), flush=st.booleans())
+    def edit_documents_in_rounds(self, process: int, batch: Batch, noise: Said, flush: bool) -> None:
+        if there := self.there(batch):
+            self.step(process, lambda: self.model.edit(there, noise, flush))
 
     @rule(process=PROCESS, batch=BATCHES)
     def register_some_and_delete_some_one_by_one(self, process: int, batch: Batch) -> None:

@@ -12,8 +12,9 @@ import sqlalchemy
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from mdv.cause import REGISTERED, Cause
 from mdv.errors import BreakingSchema, InvalidDocument, MdvError, NotFound
-from mdv.inspect.sql.documents import StoredStatements, read_document, read_document_statements
+from mdv.inspect.sql.documents import StoredStatements, list_versions, read_document, read_document_statements
 from mdv.inspect.sql.resources import list_resources
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
@@ -118,15 +119,20 @@ class Oracle:
     position: int = 0
     schema_version: int = 0
     versions: dict[tuple[str, int], tuple[int, Said]] = field(default_factory=dict)  # empty: deleted
+    causes: dict[tuple[str, int], Cause] = field(default_factory=dict)
     seen: dict[int, Said] = field(default_factory=lambda: {0: frozenset()})  # visible statements by position
 
     def latest(self, uri: str) -> int:
         return max((version for name, version in self.versions if name == uri), default=0)
 
-    def record(self, changed: Collection[str], after: Store) -> None:
-        """Record a transaction that changed these documents, if any."""
+    def record(
+        self, changed: Collection[str], after: Store, edited: Collection[str] = (), cause: Cause = REGISTERED
+    ) -> None:
+        """Record a transaction that changed these documents, if any. `cause`: why those that were edited changed."""
         for uri in changed:
-            self.versions[uri, self.latest(uri) + 1] = self.position + 1, after.get(uri, frozenset())
+            version = self.latest(uri) + 1
+            self.versions[uri, version] = self.position + 1, after.get(uri, frozenset())
+            self.causes[uri, version] = cause if uri in edited else REGISTERED
         if changed:
             self.position += 1
             self.store = after
@@ -358,6 +364,7 @@ class StoreMachine(RuleBasedStateMachine):
                     assert_resource_is_read(resource, stored, self.mdp.engine.connect, about(now, resource))
             for uri in DOCUMENTS:
                 self.check_document(connection, uri, self.oracle.latest(uri), None)
+                self.check_causes(connection, uri)
             self.check_classes(connection, now)
             self.check_positions(connection)
             self.check_typed(connection)
@@ -376,6 +383,15 @@ class StoreMachine(RuleBasedStateMachine):
         if said:
             assert_stored_document_is_read(uri, StoredStatements(document), self.mdp.engine.connect, said)
         self.check_difference(uri, version, found)
+
+    def check_causes(self, connection: Any, uri: str) -> None:
+        found = {v.version: (v.cause, v.agent, v.by) for v in list_versions(connection, uri, 2**31 - 1, 10_000)}
+        wanted = {
+            version: (cause.kind.name, cause.agent, cause.by)
+            for (name, version), cause in self.oracle.causes.items()
+            if name == uri
+        }
+        assert found == wanted, "the causes of versions differ"
 
     def check_difference(self, uri: str, version: int, found: Sequence[Statement]) -> None:
         """Compare the difference from the previous version, as the page of a document shows it."""
