@@ -39,7 +39,7 @@ def shell(new_up: Callable[..., Up], tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_the_commands_of_the_readme_print_what_it_shows(shell: Callable[[str], str]) -> None:
-    up_and_test, atoms, own, http, schema, trace, rules, held, subscribed, fed, branch, local, many = BLOCKS
+    up_and_test, atoms, own, edited, http, schema, trace, rules, held, subscribed, fed, branch, local, many = BLOCKS
     assert re.findall(r"^make (\w+)", up_and_test, re.MULTILINE) == ["up", "test"]
     shown = re.search(r"Figure 4:\n\n```\n(.*?)```", README, re.DOTALL)
     assert shown is not None
@@ -48,7 +48,9 @@ def test_the_commands_of_the_readme_print_what_it_shows(shell: Callable[[str], s
     assert [line.split("\t") for line in shell(atoms).splitlines()] == table[1:]
     told = shell(own)
     assert "http://mdv.example/mine.rdf#host" in told and "frigate.uni-passau.de" in told
-    assert '"version":1' in shell(http).replace(" ", "")
+    assert "is at version 2; resources: 1 updated" in shell(edited)
+    answers_over_http = shell(http).replace(" ", "")
+    assert '"version":3' in answers_over_http and '"version":4' in answers_over_http
     traced = re.search(r"```\n(Initial iteration\n.*?)```", README, re.DOTALL)
     assert traced is not None
     shown_rows = [re.split(r"\s{2,}", line) for line in traced[1].splitlines() if not line.startswith("uri_reference")]
