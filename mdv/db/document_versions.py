@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from mdv.cause import Cause
 from mdv.db.delta import DocumentDifference, ResourceCounts
 from mdv.db.load_sql import load_sql
 from mdv.db.pipeline import Pipeline
@@ -55,9 +56,13 @@ def queue_documents(
 def copy_new_documents(session: psycopg.Connection[Any], position: int, documents: Sequence[CountedDifference]) -> None:
     """COPY new documents with their first versions."""
     rows, versions = [], []
-    prefixes: dict[str, str] = {}  # most documents have the same prefixes
+    # Most documents have the same prefixes and the same cause.
+    prefixes: dict[str, str] = {}
+    causes: dict[Cause, str] = {}
     for difference, counted in documents:
         number, cause = difference.document, difference.cause
+        if cause not in causes:
+            causes[cause] = f"{cause.kind.name}\t{copy_field(cause.agent)}\t{copy_field(cause.by)}"
         written = repr(difference.prefixes)
         names = prefixes.get(written)
         if names is None:
@@ -66,7 +71,7 @@ def copy_new_documents(session: psycopg.Connection[Any], position: int, document
         rows.append(f"{number}\t{copy_text(difference.uri)}\t1\tt\t\\\\x{digest}\t{names}\t{position}\n")
         versions.append(
             f"{number}\t1\t{position}\tt\t{names}\t{counted.inserted}\t{counted.updated}\t{counted.deleted}"
-            f"\t{counted.unchanged}\t{cause.kind.name}\t{copy_field(cause.agent)}\t{copy_field(cause.by)}\n"
+            f"\t{counted.unchanged}\t{causes[cause]}\n"
         )
     copy_lines(session, f"documents ({_DOCUMENT})", rows)
     copy_lines(session, f"document_versions ({_VERSION})", versions)
