@@ -24,6 +24,7 @@ PAGES = [
     "/documents",
     "/documents?prefix=http://mdv.example/",
     f"/document?uri={DOC}",
+    f"/document?uri={DOC}&edit=1",
     f"/document/delete?uri={DOC}",
     "/jobs",
     "/jobs?state=dead",
@@ -156,6 +157,43 @@ def test_without_javascript_a_document_is_registered_read_and_deleted(plain: Vis
     page.get_by_role("link", name="Restore …").click()
     page.get_by_role("button", name="Restore").click()
     expect(page.get_by_role("cell", name="p.example")).to_be_visible()
+
+
+def test_a_file_in_another_encoding_is_sent_as_it_is(desk: Visit, mdp: Client, tmp_path: Path) -> None:
+    rdf, uri = tmp_path / "latin.rdf", "http://mdv.example/latin.rdf"
+    text = f"""<?xml version="1.0" encoding="ISO-8859-1"?>
+        <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="{SCHEMA}">
+        <CycleProvider rdf:ID="a"><serverHost>m\u00fcller</serverHost></CycleProvider></rdf:RDF>"""
+    rdf.write_bytes(text.encode("latin-1"))
+    page = desk.to("/register")
+    page.get_by_label("URI of the document").fill("http://mdv.example/")
+    page.get_by_label("Drop files here or choose them").set_input_files(rdf)
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Registered")
+    assert "m\u00fcller".encode() in mdp.rdf("/documents", "application/n-triples", uri=uri)
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(b"\x89PNG\r\n" + bytes(range(256)))
+    page = desk.to("/register")
+    page.get_by_label("URI of the document").fill("http://mdv.example/")
+    page.get_by_label("Drop files here or choose them").set_input_files(picture)
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("picture.png seems to be a PNG image")
+
+
+def test_a_value_is_edited_in_place(desk: Visit, mdp: Client) -> None:
+    uri = "http://mdv.example/edited.ttl"
+    mdp.register(uri, provider("e", "before.example").encode(), "text/turtle")
+    page = desk.to(f"/document?uri={uri}")
+    page.get_by_role("link", name=f"Edit serverHost of {uri}#e").click()
+    expect(page.get_by_label("Value")).to_be_focused()
+    page.get_by_label("Value").fill("after.example")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_have_text("The value was changed.")
+    expect(page.get_by_role("cell", name="after.example")).to_be_visible()
+    page.get_by_role("link", name=f"Edit serverPort of {uri}#e").click()
+    page.get_by_role("button", name="Remove this value").click()
+    expect(page.get_by_role("status")).to_have_text("The value was removed.")
+    assert b"serverPort" not in mdp.rdf("/documents", "application/n-triples", uri=uri)
 
 
 def test_without_javascript_several_files_are_sent(plain: Visit, tmp_path: Path) -> None:

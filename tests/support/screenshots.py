@@ -121,6 +121,7 @@ PAPER = Scene(
     demo=True,
     fill=fill_many,
     pages={
+        "edit": f"/document?uri={FIGURE_1}&edit=1",
         "rules": f"/rules?rule={_quoted(EITHER)}",
         "rules-flaw": f"/rules?rule={_quoted('search CycleProvider c register c where c.serverHots = 1')}",
         "rules-registered": "/rules/registered",

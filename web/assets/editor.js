@@ -152,13 +152,28 @@ document.addEventListener("click", (event) => {
 
 const SUFFIXES = { rdf: "rdfxml", xml: "rdfxml", owl: "rdfxml", ttl: "turtle", nt: "ntriples", jsonld: "jsonld", json: "jsonld" };
 
+// The text of a file; undefined if it is not certainly UTF-8 text. Such a file is sent as it is: the server knows more encodings.
+async function readText(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const start = new TextDecoder("latin1").decode(bytes.subarray(0, 200));
+  const declared = /<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]+)["']/.exec(start)?.[1] ?? "utf-8";
+  if (!/^(utf-?8|us-ascii)$/i.test(declared) || bytes.includes(0)) return undefined;
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
 // Loads a chosen file into the editor before it is sent.
 const file = document.querySelector("input[data-into]");
 file?.addEventListener("change", async () => {
   if (file.files.length !== 1 || file.files[0].size > 2 ** 20) return;
   const area = document.getElementById(file.dataset.into);
   const name = file.files[0].name;
-  area.value = await file.files[0].text();
+  const text = await readText(file.files[0]);
+  if (text === undefined) return; // the file itself is sent
+  area.value = text;
   const syntaxField = document.getElementById(area.dataset.editor);
   syntaxField.value = SUFFIXES[name.split(".").at(-1).toLowerCase()] ?? "";
   syntaxField.dispatchEvent(new Event("change"));

@@ -18,7 +18,7 @@ from mdv.mdp.register import prepare
 from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import SYNTAXES, TURTLE
 from mdv.uris import join_uri
-from web.document_form import choose_syntax, form_bytes, text_for_form
+from web.document_form import FormText, file_text, pasted_text
 from web.negotiate import run_in_thread
 from web.pages.base import pages, render_fragment, render_page, require_editor
 from web.pages.changes import ABSENT, MAX_DIFF_STATEMENTS, StatementDiff, change_document, diff_versions
@@ -31,27 +31,34 @@ MAX_FILES = 100
 
 @dataclass(frozen=True, slots=True)
 class DocumentDraft:
-    """The content of the form: a text and its document URI."""
+    """The content of the form: a text, its document URI, and the version that it replaces."""
 
-    uri: str
-    text: bytes
-    syntax: str
+    uri: str = ""
+    content: FormText = FormText()  # noqa: RUF009
     version: str | None = None
 
     @property
+    def text(self) -> bytes:
+        return self.content.body
+
+    @property
+    def syntax(self) -> str:
+        return self.content.syntax
+
+    @property
     def media_type(self) -> str:
-        return choose_syntax(self.syntax, None, self.text).media_type
+        return self.content.media_type
 
     @property
     def shown(self) -> str:
-        return text_for_form(self.text)
+        return self.content.shown
 
 
 @pages.get("/register")
 def register_form() -> Response:
     require_editor()
     uri = request.args.get("uri", "")
-    draft = _existing_draft(uri) if uri else DocumentDraft("", b"", "")
+    draft = _existing_draft(uri) if uri else DocumentDraft()
     return render_page("register.html", draft=draft, syntaxes=SYNTAXES)
 
 
@@ -113,8 +120,8 @@ def _register_file(file: FileStorage | None, caller: Caller) -> FileOutcome:
         body = file.read()
         uri = check_registration_uri(join_uri(base, file.filename))
         check_may_write(caller, uri)
-        syntax = choose_syntax(request.form.get("syntax", ""), file.filename, body)
-        result = change_document("register", uri, caller, body, syntax.media_type, dry_run=not _is_confirmed())
+        media_type = file_text(body, request.form.get("syntax", ""), file.filename).media_type.partition(";")[0]
+        result = change_document("register", uri, caller, body, media_type, dry_run=not _is_confirmed())
     except MdvError as error:
         return FileOutcome(problem=error.problem())
     return FileOutcome(uri, result)
@@ -132,12 +139,9 @@ def _form_draft() -> DocumentDraft:
         raise BadRequest(f"{version[:20]!r} is not a version number.")
     syntax = request.form.get("syntax", "")
     if file is not None and file.filename:
-        body = file.read()
-        name = choose_syntax(syntax, file.filename, body).name
         uri = join_uri(uri, file.filename) if uri.endswith("/") else uri
-        return DocumentDraft(uri, body, name, version)
-    text = form_bytes(request.form.get("text", ""))
-    return DocumentDraft(uri, text, syntax, version)
+        return DocumentDraft(uri, file_text(file.read(), syntax, file.filename), version)
+    return DocumentDraft(uri, pasted_text(request.form.get("text", ""), syntax), version)
 
 
 def _existing_draft(uri: str) -> DocumentDraft:
@@ -145,11 +149,11 @@ def _existing_draft(uri: str) -> DocumentDraft:
     with services().engine.connect() as connection:
         document = read_document(connection, check_document_uri(uri))
         if document is None or not document.present:
-            return DocumentDraft(uri, b"", "")
+            return DocumentDraft(uri)
         if count_statements(connection, document) > MAX_DIFF_STATEMENTS:
             raise TooLarge("The document is too large to edit on a page. Register it as a file instead.")
     text = document_text(document, TURTLE, services().config.max_document_bytes)
-    return DocumentDraft(uri, text, TURTLE.name, str(document.version))
+    return DocumentDraft(uri, FormText(text, TURTLE.name), str(document.version))
 
 
 def _is_expected(draft: DocumentDraft) -> bool:

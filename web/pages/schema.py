@@ -18,7 +18,7 @@ from mdv.inspect.sql.schema_versions import list_schema_versions
 from mdv.mdp.schemas import SchemaInForce
 from mdv.rdf.compare import compare_schemas
 from mdv.rdf.syntax import SYNTAXES, TURTLE, syntax_of_name
-from web.document_form import choose_syntax, form_bytes, text_for_form
+from web.document_form import FormText, file_text, pasted_text
 from web.job_queue import PendingJob
 from web.negotiate import run_in_thread
 from web.number_params import read_after
@@ -125,18 +125,25 @@ def schema_difference() -> Response:
 class SchemaDraft:
     """The content of the form: the text, the version it was made from, and the digest of the previewed text."""
 
-    text: bytes
-    syntax: str
+    content: FormText
     version: str | None = None
     looked_at: str | None = None
 
     @property
+    def text(self) -> bytes:
+        return self.content.body
+
+    @property
+    def syntax(self) -> str:
+        return self.content.syntax
+
+    @property
     def shown(self) -> str:
-        return text_for_form(self.text)
+        return self.content.shown
 
     @property
     def media_type(self) -> str:
-        return choose_syntax(self.syntax, None, self.text).media_type
+        return self.content.media_type
 
     @property
     def digest(self) -> str:
@@ -154,7 +161,7 @@ def schema_change_form() -> Response:
     found = _version(request.args["version"]) if "version" in request.args else known
     is_small = len(found.statements) <= MAX_DIFF_STATEMENTS
     text = schema_text(found, TURTLE) if found.statements and is_small else b""
-    draft = SchemaDraft(text, "", str(known.version))
+    draft = SchemaDraft(FormText(text), str(known.version))
     return render_page(
         "schema_change.html", draft=draft, syntaxes=SYNTAXES, known=known, earlier=found, is_small=is_small
     )
@@ -237,10 +244,8 @@ def _form_draft() -> SchemaDraft:
         raise BadRequest(f"{version[:20]!r} is not a version number.")
     syntax = request.form.get("syntax", "")
     if file is not None and file.filename:
-        draft = SchemaDraft(file.read(), syntax, version, looked_at)
-        return replace(draft, syntax=choose_syntax(draft.syntax, file.filename, draft.text).name)
-    text = form_bytes(request.form.get("text", ""))
-    return SchemaDraft(text, syntax, version, looked_at)
+        return SchemaDraft(file_text(file.read(), syntax, file.filename), version, looked_at)
+    return SchemaDraft(pasted_text(request.form.get("text", ""), syntax), version, looked_at)
 
 
 def _errors_with_documents(problem: dict[str, Any]) -> list[tuple[str | None, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from mdv.model import Document
 from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import SYNTAXES, TURTLE, Syntax, syntax_of_name
 from mdv.uris import join_uri
-from web.document_form import MAX_TEXT_SHOWN_BYTES, guess_syntax, text_for_form
+from web.document_form import MAX_TEXT_SHOWN_BYTES, FormText, file_text, pasted_text
 from web.lmr.pages.base import may_change, pages, redirect_to, render_page, require_editor, require_viewer
 from web.lmr.services import lmr, local_write_slot, require_snapshot
 from web.negotiate import rdf_response, serialise_statements
@@ -31,13 +31,20 @@ class LocalDraft:
     """The content of the form. `edition`: the edition of the document that it replaces."""
 
     uri: str = ""
-    text: bytes = b""
-    syntax: str = ""
+    content: FormText = FormText()  # noqa: RUF009
     edition: str = ""
 
     @property
+    def text(self) -> bytes:
+        return self.content.body
+
+    @property
+    def syntax(self) -> str:
+        return self.content.syntax
+
+    @property
     def shown(self) -> str:
-        return text_for_form(self.text)
+        return self.content.shown
 
 
 @pages.get("/local")
@@ -108,11 +115,11 @@ def local_put() -> Response:
             changed = (
                 "The document was changed since you opened it." if draft.edition else "The document already exists."
             )
-            draft = LocalDraft(draft.uri, draft.text, draft.syntax, edition)
+            draft = LocalDraft(draft.uri, draft.content, edition)
             return _form(draft, 409, warning=f"{changed} Send the form again to replace it with this text.")
-        syntax = _syntax(draft.syntax) or guess_syntax(draft.text)
+        media_type = draft.content.media_type
         with local_write_slot():
-            done = put_local(s.cache, uri, draft.text, syntax.media_type, s.config.max_document_bytes)
+            done = put_local(s.cache, uri, draft.text, media_type, s.config.max_document_bytes)
     except MdvError as error:
         problem = error.problem()
         return _form(draft, problem["status"], problem=problem, errors=json.dumps(problem.get("errors", [])[:200]))
@@ -147,7 +154,7 @@ def _existing_draft(uri: str) -> LocalDraft:
     document = get_local(lmr().cache, check_document_uri(uri))
     if len(document.statements) > MAX_STATEMENTS_EDITED:
         raise TooLarge("The document is too large to edit on a page. Upload it as a file instead.")
-    return LocalDraft(uri, _text(document, TURTLE), TURTLE.name, local_etag(lmr().cache, uri) or "")
+    return LocalDraft(uri, FormText(_text(document, TURTLE), TURTLE.name), local_etag(lmr().cache, uri) or "")
 
 
 def _text(document: Document, syntax: Syntax) -> bytes:
@@ -156,14 +163,12 @@ def _text(document: Document, syntax: Syntax) -> bytes:
 
 def _form_draft() -> LocalDraft:
     """Return the content of the sent form: a file or a text."""
-    file, syntax = request.files.get("file"), _syntax(request.form.get("syntax", ""))
+    file, syntax = request.files.get("file"), request.form.get("syntax", "")
     uri, edition = request.form.get("uri", "").strip(), request.form.get("edition", "")
     if file is None or not file.filename:
-        text = request.form.get("text", "").replace("\r\n", "\n").encode("utf-8", "replace")
-        return LocalDraft(uri, text, syntax.name if syntax else "", edition)
-    body = file.read()
+        return LocalDraft(uri, pasted_text(request.form.get("text", ""), syntax), edition)
     uri = join_uri(uri, file.filename) if uri.endswith("/") else uri
-    return LocalDraft(uri, body, (syntax or _syntax(file.filename) or guess_syntax(body)).name, edition)
+    return LocalDraft(uri, file_text(file.read(), syntax, file.filename), edition)
 
 
 def _syntax(name: str) -> Syntax | None:
