@@ -55,17 +55,22 @@ def register(
 ) -> None:
     """Register FILES: files, folders, or - for standard input.
 
-    The URI of a document is given by --uri, --uri-base or --uri-from-name; otherwise it is the URI of the file
-    (file://…). Refused documents are listed with their errors and do not stop the others.
+    The URI of a document is given by --uri, --uri-base or --uri-from-name. Refused documents are listed with their errors
+    and do not stop the others.
     """
     if (uri is not None) + (uri_base is not None) + uri_from_name > 1:
         raise click.UsageError("Use only one of --uri, --uri-base and --uri-from-name.")
+    if uri is None and uri_base is None and not uri_from_name:
+        raise click.UsageError(
+            "Documents need URIs: use --uri URI for one file, --uri-base BASE for several, or --uri-from-name for files"
+            " of `mdv export --to`."
+        )
     if STDIN in files and (len(files) > 1 or uri is None or syntax is None):
         raise click.UsageError("Standard input is one document: give its --uri and its --syntax, and no other file.")
     sources = find_sources(files)
     if (uri is not None or if_match is not None) and len(sources) != 1:
         raise click.UsageError(f"--uri and --if-match require exactly one file, not {len(sources)}.")
-    named = _name(sources, uri, uri_base, uri_from_name)
+    named = _name(sources, uri, uri_base)
     mdp = connect()
 
     def send(document: str) -> Item:
@@ -84,11 +89,11 @@ def register(
     _report(tally, dry_run, as_json)
 
 
-def _name(sources: list[SourceFile], uri: str | None, base: str | None, from_name: bool) -> dict[str, SourceFile]:
+def _name(sources: list[SourceFile], uri: str | None, base: str | None) -> dict[str, SourceFile]:
     """Return the file for each document URI. Two files with the same URI are an error."""
     named: dict[str, SourceFile] = {}
     for source in sources:
-        own = uri if uri is not None else source.exported_uri() if from_name else source.uri(base)
+        own = uri if uri is not None else source.exported_uri() if base is None else source.uri(base)
         if own in named and named[own].path.resolve() != source.path.resolve():
             raise BadRequest(f"{named[own].path} and {source.path} have the same URI {own}: register them separately.")
         named.setdefault(own, source)

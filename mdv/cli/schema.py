@@ -114,7 +114,7 @@ def infer(files: tuple[Path, ...], syntax: str | None) -> None:
 
     def read(source: SourceFile) -> Document:
         try:
-            return name_blank_nodes(parse(gate(source.read(), source.syntax(syntax)), source.uri()))
+            return name_blank_nodes(parse(gate(source.read(), source.syntax(syntax)), source.path.resolve().as_uri()))
         except Refused as error:
             raise type(error)(f"{source.path}: {error.detail}", error.flaws) from None
 

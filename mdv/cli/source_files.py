@@ -30,14 +30,12 @@ class SourceFile(NamedTuple):
         """Return the syntax called `name`, or the one of the file suffix."""
         return syntax_of_name(name or self.path.name)
 
-    def uri(self, base: str | None = None) -> str:
-        """Return the URI of the file below `base`; without a base, its file://… URI.
+    def uri(self, base: str) -> str:
+        """Return the URI of the file below `base`.
 
         >>> SourceFile(Path("books/a b.ttl"), "a b.ttl").uri("http://example.org/")
         'http://example.org/a%20b.ttl'
         """
-        if base is None:
-            return self.path.resolve().as_uri()
         return join_uri(base, self.relative)
 
     def exported_uri(self) -> str:

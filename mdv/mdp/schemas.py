@@ -11,8 +11,8 @@ from mdv.db.schemas import (
     read_schema_version,
 )
 from mdv.db.state import read_state
-from mdv.errors import Refused
-from mdv.model import Document, Statement, is_blank
+from mdv.errors import InvalidDocument, Refused
+from mdv.model import MDV, Document, Statement, is_blank
 from mdv.rdf.blank import name_blank_nodes
 from mdv.rdf.gate import gate
 from mdv.rdf.locate import locate_flaws
@@ -73,7 +73,14 @@ def read_schema_document(body: bytes, media_type: str | None) -> Document:
     try:
         refuse_reserved(parsed)
         document = name_blank_nodes(parsed)
-        build_schema(0, document.statements, dict(document.prefixes))
+        schema = build_schema(0, document.statements, dict(document.prefixes)).schema
+        declared = (schema.classes, schema.properties, schema.datatypes)
+        nothing = (EMPTY_SCHEMA.classes, EMPTY_SCHEMA.properties, EMPTY_SCHEMA.datatypes)
+        if declared == nothing and not any(statement.property.startswith(MDV) for statement in document.statements):
+            raise InvalidDocument(
+                "The text declares no class and no property, so it is not a schema. Nothing was changed. To store it,"
+                " register it as a document: `mdv register`, or the page Register."
+            )
     except Refused as error:
         raise type(error)(error.detail, locate_flaws(error.flaws, gated), **error.extra) from None
     return document

@@ -133,11 +133,12 @@ def test_a_folder_is_registered_below_a_base_and_bad_documents_block_no_others(o
     assert {Path(item["file"]).name for item in report["refused"]} == {"bad.ttl", "torn.rdf"}
 
 
-def test_a_single_file_is_registered_under_its_file_uri(on: Callable, tmp_path: Path) -> None:
+def test_a_file_needs_a_uri(on: Callable, tmp_path: Path) -> None:
     file = tmp_path / "ä b.ttl"
     file.write_text(provider(1))
-    assert on("register", file).code == 0
-    assert on("export", file.as_uri(), "--syntax", "turtle").code == 0
+    ran = on("register", file)
+    assert ran.code == 2 and "Documents need URIs: use --uri" in ran.err
+    assert str(tmp_path) not in on("documents").out, "no path of this machine is published"
 
 
 def test_two_files_for_one_uri_are_refused_before_anything_is_sent(on: Callable, tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_a_document_is_read_from_standard_input(on: Callable, running: Up) -> No
 def test_a_file_with_an_unknown_suffix_is_refused(on: Callable, tmp_path: Path) -> None:
     file = tmp_path / "data.txt"
     file.write_text(provider(1))
-    ran = on("register", file)
+    ran = on("register", file, "--uri", "http://mdv.example/txt")
     assert ran.code == 1 and "Syntax not supported" in ran.err
     assert on("register", file, "--syntax", "turtle", "--uri", "http://mdv.example/txt").code == 0
 

@@ -37,6 +37,15 @@ def test_a_file_is_read_in_its_own_encoding(visitor: Visitor, api: Api, doc: str
     assert again.status == 200 and '"m\u00fcller"' in stored(api, doc + "2")
 
 
+def test_the_result_of_a_registration_can_be_reloaded(visitor: Visitor, api: Api, doc: str) -> None:
+    page = visitor.post("/register", uri=doc, text=TURTLE, act="register")
+    assert page.status == 200 and page.title == "Registered" and page.path.startswith("/registered?job=")
+    again = visitor.get(page.path)
+    assert again.title == "Registered" and doc in again.words
+    assert api.get("/documents", uri=doc).headers["ETag"] == '"1"'
+    assert visitor.get("/registered", job="7").status == 404
+
+
 def test_pasted_text_is_unicode_whatever_its_declaration_says(visitor: Visitor, api: Api, doc: str) -> None:
     assert visitor.post("/register", uri=doc, text=RDF, act="register").status == 200
     assert '"m\u00fcller"' in stored(api, doc)

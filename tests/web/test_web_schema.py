@@ -222,3 +222,8 @@ def test_a_dry_run_consumes_no_idempotency_key_and_checks_its_parameter(other: A
     assert "dry_run" not in other.put_schema(new, **key).json()
     wrong = other.http.put("/api/v1/schema?dryrun=true", content=b"x", headers={"Content-Type": TURTLE})
     assert wrong.status_code == 400
+
+
+def test_a_document_is_not_a_schema(api: Api) -> None:
+    refused = api.put_schema(turtle("<http://a/x> ex:note 'x' ; <http://www.w3.org/2000/01/rdf-schema#label> 'y' ."))
+    assert refused.status_code == 422 and "it is not a schema" in refused.json()["detail"]

@@ -13,7 +13,7 @@ from mdv.accounts.callers import Caller
 from mdv.errors import Unavailable
 from mdv.inspect.sql.documents import DocumentInfo, count_statements, read_document_statements
 from mdv.model import Statement
-from web.job_queue import PendingJob, run_job
+from web.job_queue import FinishedJob, PendingJob, run_job
 from web.negotiate import run_in_thread
 
 MAX_DIFF_LINES = 300
@@ -79,10 +79,23 @@ def change_document(
     dry_run: bool = False,
     version: str | None = None,
 ) -> dict[str, Any]:
-    """Register or delete a document, or preview that with `dry_run`. Returns the result or raises an error.
+    """Register, edit or delete a document, or preview that with `dry_run`. Returns the result or raises an error.
 
     `version`: the expected current version, or `ABSENT`.
     """
+    return run_document_job(kind, uri, caller, body, media_type, dry_run, version).result
+
+
+def run_document_job(
+    kind: str,
+    uri: str,
+    caller: Caller,
+    body: bytes | None = None,
+    media_type: str | None = None,
+    dry_run: bool = False,
+    version: str | None = None,
+) -> FinishedJob:
+    """Do the same, and return the job."""
     options = {
         "dry_run": dry_run,
         "conditions": {
@@ -94,4 +107,4 @@ def change_document(
     done = run_job(kind, uri, caller, options, body, media_type, keyed=False)
     if isinstance(done, PendingJob):
         raise Unavailable(f"The change is queued but has not finished yet. See the job {done.job}.", job=str(done.job))
-    return done.result
+    return done

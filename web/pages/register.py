@@ -20,10 +20,18 @@ from mdv.rdf.syntax import SYNTAXES, TURTLE
 from mdv.uris import join_uri
 from web.document_form import FormText, file_text, pasted_text
 from web.negotiate import run_in_thread
-from web.pages.base import pages, render_fragment, render_page, require_editor
-from web.pages.changes import ABSENT, MAX_DIFF_STATEMENTS, StatementDiff, change_document, diff_versions
+from web.pages.base import pages, redirect_to, render_fragment, render_page, require_editor, require_signed_in
+from web.pages.changes import (
+    ABSENT,
+    MAX_DIFF_STATEMENTS,
+    StatementDiff,
+    change_document,
+    diff_versions,
+    run_document_job,
+)
 from web.services import services
 from web.use_cases.documents import document_text
+from web.use_cases.jobs import find_job
 
 MAX_FILES = 100
 """Maximum number of files of one form without the script."""
@@ -204,7 +212,19 @@ def _difference(draft: DocumentDraft, uri: str, newest: DocumentInfo | None) -> 
 def _register(draft: DocumentDraft, caller: Caller) -> Response:
     uri = check_registration_uri(draft.uri)
     check_may_write(caller, uri)
-    result = change_document("register", uri, caller, draft.text, draft.media_type, version=draft.version or ABSENT)
+    version = draft.version or ABSENT
+    done = run_document_job("register", uri, caller, draft.text, draft.media_type, version=version)
+    return redirect_to("registered", job=done.job)
+
+
+@pages.get("/registered")
+def registered() -> Response:
+    """Show the result of a registration. Reloading this page does not register again."""
+    require_signed_in()
+    job = find_job(request.args.get("job", ""))
+    if job.kind != "register" or job.result is None:
+        return redirect_to("job", job=job.id)
+    uri, result = job.uri, job.result
     with services().engine.connect() as connection:
         notified = list_notified_lmrs(connection, result["position"]) if result["lmrs"] else []
     return render_page("registered.html", uri=uri, result=result, notified=notified, matches=_matches(uri))
