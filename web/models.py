@@ -382,6 +382,7 @@ class LmrShown(BaseModel):
     created_at: str
     asked_at: str | None = Field(description="time of its last feed request, accurate to a few seconds")
     paused: bool = Field(description="the feed is paused")
+    by: str | None = Field(description="who created it: a user or a token; null if not recorded")
     subscriptions: int
     resources: int = Field(description="resources in its closure")
     roots: int = Field(description="of these, selected by a rule")
@@ -405,6 +406,7 @@ class SubscriptionShown(BaseModel):
     name: str | None
     rule: str
     position: int = Field(description="position of the transaction that created or last changed it")
+    by: str | None = Field(description="who wrote its rule: a user, a token or the LMR; null if not recorded")
     state: Literal["active", "suspended"]
     suspended: SuspensionShown | None = Field(None, description="only if suspended")
 

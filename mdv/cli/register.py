@@ -55,8 +55,8 @@ def register(
 ) -> None:
     """Register FILES: files, folders, or - for standard input.
 
-    The URI of a document is given by --uri, --uri-base or --uri-from-name. Refused documents are listed with their errors
-    and do not stop the others.
+    The URI of a document is given by --uri, --uri-base or --uri-from-name. Refused documents are listed with their
+    errors and do not stop the others.
     """
     if (uri is not None) + (uri_base is not None) + uri_from_name > 1:
         raise click.UsageError("Use only one of --uri, --uri-base and --uri-from-name.")

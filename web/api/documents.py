@@ -8,6 +8,7 @@ from urllib.parse import quote
 from flask import Response, jsonify, make_response, request
 
 from mdv.accounts.callers import Caller, check_may_write
+from mdv.cause import CAUSE_KINDS
 from mdv.errors import BadRequest, MdvError, NotFound
 from mdv.inspect.sql.documents import (
     list_atoms,
@@ -64,6 +65,8 @@ routes = RouteGroup("documents", "Registered RDF documents")
 VERSION = object_schema(version="integer", position="integer", at="string", present="boolean",
                  inserted="integer", updated="integer", deleted="integer", unchanged="integer",
                  cause="string", agent="string", by="string")  # fmt: skip
+VERSION["properties"]["cause"] = {"type": "string", "enum": list(CAUSE_KINDS)}
+VERSION["properties"] |= {name: {"type": ["string", "null"]} for name in ("agent", "by")}
 ATOM = object_schema(uri_reference="string", property="string", value="string") | {}
 ATOM["properties"]["class"] = {"type": "string"}
 DRY_RUN_WAIT_SECONDS = 30
