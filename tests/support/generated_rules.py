@@ -17,6 +17,7 @@ from mdv.mdp.schemas import SchemaInForce, build_schema, read_schema_document
 from mdv.model import MDV, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, Statement, Term
 from mdv.rdf.values import parse_instant
 from mdv.rules.ast import Expression, Literal, LiteralKind, Not, Predicate
+from mdv.rules.operators import WORDS
 from mdv.rules.parse import parse
 
 V = "http://v/"
@@ -195,7 +196,7 @@ _HEADS: list[list[str]] = [
 ]  # fmt: skip
 """Paths from a variable to the resource whose property is compared."""
 
-_SAME, _ORDER = ["=", "!="], ["<", "<=", ">", ">="]
+_SAME, _ORDER, _WORD_OPERATORS = ["=", "!="], ["<", "<=", ">", ">="], list(WORDS)
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _URIS = [f"<{uri}>" for uri in (*RESOURCES, NOWHERE)]
 _URI_TEXTS = [f"'{uri}'" for uri in (RESOURCES[0], RESOURCES[2], NOWHERE)]
@@ -206,13 +207,13 @@ _CONSTANTS: list[tuple[list[str], list[str], list[str]]] = [
     (INSTANTS, _SAME + _ORDER, ["'1900-01-01'", "'1950-06-15'", "'1950-06-15Z'"]),
     (TRUTHS, _SAME, ["true", "false"]),
     (TEXTS, _SAME, _WORDS),
-    (TEXTS, ["contains"], ["'a'", "'b'", "'_'", "'%'", "''''"]),
+    (TEXTS, _WORD_OPERATORS, ["'a'", "'b'", "'_'", "'%'", "''''", "'ab'", "'A_'", "'_%'"]),
     (ANYTHING, _SAME, ["'ab'", _URIS[0], _URIS[2], _URIS[-1], _URI_TEXTS[1]]),
-    (ANYTHING, ["contains"], ["'b'", "'r/'", "'r/2'"]),
+    (ANYTHING, _WORD_OPERATORS, ["'b'", "'r/'", "'r/2'", "'a'", "'http://r/'", "'2'"]),
     (REFERENCES, _SAME, [*_URIS, *_URI_TEXTS[:2]]),
-    (REFERENCES, ["contains"], ["'r/'", "'r/2'"]),
+    (REFERENCES, _WORD_OPERATORS, ["'r/'", "'r/2'", "'http://r/'"]),
     ([], _SAME, [*_URIS[:3], _URI_TEXTS[0]]),
-    ([], ["contains"], ["'r/1'", "'r/'"]),
+    ([], _WORD_OPERATORS, ["'r/1'", "'r/'", "'http://r/'"]),
 ]
 """Properties (none: the variable itself), how they are compared, and the constants."""
 _VALUE_JOINS: list[tuple[list[str], list[str], list[str]]] = [
@@ -311,7 +312,7 @@ class _Writer:
         last, operators, constants = self.choose(_CONSTANTS if head is None else _CONSTANTS[:-2])
         path = self.path(variable or self.choose(self.variables), last, head)
         operator, constant = self.choose(operators), self.choose(constants)
-        if operator != "contains" and self.choose([False] * 4 + [True]):
+        if operator not in WORDS and self.choose([False] * 4 + [True]):
             return f"{constant} {_FLIPPED.get(operator, operator)} {path}"
         return f"{path} {operator} {constant}"
 
