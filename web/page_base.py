@@ -19,6 +19,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException
 import mdv
 from mdv.config import Config
 from mdv.errors import BadRequest, Forbidden, MdvError, NotFound, Unauthenticated, Unavailable
+from mdv.rules.parse import KEYWORDS
 from web.errors import unexpected
 from web.negotiate import read_within
 from web.template_filters import FILTERS
@@ -91,7 +92,9 @@ def make_pages_blueprint(bring_text: Collection[str]) -> Blueprint:
 
 def configure_pages(app: Flask, config: Config, **more: Any) -> None:
     """Configure template globals and filters, and the page for unknown paths."""
-    app.jinja_env.globals.update(mdv_version=mdv.__version__, public=config.public_read, **more)
+    app.jinja_env.globals.update(
+        mdv_version=mdv.__version__, public=config.public_read, rule_keywords=" ".join(sorted(KEYWORDS)), **more
+    )
     app.jinja_env.filters.update(FILTERS)
     answer_unknown_paths(app)
 

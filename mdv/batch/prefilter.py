@@ -23,8 +23,8 @@ from mdv.mdp.filter import Candidates
 from mdv.mdp.register import Prepared
 from mdv.model import Term
 from mdv.rdf.schema import Schema
-from mdv.rules.ast import Operator
 from mdv.rules.normal import Sort
+from mdv.rules.operators import Lookup, Operator
 from mdv.rules.pattern import Pattern
 
 MAX_CONSTANTS = 1_000_000
@@ -56,25 +56,16 @@ class EqualsAny:
 
 @dataclass(frozen=True, slots=True)
 class ComparesWithAny:
-    """A comparison by order or by `!=`. The least and the greatest constant decide it; they have the type of the
-    value."""
+    """A comparison by order or by `!=`. If it holds for some constant, it holds for the least or the greatest one. They
+    have the type of the value."""
 
     operator: Operator
     least: Value
     greatest: Value
 
     def holds(self, value: Value) -> bool:
-        low, high = self.least, self.greatest
-        match self.operator:
-            case Operator.LT:
-                return value < high  # type: ignore[operator]
-            case Operator.LE:
-                return value <= high  # type: ignore[operator]
-            case Operator.GT:
-                return value > low  # type: ignore[operator]
-            case Operator.GE:
-                return value >= low  # type: ignore[operator]
-        return value != low or low != high
+        holds = self.operator.holds
+        return holds(value, self.least) or holds(value, self.greatest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +93,27 @@ class ContainsAny:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class StartsOrEndsWithAny:
+    """Constants of which one is the beginning or the end of a text."""
+
+    constants: frozenset[str]
+    lengths: frozenset[int]
+    at_end: bool
+
+    def holds(self, value: Value) -> bool:
+        """
+        >>> some = StartsOrEndsWithAny(frozenset({"uni", "de"}), frozenset({3, 2}), at_end=True)
+        >>> some.holds("passau.de"), some.holds("uni-passau")
+        (True, False)
+        """
+        text = str(value)
+        ends = (text[-length:] if self.at_end else text[:length] for length in self.lengths)
+        return any(end in self.constants for end in ends)
+
+
 class AlwaysTrue:
-    """For `not contains`: almost every text satisfies it for some constant."""
+    """For operators that almost every value satisfies for some constant, such as `not contains`."""
 
     def holds(self, value: Value) -> bool:
         return True
@@ -164,9 +174,10 @@ def _conditions(
 ) -> list[tuple[int, ConstantCondition]] | None:
     if not predicates:
         return []
-    if operator is Operator.NOT_CONTAINS:
+    lookup = operator.lookup
+    if lookup is Lookup.SCAN:
         return [(number, AlwaysTrue()) for number in predicates]
-    if operator not in (Operator.EQ, Operator.CONTAINS):
+    if lookup in (Lookup.ORDER, Lookup.UNEQUAL):
         return [
             (number, ComparesWithAny(operator, *bounds)) for number, *bounds in graph.read_ends(operator, predicates)
         ]
@@ -176,9 +187,18 @@ def _conditions(
     found: dict[int, dict[Any, list[Any]]] = {number: defaultdict(list) for number in predicates}
     for number, constant, gram in rows:
         found[number][gram or constant].append(constant)
-    if operator is Operator.EQ:
-        return [(number, EqualsAny(frozenset(constants))) for number, constants in found.items()]
-    return [(number, ContainsAny(dict(grams), frozenset(map(len, grams)))) for number, grams in found.items()]
+    return [(number, _by_constants(lookup, constants)) for number, constants in found.items()]
+
+
+def _by_constants(lookup: Lookup, constants: Mapping[Any, list[Any]]) -> ConstantCondition:
+    """Return the condition for some constants by gram, or by themselves if they have no gram."""
+    match lookup:
+        case Lookup.GRAM:
+            return ContainsAny(dict(constants), frozenset(map(len, constants)))
+        case Lookup.PREFIX | Lookup.SUFFIX:
+            lengths = frozenset(map(len, constants))
+            return StartsOrEndsWithAny(frozenset(constants), lengths, at_end=lookup is Lookup.SUFFIX)
+    return EqualsAny(frozenset(constants))
 
 
 class CandidateMatcher:

@@ -24,6 +24,8 @@ FIGURES = {
     "COMP 10 %": ("figure-13", "Figure 13. COMP rules (10 % of the rule base match)"),
     "JOIN": ("figure-14", "Figure 14. JOIN rules"),
     "contains": ("contains", "Not in the paper: contains"),
+    "startswith": ("startswith", "Not in the paper: startswith"),
+    "endswith": ("endswith", "Not in the paper: endswith"),
     "ne": ("not-equal", "Not in the paper: !="),
 }
 """File name and title of the chart for each rule type."""

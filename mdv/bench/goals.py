@@ -10,7 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mdv.bench.paper import BULK, FILTER, INSERT, OWN_QUERY, SINGLE, STORE, STRPOS, UPDATE
+from mdv.bench.paper import (
+    BULK,
+    COMPARED_WITH_EQUAL,
+    EQUAL,
+    FILTER,
+    INSERT,
+    OWN_QUERY,
+    SINGLE,
+    STORE,
+    STRPOS,
+    UPDATE,
+)
 from mdv.bench.report import BenchResult
 
 GOAL_RULES, GOAL_BATCH = 100_000, 1000
@@ -107,6 +118,10 @@ def _goals(measurements: _Results) -> Iterator[Goal]:
     against = _against(measurements.find(contains), STRPOS)
     yield Goal("contains: strpos on all constants / ours", least=100, stretch=1000, **against)
     yield Goal("contains: growth", 2.5, **measurements.growth_of(contains))
+    for name in COMPARED_WITH_EQUAL:
+        found = measurements.find(f"{name}: {FILTER}")
+        times = _ratio(found, found.peers[EQUAL] if found is not None else None)
+        yield Goal(f"{name} / =, with as many constants", 1.5, **times)
     for name in ("PATH", "JOIN"):
         found = measurements.find(f"{name}: {UPDATE}")
         times = _ratio(found, found.peers[INSERT] if found is not None else None)

@@ -7,7 +7,7 @@ machine. Every round checks the results of the filter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from random import Random
@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from mdv.bench.registration import RegistrationBench
 from mdv.bench.report import BenchResult
 from mdv.bench.rule_store import RoundSeconds, RuleStore, add_in_chunks
-from mdv.bench.rule_types import RULE_TYPES, RuleType, comp_rules
+from mdv.bench.rule_types import EQUAL_TEXTS, RULE_TYPES, RuleType, comp_rules
 from mdv.bench.sql.bench_store import (
     BenchDatabases,
     copy_rule_texts,
@@ -33,13 +33,15 @@ from mdv.mdp.register import prepare
 
 PrintProgress = Callable[[str], None]
 
-EXPERIMENTS = ("oid", "path", "join", "comp", "contains", "ne", "update", "rules")
+EXPERIMENTS = ("oid", "path", "join", "comp", "contains", "startswith", "endswith", "ne", "update", "rules")
+COMPARED_WITH_EQUAL = ("startswith", "endswith")
+"""Rule types that are compared with `=` on as many rules."""
 UPDATE_RULE_TYPES = ("path", "join")
 ADDED_RULE_TYPES = ("oid", "join")
 
 FILTER, STORE, WHOLE = "filter alone", "store and filter", "text to commit"
 UPDATE, INSERT = "update", "insert and filter"
-STRPOS, OWN_QUERY = "strpos on all", "one query per rule"
+STRPOS, OWN_QUERY, EQUAL = "strpos on all", "one query per rule", "the same with ="
 BULK, SINGLE = "rules in bulk", "rules one by one"
 
 WARM_UP_ROUNDS = 2
@@ -83,8 +85,13 @@ def run_paper(databases: BenchDatabases, paper: PaperPlan, print_progress: Print
                 for rules in sorted(paper.rules) if rule_type.name in paper.on_all_bases else [min(paper.rules)]:
                     print_progress(f"{rule_type.name}: {rules:,} rules")
                     stores.append(RuleStore(open_stores.enter_context(databases.new()), rule_type, rules))
+                equal = {
+                    store: RuleStore(open_stores.enter_context(databases.new()), EQUAL_TEXTS, store.rules)
+                    for store in stores
+                    if kind in COMPARED_WITH_EQUAL
+                }
                 if kind in paper.kinds:
-                    yield from _measure_inserts(stores, paper)
+                    yield from _measure_inserts(stores, paper, equal)
                 if updated:
                     yield from _measure_updates(stores, paper)
     if "rules" in paper.kinds:
@@ -94,7 +101,10 @@ def run_paper(databases: BenchDatabases, paper: PaperPlan, print_progress: Print
                 yield from _measure_rules(engine, RULE_TYPES[kind], paper)
 
 
-def _measure_inserts(stores: Sequence[RuleStore], paper: PaperPlan) -> Iterator[BenchResult]:
+def _measure_inserts(
+    stores: Sequence[RuleStore], paper: PaperPlan, equal: Mapping[RuleStore, RuleStore]
+) -> Iterator[BenchResult]:
+    """Measure insertions. `equal`: for some stores, a store with as many rules that use `=`."""
     name = stores[0].rule_type.name
     random = Random(name)
     for size in paper.batches:
@@ -107,10 +117,12 @@ def _measure_inserts(stores: Sequence[RuleStore], paper: PaperPlan) -> Iterator[
                 without_filter_clock[store].append(store.insert(size))
                 if name == "contains":
                     others[store].append(store.strpos())
+                elif store in equal:
+                    others[store].append(equal[store].insert(size, clocked=True).filter / size)
                 elif store.rule_type.matches_one:
                     others[store].append(store.time_rule_queries(random) / size)
         for store in stores:
-            peer = STRPOS if name == "contains" else OWN_QUERY
+            peer = STRPOS if name == "contains" else EQUAL if store in equal else OWN_QUERY
             peers = {peer: 1e6 * _median(others[store])} if others[store] else {}
             for what, rounds, part, against in (
                 (FILTER, with_filter_clock[store], 0, peers),

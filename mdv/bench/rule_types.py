@@ -1,7 +1,7 @@
-"""The rule types of the paper's Figure 10, with `contains` and `!=`, and their documents.
+"""The rule types of the paper's Figure 10, with the text operators and `!=`, and their documents.
 
-A rule base consists of rules of one type that differ in one constant: 0, 1, 2 … For OID, PATH, JOIN and contains, each
-document matches exactly one rule; for COMP a percentage of the rules; for ne all but one.
+A rule base consists of rules of one type that differ in one constant: 0, 1, 2 … Each document matches exactly one rule;
+for COMP a percentage of the rules; for ne all but one.
 """
 
 from __future__ import annotations
@@ -83,8 +83,12 @@ RULE_TYPES = {
         "c.serverHost contains 'uni-passau.de' and c.serverInformation.cpu = 600 and c.serverInformation.memory = {n}",
     ),
     "contains": RuleType("contains", "c.serverHost contains 'host{n}.uni'"),
+    "startswith": RuleType("startswith", "c.serverHost startswith 'host{n}.uni'"),
+    "endswith": RuleType("endswith", "c.serverHost endswith 't{n}.uni-passau.de'"),
     "ne": RuleType("ne", "c.synthValue != {n}"),
 }
+EQUAL_TEXTS = RuleType("equal texts", "c.serverHost = 'host{n}.uni-passau.de'")
+"""The same selection as by startswith and endswith, which are compared with it."""
 
 
 def comp_rules(percent: float) -> RuleType:

@@ -22,36 +22,15 @@ from mdv.db.engine import driver, postgres_duration
 from mdv.db.load_sql import load_sql, number_parameters
 from mdv.db.pipeline import Pipeline
 from mdv.db.postgres_copy import BackgroundCopy, array_literal, copy_field, parse_copy_line
-from mdv.db.tables import (
-    filter_rules_con,
-    filter_rules_eq,
-    filter_rules_ge,
-    filter_rules_gt,
-    filter_rules_le,
-    filter_rules_lt,
-    filter_rules_ncon,
-    filter_rules_ne,
-)
-from mdv.rules.ast import Operator
+from mdv.db.tables import FILTER_RULES_TABLES
 from mdv.rules.normal import Sort
+from mdv.rules.operators import Lookup, Operator
 
 MAX_PIPELINED_ROWS = 200
 """Up to this many rows are sent with other statements, in one pipeline. More rows are written with COPY."""
 
 RULES_CAUSE = "rules"
 """The cause of transactions that change rules."""
-
-FILTER_RULES_TABLES = {
-    Operator.EQ: filter_rules_eq,
-    Operator.NE: filter_rules_ne,
-    Operator.LT: filter_rules_lt,
-    Operator.LE: filter_rules_le,
-    Operator.GT: filter_rules_gt,
-    Operator.GE: filter_rules_ge,
-    Operator.CONTAINS: filter_rules_con,
-    Operator.NOT_CONTAINS: filter_rules_ncon,
-}
-"""The tables of triggering rules by operator: FilterRulesOP in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +168,7 @@ class RuleGraph:
     def read_constants(self, operator: Operator, predicates: Collection[int], most: int) -> list[tuple[int, Any, str]]:
         """Return up to `most` constants of some predicates: the predicate, a number or a text, and its gram."""
         table = FILTER_RULES_TABLES[operator]
-        gram = "gram" if operator is Operator.CONTAINS else "''"
+        gram = "gram" if operator.lookup is Lookup.GRAM else "''"
         sql = f"select predicate_id, number, value, {gram} from {table.name} where predicate_id = any (%s) limit %s"  # noqa: S608
         rows = self._session.execute(sql, (list(predicates), most))
         return [(predicate, number if value is None else value, gram) for predicate, number, value, gram in rows]
@@ -259,8 +238,8 @@ class RuleGraph:
         suspects = list(ends)
         while suspects:
             deleted, suspects = self.execute("drop_unused", rules=suspects).fetchone() or ([], [])
-            for name in (*(table.name for table in FILTER_RULES_TABLES.values()), "filter_rules") if deleted else ():
-                self._session.execute(f"delete from {name} where rule_id = any (%s)", (deleted,))  # noqa: S608
+            if deleted:
+                self._session.execute(_DELETE_TRIGGERING, {"rules": deleted}, prepare=True)
         return bool(self.execute("drop_empty_groups").fetchall())
 
     def advance(self, step: RulesAdvance) -> None:
@@ -391,10 +370,17 @@ _TARGETS = (
     "filter_rules (rule_id, class)",
 )
 _CONSTANTS = {
-    operator: f"{table.name} (rule_id, predicate_id, number, value{', gram' if operator is Operator.CONTAINS else ''})"
+    operator: f"{table.name} (rule_id, predicate_id, number, value{', gram' if operator.lookup is Lookup.GRAM else ''})"
     for operator, table in FILTER_RULES_TABLES.items()
 }
 
+
+_DELETIONS = ", ".join(
+    f"from_{name} as (delete from {name} where rule_id = any (%(rules)s))"  # noqa: S608
+    for name in ("filter_rules", *(table.name for table in FILTER_RULES_TABLES.values()))
+)
+_DELETE_TRIGGERING = f"with {_DELETIONS} select"
+"""Delete triggering rules from the tables of all operators."""
 
 _REVISED = """t.group_id as number,
     t.whole and jsonb_array_length(t.pattern -> 'leaves') > 1 and (t.members >= 2 * t.chosen_at + 8

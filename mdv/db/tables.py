@@ -19,7 +19,9 @@ writes them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -44,6 +46,8 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from mdv.rules.operators import Lookup, Operator
 
 metadata = MetaData()
 
@@ -362,7 +366,7 @@ rule_predicates = Table(
     Column("predicate_id", Integer, Identity(), primary_key=True),
     Column("class", CodePoints, nullable=False),
     Column("property", CodePoints, comment="NULL: the resource itself"),
-    Column("operator", String(12), nullable=False),
+    Column("operator", String(40), nullable=False),
     Column(
         "sort",
         String(9),
@@ -377,43 +381,46 @@ rule_predicates = Table(
 )
 
 
-def _filter_rules(suffix: str, *more: Column[object] | Index) -> Table:
-    name = f"filter_rules_{suffix}"
+def _filter_rules(operator: Operator) -> Table:
+    suffix = operator.entry.table
     return Table(
-        name,
+        operator.constants_table,
         metadata,
         Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
         Column("predicate_id", Integer, nullable=False),
         Column("number", Numeric, comment="a number, an instant in seconds, 1 or 0 for true or false"),
         Column("value", CodePoints, comment="a text or a URI"),
-        *more,
+        *_constant_indexes(operator.lookup, operator.constants_table),
         comment=f"FilterRulesOP in the paper, for {suffix}: triggering rules with their constants.",
     )
 
 
-def _by_number(suffix: str) -> Index:
-    return Index(f"filter_rules_{suffix}_number", "predicate_id", "number", postgresql_include=["rule_id"],
-                 postgresql_where=text("number is not null"))  # fmt: skip
+def _constant_indexes(lookup: Lookup, table: str) -> Sequence[Column[Any] | Index]:
+    """Return the indexes of a constants table, with the columns that they need. Constants may be too long for an index,
+    so their first or last 200 characters are the key."""
+    number = Index(f"{table}_number", "predicate_id", "number", postgresql_include=["rule_id"],
+                   postgresql_where=text("number is not null"))  # fmt: skip
+    value = Index(f"{table}_value", "predicate_id", text("left(value, 200)"),
+                  postgresql_where=text("value is not null"))  # fmt: skip
+    match lookup:
+        case Lookup.EQUAL | Lookup.UNEQUAL:
+            return [number, value]
+        case Lookup.ORDER:
+            return [number]
+        case Lookup.GRAM:
+            comment = "a rare part of the constant, used as index key; empty: the constant is always compared"
+            gram = Column("gram", CodePoints, nullable=False, server_default=text("''"), comment=comment)
+            return [gram, Index(f"{table}_gram", "predicate_id", "gram")]
+        case Lookup.PREFIX | Lookup.SUFFIX:
+            key = "left(value, 200)" if lookup is Lookup.PREFIX else "right(value, 200)"
+            lengths = Index(f"{table}_length", "predicate_id", text(f"length({key})"))
+            return [Index(f"{table}_key", "predicate_id", text(key)), lengths]
+        case Lookup.SCAN:
+            return [Index(f"{table}_predicate", "predicate_id")]
 
 
-def _by_value(suffix: str) -> Index:
-    return Index(f"filter_rules_{suffix}_value", "predicate_id", text("left(value, 200)"),
-                 postgresql_where=text("value is not null"))  # fmt: skip
-
-
-filter_rules_eq = _filter_rules("eq", _by_number("eq"), _by_value("eq"))
-filter_rules_ne = _filter_rules("ne", _by_number("ne"), _by_value("ne"))
-filter_rules_lt = _filter_rules("lt", _by_number("lt"))
-filter_rules_le = _filter_rules("le", _by_number("le"))
-filter_rules_gt = _filter_rules("gt", _by_number("gt"))
-filter_rules_ge = _filter_rules("ge", _by_number("ge"))
-filter_rules_con = _filter_rules(
-    "con",
-    Column("gram", CodePoints, nullable=False, server_default=text("''"),
-           comment="a rare part of the constant, used as index key; empty: the constant is always compared"),
-    Index("filter_rules_con_gram", "predicate_id", "gram"),
-)  # fmt: skip
-filter_rules_ncon = _filter_rules("ncon", Index("filter_rules_ncon_predicate", "predicate_id"))
+FILTER_RULES_TABLES = {operator: _filter_rules(operator) for operator in Operator}
+"""The tables of triggering rules by operator: FilterRulesOP in the paper."""
 
 filter_rules = Table(
     "filter_rules",

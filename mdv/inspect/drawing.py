@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from mdv.inspect.filter_replay import FilterReplay
 from mdv.inspect.rule_explanation import ExplainedAtomicRule, RuleExplanation, RuleId
 from mdv.inspect.sql import rule_parts as db
+from mdv.rules.operators import Operator
 
 MAX_DRAWN_ATOMIC_RULES = 500
 MAX_DRAWN_SUBSCRIPTIONS = 250
@@ -202,9 +203,5 @@ def draw_replay(connection: Connection, run: FilterReplay, rules: Collection[int
     return draw_atomic_rules(connection, near)
 
 
-_TABLES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "contains": "con",
-           "not contains": "ncon"}  # fmt: skip
-
-
 def _table(operator: str | None) -> str:
-    return "filter_rules" if operator is None else f"filter_rules_{_TABLES[operator]}"
+    return "filter_rules" if operator is None else Operator(operator).constants_table

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Numeric, Select, Text, literal, select, union
 
 from mdv.db.filter import compile_statement
-from mdv.db.rule_graph import FILTER_RULES_TABLES, PredicateKey, RuleGraph
+from mdv.db.rule_graph import PredicateKey, RuleGraph
 from mdv.db.state import read_state
 from mdv.inspect.rule_cost import measure_cost
 from mdv.inspect.rule_explanation import (
@@ -172,7 +172,7 @@ class _Finder:
         if plan.leaves:
             leaf = _driving_leaf(plan.pattern, stored)
             rule = rules[plan.leaves[leaf]]
-            driver = DrivingRule(leaf, rule.id, rule.text, FILTER_RULES_TABLES[plan.pattern.leaves[leaf].operator].name)
+            driver = DrivingRule(leaf, rule.id, rule.text, plan.pattern.leaves[leaf].operator.constants_table)
         if stored is None:
             return WholeGroup(None, plan.text, 0, driver)
         return WholeGroup(stored.id, plan.text, stored.members, driver)
@@ -188,7 +188,7 @@ def _row(rule: TriggeringRule, constant: Constant | None) -> FilterRuleRow:
     if rule.operator is None or constant is None:
         return FilterRuleRow("filter_rules", rule.class_iri)
     value = constant.value if isinstance(constant.value, str) else constant.shown
-    return FilterRuleRow(FILTER_RULES_TABLES[rule.operator].name, rule.class_iri, rule.property, value)
+    return FilterRuleRow(rule.operator.constants_table, rule.class_iri, rule.property, value)
 
 
 def _letters() -> Iterator[str]:

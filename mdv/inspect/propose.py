@@ -36,6 +36,7 @@ from mdv.rdf.schema import Schema, SchemaProperty, UnknownName
 from mdv.rdf.values import ValueKind, parse_boolean, parse_instant, parse_number
 from mdv.rules.normal import Access, Conjunction, Constant, NormalRule, Variable
 from mdv.rules.normalise import normalise
+from mdv.rules.operators import WRITTEN, Operands, Operator
 from mdv.rules.parse import parse
 from mdv.rules.pattern import Pattern, pattern
 from mdv.rules.show import format_rule, path_text
@@ -58,7 +59,7 @@ MAX_TOTAL_COUNT_SECONDS = 1.5
 """The time limit for all counts together."""
 MAX_SINGLE_COUNT_SECONDS = 0.5
 
-OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "contains")
+OPERATORS = tuple(one.value for one in WRITTEN)
 
 _TOO_COSTLY = f"Searching for rules timed out after {MAX_SECONDS} s. Write the rule yourself."
 
@@ -372,7 +373,7 @@ def _written(schema: Schema, name: str, property_: SchemaProperty, operator: str
         raise BadRequest(
             f"The value of {name} must be a string, a number, true or false. A reference is a string with the URI."
         )
-    if operator != "contains":
+    if Operator(operator).takes is not Operands.TEXT:
         if property_.range is not None and property_.range in schema.classes:
             if (written := _reference(lexical.removeprefix("<").removesuffix(">"))) is None:
                 raise BadRequest(f"{name} refers to resources. Give an absolute URI such as http://… as its value.")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mdv.inspect.match_origins import MatchStage, accesses
@@ -12,7 +11,6 @@ from mdv.inspect.sql.explain_resource import EvidenceReader, ResourceValue
 from mdv.query.compile import VocabularyIds
 from mdv.rdf.schema import Schema
 from mdv.rdf.values import ValueKind
-from mdv.rules.ast import Operator
 from mdv.rules.normal import (
     Access,
     Comparison,
@@ -22,22 +20,12 @@ from mdv.rules.normal import (
     Sort,
     Variable,
 )
+from mdv.rules.operators import Operator
 from mdv.rules.show import path_text
 
 MAX_SHOWN_VALUES = 3
 """How many values a sentence names."""
 MAX_VALUE_CHARACTERS = 200
-
-COMPARISONS: dict[Operator, Callable[[Any, Any], bool]] = {
-    Operator.EQ: operator.eq,
-    Operator.NE: operator.ne,
-    Operator.LT: operator.lt,
-    Operator.LE: operator.le,
-    Operator.GT: operator.gt,
-    Operator.GE: operator.ge,
-    Operator.CONTAINS: operator.contains,
-    Operator.NOT_CONTAINS: lambda text, part: part not in text,
-}
 
 
 class MatchWording:
@@ -90,11 +78,8 @@ class MatchWording:
         if isinstance(predicate, Link):
             if predicate in self._steps:
                 return self._access(predicate.left)
-            return f"{self._access(predicate.left)} {predicate.operator.value} {self._access(predicate.right)}"
-        left, constant = self._access(predicate.access), _clipped(predicate.constant.shown)
-        if predicate.operator is Operator.NOT_CONTAINS:
-            return f"not {left} contains {constant}"
-        return f"{left} {predicate.operator.value} {constant}"
+            return predicate.operator.text(self._access(predicate.left), self._access(predicate.right))
+        return predicate.operator.text(self._access(predicate.access), _clipped(predicate.constant.shown))
 
     def _resource_text(self, number: int) -> str:
         uri = self._uri_of(number)
@@ -137,7 +122,7 @@ class MatchWording:
         return resources, tuple(self._satisfied(predicate, binding) for predicate in predicates)
 
     def _satisfied(self, predicate: NormalPredicate, binding: Mapping[str, int]) -> SatisfiedPredicate:
-        text, how = self._text(predicate), COMPARISONS[predicate.operator]
+        text, how = self._text(predicate), predicate.operator.holds
         sides = [
             self._compared_values(access, binding[access.variable], predicate.sort) for access in accesses(predicate)
         ]

@@ -36,11 +36,11 @@ from mdv.db.filter import (
     statements_before_and_after,
     statements_now,
 )
-from mdv.db.rule_graph import FILTER_RULES_TABLES, KnownGroups, PredicateKey, RuleGraph
+from mdv.db.rule_graph import KnownGroups, PredicateKey, RuleGraph
 from mdv.db.selection_counts import insert_selection_changes
 from mdv.db.state import State as MdpState
 from mdv.db.suspensions import Suspensions
-from mdv.db.tables import end_rules, resources
+from mdv.db.tables import FILTER_RULES_TABLES, end_rules, resources
 from mdv.db.vocabulary import Vocabulary
 from mdv.query import vocabulary_ids as numbered
 from mdv.query.compile import (

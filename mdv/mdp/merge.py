@@ -30,8 +30,8 @@ from mdv.db.rule_graph import (
 )
 from mdv.mdp.groups import constant_values
 from mdv.mdp.plan import ConjunctionPlan, JoinPlan, TriggeringPlan, constant_of, digest_columns
-from mdv.rules.ast import Operator
 from mdv.rules.normal import Constant
+from mdv.rules.operators import Lookup, Operator
 from mdv.rules.pattern import Leaf, Pattern
 
 GRAM_LENGTHS = (6, 4)
@@ -150,7 +150,7 @@ class RuleMerge:
         self._ends: dict[int, tuple[int, ...]] = {}
         self._additions = GraphAdditions()
         self._new_atomic: dict[int, str] = {}
-        self._contains: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._with_grams: dict[tuple[Operator, int], list[tuple[int, str]]] = defaultdict(list)
         self._grams: dict[int, Counter[str]] = defaultdict(Counter)
         self._is_small = True
 
@@ -163,8 +163,8 @@ class RuleMerge:
             self._assign_triggering(same_plan)
         for same_plan in parts.by_plan:
             self._assign_joins(same_plan, parts.is_single_lookup)
-        for predicate, constants in self._contains.items():
-            self._add_contains(predicate, constants)
+        for (operator, predicate), constants in self._with_grams.items():
+            self._add_with_grams(operator, predicate, constants)
         self._assign_ends(parts.by_plan)
         self._record_rule_ends(parts)
         self._additions.rules += lines
@@ -172,7 +172,7 @@ class RuleMerge:
         self._additions.atomic += [
             f"{number}\t{uses.pop(number, 0)}\t{rest}" for number, rest in self._new_atomic.items()
         ]
-        self._new_atomic, self._contains = {}, defaultdict(list)
+        self._new_atomic, self._with_grams = {}, defaultdict(list)
         self._is_small = self._is_small and parts.is_single_lookup and self._additions.size <= MAX_PIPELINED_ROWS
         if not self._is_small:
             self._graph.copy(self._additions.pop_blocks())
@@ -255,7 +255,8 @@ class RuleMerge:
         if key is None or rule.operator is None:
             return plain
         predicate, operator = self._predicates[key], rule.operator
-        lines, contained = self._additions.constants[operator], self._contains[predicate]
+        lines, with_grams = self._additions.constants[operator], self._with_grams[operator, predicate]
+        has_gram = operator.lookup is Lookup.GRAM
 
         def compared(digest: str, constants: Sequence[Constant]) -> int:
             constant = constant_of(plan, constants)
@@ -263,8 +264,8 @@ class RuleMerge:
             self._last += 1
             number, value = self._last, constant.value
             fresh[number] = f"{COPY_NULL}\t{digest}{shared}{text}{copy_text(constant.shown)}\n"
-            if operator is Operator.CONTAINS:
-                contained.append((number, str(value)))
+            if has_gram:
+                with_grams.append((number, str(value)))
             elif isinstance(value, str):
                 lines.append(f"{number}\t{predicate}\t{COPY_NULL}\t{copy_text(value)}\n")
             else:
@@ -274,13 +275,13 @@ class RuleMerge:
 
         return compared
 
-    def _add_contains(self, predicate: int, constants: Sequence[tuple[int, str]]) -> None:
-        """Add constants of `contains`, each with the n-gram that the fewest other constants share."""
+    def _add_with_grams(self, operator: Operator, predicate: int, constants: Sequence[tuple[int, str]]) -> None:
+        """Add constants, each with the n-gram that the fewest other constants share."""
         shared = self._grams[predicate]
         shared.update(gram for _, text in constants for gram in grams_of(text))
         for number, text in constants:
             gram = min(grams_of(text), key=lambda g: (shared[g], g), default="")
-            self._additions.constants[Operator.CONTAINS].append(
+            self._additions.constants[operator].append(
                 f"{number}\t{predicate}\t{COPY_NULL}\t{copy_text(text)}\t{copy_text(gram)}\n"
             )
 
@@ -395,8 +396,7 @@ def merge_rules(
 def choose_driving_leaf(leaves: Sequence[Leaf], distinct: Sequence[int], rules: int) -> int:
     """Return the leaf by which the rules of a group are looked up: the one that is expected to find the fewest rules.
 
-    Estimates: `=` finds the rules that share the constant, `contains` somewhat more, an order comparison half of the
-    rules, and `!=` all of them. `distinct`: for each leaf, the number of distinct constants.
+    `distinct`: for each leaf, the number of distinct constants. A resource has one URI, so `=` on it finds the fewest.
 
     >>> from mdv.rules.normal import Sort
     >>> common = Leaf(0, "C", "cpu", Operator.EQ, Sort.NUMBER)
@@ -407,11 +407,8 @@ def choose_driving_leaf(leaves: Sequence[Leaf], distinct: Sequence[int], rules: 
 
     def cost(index: int) -> tuple[float, int]:
         leaf = leaves[index]
-        if leaf.operator is Operator.EQ:
-            return rules / distinct[index] * (0.5 if leaf.property is None else 1), index
-        if leaf.operator is Operator.CONTAINS:
-            return 2 * rules / distinct[index] + 1, index
-        return (rules / 2 if leaf.operator.orders else rules) + 2, index
+        found = leaf.operator.lookup.expected_rules(rules, distinct[index])
+        return (found / 2 if leaf.operator is Operator.EQ and leaf.property is None else found), index
 
     return min(range(len(leaves)), key=cost)
 

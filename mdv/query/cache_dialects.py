@@ -13,10 +13,11 @@ from typing import Any
 from sqlalchemy import FromClause, Integer, Join, Text, and_, cast, func, literal, literal_column, true
 from sqlalchemy.ext.compiler import compiles
 
-from mdv.query.compile import Condition, Dialect, Expression, compare
+from mdv.query.compile import Condition, Dialect, Expression
+from mdv.query.operator_sql import compare
 from mdv.rdf.sortkey import sort_key
-from mdv.rules.ast import Operator
 from mdv.rules.normal import Constant, Sort
+from mdv.rules.operators import Operator
 
 
 class _CacheInPostgres(Dialect):
@@ -42,16 +43,16 @@ class _CacheInSqlite(_CacheInPostgres):
     lateral_lookups = False
 
     def compare(self, left: Expression, operator: Operator, right: Expression) -> Condition:
-        if operator is Operator.CONTAINS:
-            return func.instr(left, right) > literal_column("0")
-        if operator is Operator.NOT_CONTAINS:
-            return func.instr(left, right) == literal_column("0")
-        return compare(left, operator, right)
+        return compare(left, operator, right, sqlite=True)
 
     def is_text(self, value: Expression, constant: Expression) -> Condition:
         # With = SQLite would also substitute the constant into the prefix, and would not use its index.
         same_prefix = self.text_prefix(value) == self.text_prefix(constant)
         return and_(value.is_not(None), same_prefix, value.is_not_distinct_from(constant))
+
+    def may_start_with(self, value: Expression, constant: Expression) -> Condition:
+        # Required for the use of the partial index on values.
+        return and_(value.is_not(None), super().may_start_with(value, constant))
 
     def without_index(self, conditions: Sequence[Condition]) -> Sequence[Condition]:
         # SQLite does not use an index for an expression that is compared with 1.

@@ -28,6 +28,7 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    any_,
     bindparam,
     case,
     cast,
@@ -48,8 +49,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from mdv.model import RDFS_RESOURCE
-from mdv.rules.ast import Operator
+from mdv.query.operator_sql import compare
 from mdv.rules.normal import Constant, Sort
+from mdv.rules.operators import Lookup, Operator
 from mdv.rules.pattern import Leaf, Pattern, Tie
 
 Condition = ColumnElement[bool]
@@ -100,6 +102,12 @@ class Dialect:
     def is_text(self, value: Expression, constant: Expression) -> Condition:
         return and_(self.text_prefix(value) == self.text_prefix(constant), value == constant)
 
+    def may_start_with(self, value: Expression, constant: Expression) -> Condition:
+        """Return a condition for the index on values that all values with this prefix satisfy. The index contains up to
+        64 characters of a value, so that no key is greater than the prefix padded with the last code point."""
+        key, padding = self.text_prefix(value), literal(64 * "\U0010ffff", Text())
+        return and_(key >= self.text_prefix(constant), key <= self.text_prefix(constant + padding))
+
     def without_index(self, conditions: Sequence[Condition]) -> Sequence[Condition]:
         """Return conditions for which the database should not use an index: other conditions find the rows."""
         return conditions
@@ -146,6 +154,18 @@ class StatementView:
         if property_iri in self.names.literal_only:
             return atom.c.value
         return func.coalesce(atom.c.value, self.uri(atom.c.target_id))
+
+    def finds(self, atom: FromClause, leaf: Leaf, constant: Expression) -> Condition:
+        """Return the same condition as `holds` in a form for which the index on values can be used."""
+        condition = self.holds(atom, leaf, constant)
+        if self.is_found_by_prefix(leaf):
+            return and_(self.dialect.may_start_with(atom.c.value, constant), condition)
+        return condition
+
+    def is_found_by_prefix(self, leaf: Leaf) -> bool:
+        """True if the index on values finds the texts that start with a constant."""
+        is_text = leaf.sort is Sort.TEXT and leaf.property in self.names.literal_only
+        return is_text and leaf.operator.lookup is Lookup.PREFIX
 
     def holds(self, atom: FromClause, leaf: Leaf, constant: Expression) -> Condition:
         """Return the condition that the value of a statement satisfies a predicate with a constant."""
@@ -232,26 +252,6 @@ def typed_column(atom: FromClause, sort: Sort) -> Expression:
         return atom.c.instant
     # Boolean constants are stored as 1 or 0 in the column for numbers.
     return cast(cast(atom.c.truth, Integer), Numeric)
-
-
-def compare(left: Expression, operator: Operator, right: Expression) -> Condition:
-    match operator:
-        case Operator.EQ:
-            return left == right
-        case Operator.NE:
-            return left != right
-        case Operator.LT:
-            return left < right
-        case Operator.LE:
-            return left <= right
-        case Operator.GT:
-            return left > right
-        case Operator.GE:
-            return left >= right
-        case Operator.CONTAINS:
-            return func.strpos(left, right) > 0
-        case Operator.NOT_CONTAINS:
-            return func.strpos(left, right) == 0
 
 
 def _among(column: Expression, numbers: Sequence[int]) -> Condition:
@@ -503,7 +503,7 @@ def matches(state: StatementView, pattern: Pattern, constants: Sequence[Expressi
         where += [
             atom.c.resource_id == conditions.at(leaf.node),
             state.has(atom, leaf.property or ""),
-            state.holds(atom, leaf, constants[driver]),
+            state.finds(atom, leaf, constants[driver]),
         ]
     where += conditions.of_path(path, skipped)
     return select(conditions.at(0).label("resource_id")).select_from(*sources).where(*where).distinct()
@@ -862,7 +862,7 @@ def find_rules(
     uri = state.resources.alias("driver_uri")
     if leaf.property is None:
         named = probe(uri, uri.c.id == node)
-        found = _probe_text(rules, mine, leaf, named.c.uri)
+        found = _probe_text(state, rules, mine, leaf, named.c.uri)
         return source.join(named, true()).join(found, true()), found
     atom = state.atoms()
     atom = probe(atom, atom.c.resource_id == node, state.has(atom, leaf.property))
@@ -877,30 +877,78 @@ def find_rules(
     elif leaf.property not in state.names.literal_only:
         named = probe(uri, uri.c.id == atom.c.target_id)
         source, text = source.outerjoin(named, true()), func.coalesce(atom.c.value, named.c.uri)
-    found = _probe_text(rules, mine, leaf, text)
+    found = _probe_text(state, rules, mine, leaf, text)
     return source.join(found, true()), found
 
 
+KEY_CHARACTERS = 200
+"""The indexes of constants contain up to this many characters of a text."""
 LONG_TEXT_CHARACTERS = 4000
 MAX_SCANNED_CONSTANTS = 1000
 """A longer text is not split into grams if there are no more constants than this. Then every constant is searched in
 it."""
 
 
-def _probe_text(rules: FromClause, mine: Condition, leaf: Leaf, text: Expression) -> FromClause:
+def _probe_text(state: StatementView, rules: FromClause, mine: Condition, leaf: Leaf, text: Expression) -> FromClause:
     """Return the triggering rules whose predicate a text satisfies."""
-    if leaf.operator is Operator.EQ:
-        return probe(rules, mine, text_prefix(rules.c.value, 200) == text_prefix(text, 200), rules.c.value == text)
-    if leaf.operator is not Operator.CONTAINS:
-        return probe(rules, mine, compare(text, leaf.operator, rules.c.value))
-    # A constant is compared if its gram is part of the text, or if it has no gram.
+    holds = compare(text, leaf.operator, rules.c.value)
+    match leaf.operator.lookup:
+        case Lookup.EQUAL:
+            same_key = text_prefix(rules.c.value, KEY_CHARACTERS) == text_prefix(text, KEY_CHARACTERS)
+            return probe(rules, mine, same_key, holds)
+        case Lookup.PREFIX:
+            return _probe_keys(state, rules, mine, text, func.left, holds)
+        case Lookup.SUFFIX:
+            return _probe_keys(state, rules, mine, text, func.right, holds)
+        case Lookup.GRAM:
+            return _probe_grams(rules, mine, text, holds)
+    return probe(rules, mine, holds)
+
+
+def _probe_keys(
+    state: StatementView,
+    rules: FromClause,
+    mine: Condition,
+    text: Expression,
+    end_of: Callable[..., Expression],
+    holds: Condition,
+) -> FromClause:
+    """Return the triggering rules whose constants begin or end a text. `end_of` is the function `left` or `right`.
+
+    The keys of the text are looked up, one for each length of a key among the constants. The cost does not depend on
+    the number of constants.
+    """
+    most = literal_number(KEY_CHARACTERS)
+    # Long texts are decompressed once.
+    end = select(end_of(text, most).label("key")).offset(literal_column("0")).correlate_except(rules).lateral()
+    lengths = _key_lengths(state, rules, mine, end_of)
+    keys = select(end_of(end.c.key, lengths.c.length)).where(lengths.c.length.is_not(None)).correlate(end)
+    same_key = end_of(rules.c.value, most) == any_(func.array(keys.scalar_subquery()))
+    found = select(*rules.c).select_from(end.join(rules, and_(mine, same_key))).where(holds)
+    return found.offset(literal_column("0")).correlate_except(rules, end).lateral()
+
+
+def _key_lengths(
+    state: StatementView, rules: FromClause, mine: Condition, end_of: Callable[..., Expression]
+) -> FromClause:
+    """Return the distinct lengths of the keys of a predicate, and null. Each is found by an index look-up from the one
+    before it, once for a statement."""
+    length = func.length(end_of(rules.c.value, literal_number(KEY_CHARACTERS)))
+    least = select(length).select_from(rules).where(mine).order_by(length).limit(literal_column("1"))
+    lengths = select(least.scalar_subquery().label("length")).cte(f"lengths{next(state.numbers)}", recursive=True)
+    next_length = least.where(length > lengths.c.length).correlate(lengths).scalar_subquery()
+    return lengths.union_all(select(next_length).where(lengths.c.length.is_not(None)))
+
+
+def _probe_grams(rules: FromClause, mine: Condition, text: Expression, contained: Condition) -> FromClause:
+    """Return the triggering rules whose constants are part of a text: those whose gram is part of it, and those without
+    a gram."""
     some: Select[Any] = (
         select(literal_column("1")).select_from(rules).where(mine).limit(literal_column(str(MAX_SCANNED_CONSTANTS + 1)))
     )
     few = select(func.count()).select_from(some.subquery()).scalar_subquery() <= literal_number(MAX_SCANNED_CONSTANTS)
     is_long = and_(func.length(text) > literal_number(LONG_TEXT_CHARACTERS), few)
     grams = func.mdv_grams(case((not_(is_long), text), else_=null()))
-    contained = func.strpos(text, rules.c.value) > literal_number(0)
     by_gram = select(*rules.c).where(mine, rules.c.gram == func.any(grams), contained).correlate_except(rules)
     directly = select(*rules.c).where(mine, is_long, contained).correlate_except(rules)
     return union_all(by_gram, directly).offset(literal_column("0")).lateral()

@@ -31,13 +31,12 @@ from sqlalchemy import (
 from mdv.errors import TooCostly
 from mdv.model import RDFS_RESOURCE
 from mdv.query.compile import MAX_JOINED_TABLES, Condition, Conditions, Expression, StatementView, needs_existence_check
-from mdv.rules.ast import Operator
 from mdv.rules.normal import Comparison, Conjunction, Sort
 from mdv.rules.normalise_query import NormalQuery, PathHop, QueryPart, ReturnedPath
+from mdv.rules.operators import Operator
 from mdv.rules.pattern import Leaf, pattern_with_nodes
 
 _TYPED = (Sort.NUMBER, Sort.INSTANT, Sort.TRUTH)
-_SELECTIVE = (Operator.EQ, Operator.CONTAINS, Operator.LT, Operator.LE, Operator.GT, Operator.GE)
 
 
 def select_rows(state: StatementView, vocabulary: Table, query: NormalQuery, most: int) -> Select[Any]:
@@ -95,16 +94,11 @@ def select_resources(state: StatementView, conjunctions: Sequence[Conjunction], 
     )
 
 
-def _is_indexed(leaf: Leaf) -> bool:
+def _is_indexed(state: StatementView, leaf: Leaf) -> bool:
     """True if an index finds the values that satisfy a predicate."""
     if leaf.operator is Operator.EQ:
         return leaf.sort is not Sort.TRUTH
-    return leaf.operator.orders and leaf.sort in (Sort.NUMBER, Sort.INSTANT)
-
-
-def _selectivity_rank(operator: Operator) -> int:
-    """Return the expected selectivity of an operator. A lower rank is more selective."""
-    return _SELECTIVE.index(operator) if operator in _SELECTIVE else len(_SELECTIVE)
+    return leaf.operator.orders or state.is_found_by_prefix(leaf)
 
 
 _FIELDS = ("target", "value", "lang", "datatype")
@@ -199,7 +193,7 @@ class _Part:
             if leaf.sort is Sort.TEXT and leaf.property in state.names.literal_only:
                 # Required for the use of the partial index on values.
                 where.append(atom.c.value.is_not(None))
-        return source, [*where, state.has(atom, leaf.property), state.holds(atom, leaf, self._constants[driver])]
+        return source, [*where, state.has(atom, leaf.property), state.finds(atom, leaf, self._constants[driver])]
 
     def _count_join(self) -> None:
         self._joined += 1
@@ -219,8 +213,8 @@ class _Part:
         own = [n for n, leaf in enumerate(leaves) if leaf.node == 0 and leaf.property is not None]
         if not self._state.dialect.lateral_lookups and self._pattern.nodes[0] != (RDFS_RESOURCE,):
             # If the join order is fixed, start with the class unless an index supports the predicate.
-            own = [n for n in own if _is_indexed(leaves[n])]
-        return min(own, key=lambda n: _selectivity_rank(leaves[n].operator), default=None)
+            own = [n for n in own if _is_indexed(self._state, leaves[n])]
+        return min(own, key=lambda n: leaves[n].operator.lookup.value, default=None)
 
     def _conditions_of(self, node: int, outer: Sequence[int], driver: int | None) -> list[Condition]:
         """Return the conditions of a bound node, except for the steps to other bound nodes."""
@@ -304,5 +298,5 @@ def _last(path: ReturnedPath) -> PathHop:
 def _starting_variable(conjunction: Conjunction, first: str) -> str:
     """Return the variable to start with: the one with the most selective predicate."""
     found = [p for p in conjunction.predicates if isinstance(p, Comparison)]
-    best = min(found, key=lambda p: _selectivity_rank(p.operator), default=None)
+    best = min(found, key=lambda p: p.operator.lookup.value, default=None)
     return best.access.variable if best is not None else first

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from mdv.model import RDF_TYPE, RDFS_RESOURCE
 from mdv.query.compile import VocabularyIds
 from mdv.rdf.schema import Schema
-from mdv.rules.ast import Operator
 from mdv.rules.normal import Sort
 from mdv.rules.normalise_query import NormalQuery
+from mdv.rules.operators import Operator
 from mdv.rules.pattern import Leaf, Pattern
 
 IdLookup: TypeAlias = Callable[[set[str]], Mapping[str, int]]

@@ -7,56 +7,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TypeAlias
 
-
-class Operator(Enum):
-    """A comparison operator. `NOT_CONTAINS` has no syntax of its own: `not … contains` is normalised to it."""
-
-    EQ = "="
-    NE = "!="
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
-    CONTAINS = "contains"
-    NOT_CONTAINS = "not contains"
-
-    @property
-    def negated(self) -> Operator:
-        """The operator after `not` is applied.
-
-        >>> Operator.LT.negated, Operator.CONTAINS.negated
-        (<Operator.GE: '>='>, <Operator.NOT_CONTAINS: 'not contains'>)
-        """
-        return _NEGATED[self]
-
-    @property
-    def flipped(self) -> Operator:
-        """The operator of the same comparison with exchanged operands.
-
-        >>> Operator.LT.flipped, Operator.EQ.flipped
-        (<Operator.GT: '>'>, <Operator.EQ: '='>)
-        """
-        return _FLIPPED.get(self, self)
-
-    @property
-    def orders(self) -> bool:
-        """True if the operands must be ordered values."""
-        return self in _FLIPPED
-
-
-_FLIPPED = {
-    Operator.LT: Operator.GT,
-    Operator.GT: Operator.LT,
-    Operator.LE: Operator.GE,
-    Operator.GE: Operator.LE,
-}
-_PAIRS = (
-    (Operator.EQ, Operator.NE),
-    (Operator.LT, Operator.GE),
-    (Operator.GT, Operator.LE),
-    (Operator.CONTAINS, Operator.NOT_CONTAINS),
-)
-_NEGATED = dict(_PAIRS) | {b: a for a, b in _PAIRS}
+from mdv.rules.operators import Operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from mdv.rules.ast import Operator
 from mdv.rules.normal import Comparison, Conjunction, Constant, Link, Sort
+from mdv.rules.operators import Operator
 
 Shorten: TypeAlias = Callable[[str], str]
 
@@ -244,7 +244,7 @@ def atomic_rule_text(rule: AtomicRule, ids: Sequence[object], short: Shorten, an
         where = ""
         if rule.operator is not None and rule.constant is not None:
             access = name if rule.property is None else f"{name}.{any_of(rule.property)}"
-            where = f" where {comparison_text(access, rule.operator, rule.constant.shown)}"
+            where = f" where {rule.operator.text(access, rule.constant.shown)}"
         return f"search {short(rule.class_iri)} {name} register {name}{where}"
     inputs = [f"view({ids[index]}, {short(class_iri)})" for index, class_iri in zip(rule.inputs, rule.classes,
                                                                                      strict=True)]  # fmt: skip
@@ -264,8 +264,7 @@ def _join_text(rule: JoinRule, inputs: Sequence[str], short: Shorten, any_of: Ca
 
     search = ", ".join(f"{view} {name}" for view, name in zip(inputs, names, strict=True))
     where = " and ".join(
-        comparison_text(access(p.left, p.left_property), p.operator, access(p.right, p.right_property))
-        for p in rule.predicates
+        p.operator.text(access(p.left, p.left_property), access(p.right, p.right_property)) for p in rule.predicates
     )
     return f"search {search} register {names[rule.register]}" + (f" where {where}" if where else "")
 
@@ -289,9 +288,3 @@ def class_initial(class_name: str) -> str:
     """
     local = class_name.strip("<>").replace("#", "/").replace(":", "/").rsplit("/", 1)[-1]
     return next((letter.lower() for letter in local[:1] if letter.isalpha()), "x")
-
-
-def comparison_text(left: str, operator: Operator, right: str) -> str:
-    if operator is Operator.NOT_CONTAINS:
-        return f"not {left} contains {right}"
-    return f"{left} {operator.value} {right}"

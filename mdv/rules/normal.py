@@ -10,7 +10,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TypeAlias
 
-from mdv.rules.ast import Operator
+from mdv.rules.operators import Operator
 
 
 class Sort(Enum):

@@ -29,7 +29,6 @@ from mdv.rules.ast import (
     LiteralKind,
     Name,
     Not,
-    Operator,
     Or,
     ParsedRule,
     Path,
@@ -47,6 +46,7 @@ from mdv.rules.normal import (
     Sort,
     Variable,
 )
+from mdv.rules.operators import Operands, Operator
 from mdv.rules.parse import rule_error
 from mdv.rules.pattern import pattern
 
@@ -288,9 +288,9 @@ def _typed(predicate: Predicate, scope: _Scope) -> _Typed:
         return _typed_constant(route, operator, right, operator_span, scope)
     if isinstance(right, Literal):
         scope.refuse(predicate.span, "both sides are constants", "one side must be a path, such as c.serverHost")
-    if operator is Operator.CONTAINS:
-        hint = "write the path on the left: c.serverHost contains 'text'"
-        scope.refuse(left.span, "'contains' needs its constant on the right", hint)
+    if operator.takes is Operands.TEXT:
+        hint = f"write the path on the left: {_example(operator)}"
+        scope.refuse(left.span, f"'{operator.value}' needs its constant on the right", hint)
     return _typed_constant(_route(right, scope), operator.flipped, left, operator_span, scope)
 
 
@@ -358,12 +358,12 @@ def _target(property_: SchemaProperty, name: Name, scope: _Scope) -> str:
 
 def _typed_constant(route: _Route, operator: Operator, literal: Literal, operator_span: Span, scope: _Scope) -> _Typed:
     _check_operator(route, operator, operator_span, scope)
-    if operator is Operator.CONTAINS:
+    if operator.takes is Operands.TEXT:
         if literal.written is not LiteralKind.TEXT:
             written = _truncated(scope.text[literal.span.start : literal.span.end])
-            scope.refuse(literal.span, "'contains' needs a text", f"write '{written.strip('<>')}'")
+            scope.refuse(literal.span, f"'{operator.value}' needs a text", f"write '{written.strip('<>')}'")
         if not literal.value:
-            scope.refuse(literal.span, "every text contains the empty text", "write the text to search for")
+            scope.refuse(literal.span, f"every text {operator.label} the empty text", "write the text to search for")
     written = scope.text[literal.span.start : literal.span.end]
     sort, value = _value(route, literal, written, scope)
     return _Typed(route, operator, Constant(value, written, literal.slot), sort)
@@ -376,8 +376,14 @@ def _check_operator(route: _Route, operator: Operator, operator_span: Span, scop
         )
         hint = f"declare an rdfs:range for {route.path.steps[-1].name.text}" if route.free else None
         scope.refuse(operator_span, f"{what}; {route.shown} is {_described(route, scope)}", hint)
-    if operator is Operator.CONTAINS and route.sort not in (Sort.TEXT, Sort.REFERENCE):
-        scope.refuse(operator_span, f"'contains' is for texts and URIs; {route.shown} is {_described(route, scope)}")
+    if operator.takes is Operands.TEXT and route.sort not in (Sort.TEXT, Sort.REFERENCE):
+        what = f"'{operator.value}' is for texts and URIs"
+        scope.refuse(operator_span, f"{what}; {route.shown} is {_described(route, scope)}")
+
+
+def _example(operator: Operator) -> str:
+    """Return an example predicate of a text operator for error messages."""
+    return operator.text("c.serverHost", "'text'")
 
 
 def _described(route: _Route, scope: _Scope) -> str:
@@ -444,8 +450,9 @@ def _hint(route: _Route, literal: Literal, written: str) -> str | None:
 
 
 def _typed_paths(left: _Route, operator: Operator, right: _Route, operator_span: Span, scope: _Scope) -> _Typed:
-    if operator is Operator.CONTAINS:
-        scope.refuse(right.path.span, "'contains' needs a constant on the right", "write c.serverHost contains 'text'")
+    if operator.takes is Operands.TEXT:
+        what = f"'{operator.value}' needs a constant on the right"
+        scope.refuse(right.path.span, what, f"write {_example(operator)}")
     _check_operator(left, operator, operator_span, scope)
     sort = _common_sort(left, right)
     if sort is None:

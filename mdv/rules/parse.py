@@ -28,7 +28,6 @@ from mdv.rules.ast import (
     Name,
     Not,
     Operand,
-    Operator,
     Or,
     Ordering,
     ParsedQuery,
@@ -38,6 +37,7 @@ from mdv.rules.ast import (
     Predicate,
     Span,
 )
+from mdv.rules.operators import SIGNS, WORDS, Operator
 
 MAX_BYTES = 8192
 MAX_SEARCH_VARIABLES = 64
@@ -48,7 +48,7 @@ MAX_NESTING = 100
 MAX_COUNT_DIGITS = 9
 
 KEYWORDS = frozenset(
-    "search register where and or not contains true false return order by asc desc limit".split()  # noqa: SIM905
+    (*"search register where and or not true false return order by asc desc limit".split(), *WORDS)  # noqa: SIM905
 )
 """Reserved words. They cannot be variables or classes without prefix, in any capitalisation."""
 
@@ -138,6 +138,9 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 @cache
 def _grammar() -> Lark:
     grammar = (files("mdv.rules") / "grammar.lark").read_text("utf-8")
+    for name, texts in (("KEYWORDS", KEYWORDS), ("WORDS", WORDS), ("SIGNS", SIGNS)):
+        # Longer texts come first: `<` would match the beginning of `<=`.
+        grammar = grammar.replace(f"@{name}@", "|".join(sorted(texts, key=lambda text: (-len(text), text))))
     return Lark(grammar, parser="lalr", lexer="contextual", start=["rule", "rule_or_query"], maybe_placeholders=True)
 
 
@@ -168,9 +171,9 @@ def _allowed(read: str, start: str) -> set[str]:
 
 
 # Names of terminals in errors, in the order of output. A name for several terminals is used if all are allowed.
-_EXPECTED: tuple[tuple[frozenset[str], str], ...] = tuple(
-    (frozenset(terminals.split()), name)
-    for terminals, name in (
+_EXPECTED: tuple[tuple[frozenset[str], list[str]], ...] = tuple(
+    (frozenset(terminals.split()), names)
+    for terminals, *names in (
         ("VARIABLE TEXT NUMBER TRUTH URI", "a path or a constant"),
         ("CLASS PREFIXED URI", "a class or the name of a rule"),
         ("PROPERTY PREFIXED URI", "a property"),
@@ -179,7 +182,7 @@ _EXPECTED: tuple[tuple[frozenset[str], str], ...] = tuple(
         ("_DOT", "'.'"),
         ("ANY", "'?'"),
         ("COMPARISON", "a comparison such as ="),
-        ("CONTAINS", "'contains'"),
+        ("WORD_OPERATOR", *(f"'{word}'" for word in WORDS)),
         ("_COMMA", "','"),
         ("NOT", "'not'"),
         ("LPAR", "'('"),
@@ -201,9 +204,9 @@ _EXPECTED: tuple[tuple[frozenset[str], str], ...] = tuple(
 
 def _describe(terminals: Iterable[str]) -> str:
     left, names = set(terminals), []
-    for group, name in _EXPECTED:
+    for group, group_names in _EXPECTED:
         if group <= left:
-            names.append(name)
+            names += group_names
             left -= group
     return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else "".join(names)
 
@@ -268,9 +271,6 @@ def _quoted(found: str) -> str:
     return f'"{shown}"' if "'" in shown else f"'{shown}'"
 
 
-_OPERATORS = {operator.value: operator for operator in Operator}
-
-
 class _Builder:
     """Builds the syntax tree of one text and enforces limits. Visits constants in the order of the text."""
 
@@ -330,7 +330,7 @@ class _Builder:
 
     def predicate(self, tree: Tree[Token]) -> Predicate:
         left, token, right = tree.children
-        first, operator, second = self.operand(left), _OPERATORS[str(token).lower()], self.operand(right)
+        first, operator, second = self.operand(left), Operator(str(token).lower()), self.operand(right)
         span = Span(first.span.start, second.span.end)
         self.predicates += 1
         if self.predicates > MAX_PREDICATES:

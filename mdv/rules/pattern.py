@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from mdv.model import RDFS_RESOURCE
-from mdv.rules.ast import Operator
 from mdv.rules.normal import Access, Comparison, Conjunction, Constant, Link, Sort, Variable
+from mdv.rules.operators import Lookup, Operator
 
 
 class Leaf(NamedTuple):
@@ -107,7 +107,7 @@ class Pattern:
     @property
     def is_range(self) -> bool:
         """True if the matching constants form a range: there is one constant, compared by order or by !=."""
-        return len(self.leaves) == 1 and (self.leaves[0].operator.orders or self.leaves[0].operator is Operator.NE)
+        return len(self.leaves) == 1 and self.leaves[0].operator.lookup in (Lookup.ORDER, Lookup.UNEQUAL)
 
     @property
     def unbounded(self) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 
 from mdv.rdf.schema import Schema, UnknownName
-from mdv.rules.ast import Operator
 from mdv.rules.normal import (
     Access,
     Comparison,
@@ -22,6 +21,7 @@ from mdv.rules.normal import (
     Sort,
     Variable,
 )
+from mdv.rules.operators import Operator
 from mdv.rules.parse import KEYWORDS
 
 
@@ -71,11 +71,8 @@ def _conjunction(part: Conjunction, schema: Schema) -> str:
 def _predicate(predicate: NormalPredicate, classes: dict[str, str], schema: Schema) -> str:
     if isinstance(predicate, Link):
         left, right = (_access(side, classes, schema) for side in (predicate.left, predicate.right))
-        return f"{left} {predicate.operator.value} {right}"
-    access, constant = _access(predicate.access, classes, schema), predicate.constant.shown
-    if predicate.operator is Operator.NOT_CONTAINS:
-        return f"not {access} contains {constant}"
-    return f"{access} {predicate.operator.value} {constant}"
+        return predicate.operator.text(left, right)
+    return predicate.operator.text(_access(predicate.access, classes, schema), predicate.constant.shown)
 
 
 def _access(access: Access, classes: dict[str, str], schema: Schema) -> str:

@@ -14,9 +14,10 @@ from mdv.model import XSD
 from mdv.rdf.parse import is_absolute_iri
 from mdv.rdf.schema import Schema
 from mdv.rdf.values import parse_instant
-from mdv.rules.ast import Literal, LiteralKind, Not, Operator, ParsedRule, Predicate
+from mdv.rules.ast import Literal, LiteralKind, Not, ParsedRule, Predicate
 from mdv.rules.normal import Comparison, Constant, NormalRule, Sort
 from mdv.rules.normalise import RuleLookup, no_rules, normalise
+from mdv.rules.operators import Operands
 from mdv.rules.parse import MAX_BYTES, number_value, parse, text_value
 
 Convert: TypeAlias = Callable[[str], Constant | None]
@@ -151,7 +152,7 @@ class Templates:
                 return lambda one: None if (v := parse_instant(read(one), range_)) is None else Constant(v, one, slot)
             case _, LiteralKind.URI:
                 return lambda one: Constant(one[1:-1], one, slot) if is_absolute_iri(one[1:-1]) else None
-        if comparison.operator in (Operator.CONTAINS, Operator.NOT_CONTAINS):
+        if comparison.operator.takes is Operands.TEXT:
             return lambda one: Constant(text_value(one), one, slot) if len(one) > 2 else None
         return lambda one: Constant(text_value(one), one, slot)
 

@@ -35,7 +35,10 @@ def test_the_results_have_the_documented_form(
     monkeypatch.setattr("mdv.embedded.start_postgres", lambda folder: start_postgres(folder, UNSAFE_AND_FAST))
     plots = tmp_path / "plots"
     assert bench_paper(*TINY, "--json", tmp_path / "figures.json", "--plots", plots) == 0, capsys.readouterr().err
-    drawn = {f"paper-{name}" for name in ("figure-11", "figure-12", "figure-14", "contains", "not-equal")}
+    drawn = {
+        f"paper-{name}"
+        for name in ("figure-11", "figure-12", "figure-14", "contains", "startswith", "endswith", "not-equal")
+    }
     assert {path.stem for path in plots.glob("*.svg")} == {path.stem for path in plots.glob("*.png")} == drawn
     assert json.loads((plots / "paper.json").read_text("utf-8")) == json.loads((tmp_path / "figures.json").read_text())
     figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
@@ -48,7 +51,7 @@ def test_the_results_have_the_documented_form(
         assert all(us > 0 for us in result["peers"].values())
     measured = {(result["name"], result["rules"], result["batch"]) for result in figures["results"]}
     assert len(measured) == len(figures["results"])
-    names = ("OID", "PATH", "JOIN", "COMP 5 %", "contains", "ne")
+    names = ("OID", "PATH", "JOIN", "COMP 5 %", "contains", "startswith", "endswith", "ne")
     parts = [f"{name}: {part}" for name in names for part in ("filter alone", "store and filter", "text to commit")]
     parts += ["PATH: update", "JOIN: update"]
     assert measured >= {(part, rules, batch) for part in parts for rules in (100, 200) for batch in (1, 10)}
@@ -138,7 +141,15 @@ def evaluate(name: str, number: int, text: str) -> bool:
         return synth > number
     if name == "ne":
         return synth != number
-    return f"host{number}.uni" in text if name == "contains" else f'memory="{number}"' in text
+    host = text.split("<serverHost>")[1].split("<")[0]
+    match name:
+        case "contains":
+            return f"host{number}.uni" in host
+        case "startswith":
+            return host.startswith(f"host{number}.uni")
+        case "endswith":
+            return host.endswith(f"t{number}.uni-passau.de")
+    return f'memory="{number}"' in text
 
 
 def test_a_goal_states_where_it_was_measured_and_if_it_was_met() -> None:

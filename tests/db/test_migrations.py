@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import sqlalchemy
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, text
 
 import migrations
 from mdv.db.engine import make_engine
 from mdv.db.lmrs import Lmr, list_lmrs
 from mdv.db.migrate import downgrade, is_migrated, migrate, table_differences
-from mdv.db.rule_graph import FILTER_RULES_TABLES
-from mdv.db.tables import jobs, metadata
+from mdv.db.tables import FILTER_RULES_TABLES, jobs, metadata
 from mdv.db.tokens import create_token
 from mdv.errors import SystemNotFound
 from mdv.inspect.sql.documents import read_document, read_document_statements
@@ -102,6 +102,16 @@ def test_a_filled_store_is_downgraded_and_upgraded(mdp: Mdp) -> None:
     assert again.results_of(rule.id) == {"http://d/1#a"}
     again.put_one("http://d/1", "<#a> a :C ; :n 3 .")
     assert [(uri, matched) for _, uri, matched in again.changes()] == [("http://d/1#a", False)]
+
+
+def test_rules_with_newer_operators_are_not_lost_by_a_downgrade(mdp: Mdp) -> None:
+    mdp.put_schema("<> mdv:world mdv:open . :C a rdfs:Class . :s rdfs:range xsd:string .")
+    (rule,) = mdp.add_rules(["search C c register c where not c.s startswith 'a'"])
+    with pytest.raises(CommandError, match="startswith"):
+        downgrade(mdp.engine, "0011")
+    mdp.remove_rules([rule.id])
+    downgrade(mdp.engine, "0011")
+    migrate(mdp.engine)
 
 
 # A filled store, down to every revision and up again

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy
 
 from mdv.db import cache_read
 from mdv.db.cache import writing_engine
@@ -21,6 +23,7 @@ from mdv.mdp.schemas import build_schema, read_schema_document
 from mdv.model import RDF_TYPE, RDFS_RESOURCE, XSD, Statement, Term
 from mdv.rdf.gate import gate
 from mdv.rdf.parse import parse as parse_rdf
+from mdv.rdf.schema import Schema
 from mdv.rdf.stream import XML_FORBIDDEN_PATTERN
 from mdv.rdf.syntax import syntax_of_media_type
 from mdv.rules.parse import parse
@@ -55,12 +58,15 @@ def said(turtle: str) -> list[Statement]:
     return list(parse_rdf(gate((PREFIXES + turtle).encode(), syntax, charset), "http://d").statements)
 
 
+def book_schema() -> Schema:
+    document = read_schema_document((PREFIXES + SCHEMA).encode(), "text/turtle")
+    return build_schema(1, document.statements, dict(document.prefixes)).schema
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def cache(request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path) -> Iterator[Cache]:
-    document = read_schema_document((PREFIXES + SCHEMA).encode(), "text/turtle")
-    schema = build_schema(1, document.statements, dict(document.prefixes)).schema
     with cache_engine(request.param, postgres.url, tmp_path) as engine:
-        made = Cache(engine, schema)
+        made = Cache(engine, book_schema())
         made.load({GLOBAL_DOCUMENT: said(BOOKS)})
         yield made
 
@@ -103,6 +109,49 @@ def test_contains_matches_plain_text_and_no_pattern(cache: Cache) -> None:
     assert books(cache, "not b.name contains 'one'") == ["b2", "b3"]
     assert books(cache, "b.author contains 'r/no'") == ["b3"]
     assert books(cache, "b contains 'r/b4'") == ["b4"]
+
+
+def test_startswith_and_endswith_match_plain_text_and_no_pattern(cache: Cache) -> None:
+    assert books(cache, "b.name startswith 'one_'") == books(cache, "b.name endswith '%'") == ["b1"]
+    assert books(cache, "b.name STARTSWITH 'one'") == ["b1", "b4"]
+    assert books(cache, "b.name endswith '100'") == ["b4"]
+    assert books(cache, "not b.name startswith 'one'") == ["b2", "b3"]
+    assert books(cache, "not b.name endswith 'o' and b.pages > 0") == ["b1", "b3"]
+    assert books(cache, "b.author startswith 'http://r/no'") == books(cache, "b.author endswith 'ody'") == ["b3"]
+    assert books(cache, "b.source startswith 'http://r/j'") == books(cache, "b endswith 'r/b4'") == ["b4"]
+    assert books(cache, "b.name startswith 'one_100%%'") == books(cache, "b.name endswith 'xtwo'") == []
+
+
+@pytest.mark.parametrize("text", ["é" * 63, "é" * 64, "é" * 65, "e\u0301" * 40, "\U0010ffff" * 70, "𝄞" * 3000])
+def test_a_prefix_or_suffix_is_found_whether_or_not_it_is_longer_than_an_index_key(cache: Cache, text: str) -> None:
+    values = [text, text + "z", "z" + text, text[:-1]]
+    cache.load(
+        {GLOBAL_DOCUMENT: said(" ".join(f"<http://r/b{n}> a :Book ; :name '{v}' ." for n, v in enumerate(values)))}
+    )
+    constant = text[:2000]
+    assert books(cache, f"b.name startswith '{constant}'") == [
+        f"b{n}" for n, value in enumerate(values) if value.startswith(constant)
+    ]
+    assert books(cache, f"b.name endswith '{constant}'") == [
+        f"b{n}" for n, value in enumerate(values) if value.endswith(constant)
+    ]
+    assert books(cache, f"not b.name startswith '{constant}'") == [
+        f"b{n}" for n, value in enumerate(values) if not value.startswith(constant)
+    ]
+
+
+def test_sqlite_finds_a_prefix_by_the_index_on_values(tmp_path: Path) -> None:
+    with cache_engine("sqlite", "", tmp_path) as engine:
+        cache = Cache(engine, book_schema())
+        cache.load({GLOBAL_DOCUMENT: said(BOOKS)})
+        sent: list[tuple[str, Any]] = []
+        sqlalchemy.event.listen(engine, "before_cursor_execute", lambda *call: sent.append((call[2], call[3])))
+        assert books(cache, "b.name startswith 'one'") == ["b1", "b4"]
+        (sql, values) = next(one for one in sent if "statements" in one[0])
+        with engine.connect() as connection:
+            plan = [row[-1] for row in connection.exec_driver_sql(f"explain query plan {sql}", values)]
+    bounds = "(property_id=? AND <expr>>? AND <expr><?)"
+    assert [step for step in plan if step.endswith(f"USING INDEX statements_value {bounds}")]
 
 
 def test_long_text_is_compared_beyond_its_indexed_prefix(cache: Cache) -> None:

@@ -183,6 +183,8 @@ CHOICES: list[tuple[dict[str, Any], str]] = [
     ({"serverPort": 5.5}, "c.serverPort = 5.5"),
     ({"serverHost": 5}, "c.serverHost = '5'"),
     ({"serverHost": {"op": "contains", "value": "it's"}}, "c.serverHost contains 'it''s'"),
+    ({"serverHost": {"op": "startswith", "value": "5"}}, "c.serverHost startswith '5'"),
+    ({"serverInformation": {"op": "endswith", "value": "#ia"}}, "c.serverInformation endswith '#ia'"),
     ({"serverInformation": "http://d/1#ia"}, "c.serverInformation = <http://d/1#ia>"),
     ({"http://mdv.example/schema#serverPort": 1}, "c.serverPort = 1"),
     (

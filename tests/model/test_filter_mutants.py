@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import false, select, true
+from sqlalchemy import false, func, select, true
 
 import mdv.query.compile as compile_
 from mdv.db.filter import statements_now
 from mdv.db.tables import filter_data, resources
+from mdv.rules.operators import Operator
 from tests.support.filter_machine import FilterMachine
 from tests.support.machines import assert_mutant_is_detected
 from tests.support.two_processes import System
@@ -55,6 +56,23 @@ def _forget_subproperties(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("mdv.query.vocabulary_ids._below", lambda iri, declared, closure: (iri,))
 
 
+def _look_up_prefixes_only(patch: pytest.MonkeyPatch) -> None:
+    """Constants of `endswith` are looked up by the beginning of a value."""
+    probe = compile_._probe_keys
+    patch.setattr(
+        compile_,
+        "_probe_keys",
+        lambda state, rules, mine, text, end_of, holds: probe(state, rules, mine, text, func.left, holds),
+    )
+
+
+def _ignore_negations(patch: pytest.MonkeyPatch) -> None:
+    """`not startswith` is evaluated as `startswith`."""
+    compare = compile_.compare
+    written = {operator: operator if operator.is_written else operator.negated for operator in Operator}
+    patch.setattr(compile_, "compare", lambda left, operator, right: compare(left, written[operator], right))
+
+
 SEED = 0x7B1BCEB07E233EC581C47DB04128CF09862A29614043C898FE4D2D81046A6128C395AA77F9A31CDBBB0A43463DCA52F4
 
 MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], int]] = [
@@ -66,6 +84,8 @@ MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], int]] = [
     ("further predicates between two variables are ignored", _believe_partners, 1),
     ("partners are not verified", _believe_branches, 1),
     ("subclasses and subproperties are ignored", _forget_subproperties, 1),
+    ("suffixes are looked up as prefixes", _look_up_prefixes_only, 2),
+    ("negations of text operators are ignored", _ignore_negations, 1),
 ]
 """The name of a mutant, how it is made, and a seed that detects it soon."""
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from mdv.errors import Conflict, InvalidRule, NotFound
 from mdv.rules.atomic import AtomicRule, TriggeringRule, decompose
 from mdv.rules.normalise import normalise
+from mdv.rules.operators import Operator
 from mdv.rules.parse import parse
 from mdv.rules.pattern import pattern
 from tests.support.generated_rules import SCHEMA, RuleText, rule_texts, schema_in_force, variants
@@ -30,9 +31,7 @@ from tests.support.mdp import Mdp
 EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "10"))
 WORLD = schema_in_force(SCHEMA).schema
 
-FILTER_RULES = [f"filter_rules_{name}" for name in ("eq", "ne", "lt", "le", "gt", "ge", "con", "ncon")] + [
-    "filter_rules"
-]
+FILTER_RULES = [*(operator.constants_table for operator in Operator), "filter_rules"]
 GRAPH = ["atomic_rules", "rule_dependencies", "rule_groups", "end_rules", "rule_ends", "rule_searches", *FILTER_RULES]
 SUSPENDED = ["suspended_rules", "suspended_ends"]
 

@@ -72,7 +72,7 @@ def test_any_searched_variable_can_be_registered() -> None:
 
 PATHS = st.sampled_from(["c", "d", "c.p", "d.q.return?", "c .  where", "d.<http://a/order>.x:limit"])
 CONSTANTS = st.sampled_from(["'return c'", "'it''s'", "-1.5e3", "TRUE", "<http://a/b>", "'\n where'"])
-SIGNS = st.sampled_from(["=", "!=", "<", ">=", " contains ", " CONTAINS\n"])
+SIGNS = st.sampled_from(["=", "!=", "<", ">=", " contains ", " CONTAINS\n", " startswith ", "\tEndsWith "])
 PREDICATES = st.builds(lambda path, sign, right: f"{path}{sign}{right}", PATHS, SIGNS, CONSTANTS)
 EXPRESSIONS = st.recursive(
     PREDICATES,

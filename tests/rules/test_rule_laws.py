@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mdv.errors import InvalidRule
 from mdv.rules.normal import Comparison, Conjunction, Constant, NormalRule
 from mdv.rules.normalise import MAX_CONJUNCTIONS, normalise
+from mdv.rules.operators import WORDS
 from mdv.rules.parse import parse
 from mdv.rules.show import format_rule
 from mdv.rules.template import Templates, skeleton
@@ -37,6 +38,7 @@ FITTING = {
     "t.address": ["<http://a/b>", "'c'"],
 }
 EQUALS, ORDERS = ["=", "!=", " = ", " != ", "  =  "], ["<", ">=", " < ", " <= ", " > "]
+WORD_OPERATORS = [f" {word} " for word in WORDS]
 ORDERED = ("whole", "wholes?", "year", "day")
 SAME_SORT = ["t.whole < p.double", "t.part = p", "t = p.part", "t != p", "t.free = p.see", "t.text != p.:name"]
 
@@ -51,9 +53,9 @@ def predicates(draw: st.DrawFn, fitting: bool) -> str:
     path = draw(st.sampled_from(list(FITTING)))
     constant = draw(st.sampled_from(FITTING[path] if fitting else CONSTANTS))
     texts = constant.startswith("'") and "year" not in path and "day" not in path
-    operators = EQUALS + (ORDERS if path.endswith(ORDERED) else []) + ([" contains "] if texts else [])
-    operator = draw(st.sampled_from(operators if fitting else [*EQUALS, *ORDERS, " contains ", "contains"]))
-    if operator != " contains " and draw(st.booleans()):
+    operators = EQUALS + (ORDERS if path.endswith(ORDERED) else []) + (WORD_OPERATORS if texts else [])
+    operator = draw(st.sampled_from(operators if fitting else [*EQUALS, *ORDERS, *WORD_OPERATORS, "contains"]))
+    if operator not in WORD_OPERATORS and draw(st.booleans()):
         return f"{constant}{operator}{path}"
     return f"{path}{operator}{constant}"
 
@@ -169,6 +171,7 @@ def variations(draw: st.DrawFn) -> list[str]:
 @example([HEADS[0] + "(t.whole <5)and(t.whole> 3)", HEADS[0] + "(t.whole <6)and(t.whole> 4)"])
 @example([HEADS[0] + "t.up = true", HEADS[0] + "t.up = False", HEADS[0] + "t.up = 1"])
 @example([HEADS[0] + "t.text contains 'a'", HEADS[0] + "t.text contains ''"])
+@example([HEADS[0] + "not t.text endswith 'a'", HEADS[0] + "not t.text endswith ''"])
 @example([HEADS[0] + "t.whole = 1", HEADS[0] + "t.whole = " + "9" * 1001, HEADS[0] + "t.whole = 2-3"])
 def test_templates_and_parser_agree(texts: list[str]) -> None:
     templates = Templates(KINDS)
@@ -176,7 +179,10 @@ def test_templates_and_parser_agree(texts: list[str]) -> None:
         assert fast(text, templates) == slow(text)
 
 
-@pytest.mark.parametrize("form", ["t.whole = {}", "t.text contains '{}'", "t = <http://a/{}>", "t.part.whole > -{}"])
+@pytest.mark.parametrize(
+    "form",
+    ["t.whole = {}", "t.text contains '{}'", "t.text startswith '{}'", "t = <http://a/{}>", "t.part.whole > -{}"],
+)
 def test_rules_that_differ_only_in_constants_share_a_template(form: str) -> None:
     templates = Templates(KINDS)
     found = {id(templates.match(HEADS[0] + form.format(number))[0]) for number in range(10)}

@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mdv.errors import InvalidRule
-from mdv.rules.ast import And, LiteralKind, Not, Operator, Or, ParsedQuery, ParsedRule, Predicate
+from mdv.rules.ast import And, LiteralKind, Not, Or, ParsedQuery, ParsedRule, Predicate
 from mdv.rules.normalise import normalise
+from mdv.rules.operators import Operator
 from mdv.rules.parse import KEYWORDS, MAX_NESTING, parse, parse_query
 from mdv.rules.template import Templates
 from tests.support.rule_schemas import world

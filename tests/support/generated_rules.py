@@ -17,6 +17,7 @@ from mdv.mdp.schemas import SchemaInForce, build_schema, read_schema_document
 from mdv.model import MDV, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, Statement, Term
 from mdv.rdf.values import parse_instant
 from mdv.rules.ast import Expression, Literal, LiteralKind, Not, Predicate
+from mdv.rules.operators import WORDS
 from mdv.rules.parse import parse
 
 V = "http://v/"
@@ -195,7 +196,7 @@ _HEADS: list[list[str]] = [
 ]  # fmt: skip
 """Paths from a variable to the resource whose property is compared."""
 
-_SAME, _ORDER = ["=", "!="], ["<", "<=", ">", ">="]
+_SAME, _ORDER, _WORD = ["=", "!="], ["<", "<=", ">", ">="], "an operator in words"
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _URIS = [f"<{uri}>" for uri in (*RESOURCES, NOWHERE)]
 _URI_TEXTS = [f"'{uri}'" for uri in (RESOURCES[0], RESOURCES[2], NOWHERE)]
@@ -206,13 +207,13 @@ _CONSTANTS: list[tuple[list[str], list[str], list[str]]] = [
     (INSTANTS, _SAME + _ORDER, ["'1900-01-01'", "'1950-06-15'", "'1950-06-15Z'"]),
     (TRUTHS, _SAME, ["true", "false"]),
     (TEXTS, _SAME, _WORDS),
-    (TEXTS, ["contains"], ["'a'", "'b'", "'_'", "'%'", "''''"]),
+    (TEXTS, [_WORD], ["'a'", "'b'", "'A_'", "'%'", "''''"]),
     (ANYTHING, _SAME, ["'ab'", _URIS[0], _URIS[2], _URIS[-1], _URI_TEXTS[1]]),
-    (ANYTHING, ["contains"], ["'b'", "'r/'", "'r/2'"]),
+    (ANYTHING, [_WORD], ["'b'", "'http://r/'", "'r/2'"]),
     (REFERENCES, _SAME, [*_URIS, *_URI_TEXTS[:2]]),
-    (REFERENCES, ["contains"], ["'r/'", "'r/2'"]),
+    (REFERENCES, [_WORD], ["'http://r/'", "'r/2'"]),
     ([], _SAME, [*_URIS[:3], _URI_TEXTS[0]]),
-    ([], ["contains"], ["'r/1'", "'r/'"]),
+    ([], [_WORD], ["'r/1'", "'http://r/'"]),
 ]
 """Properties (none: the variable itself), how they are compared, and the constants."""
 _VALUE_JOINS: list[tuple[list[str], list[str], list[str]]] = [
@@ -311,7 +312,10 @@ class _Writer:
         last, operators, constants = self.choose(_CONSTANTS if head is None else _CONSTANTS[:-2])
         path = self.path(variable or self.choose(self.variables), last, head)
         operator, constant = self.choose(operators), self.choose(constants)
-        if operator != "contains" and self.choose([False] * 4 + [True]):
+        if operator == _WORD:
+            # Not drawn but derived, so that a new operator does not change what the seeds of mutants generate.
+            return f"{path} {WORDS[sum(map(ord, path + constant)) % len(WORDS)]} {constant}"
+        if self.choose([False] * 4 + [True]):
             return f"{constant} {_FLIPPED.get(operator, operator)} {path}"
         return f"{path} {operator} {constant}"
 

@@ -8,6 +8,7 @@ import sqlalchemy
 from sqlalchemy import Engine
 
 from mdv.db.tables import metadata
+from mdv.rules.operators import Operator
 
 _STATEMENT = """d.uri, r.uri, p.uri, t.uri, f.value, f.lang, y.uri, f.hash, f.blank, f.number, f.instant, f.truth"""
 _JOINS = """f join documents d on d.id = f.document_id join resources r on r.id = f.resource_id
@@ -40,14 +41,7 @@ _AS_THEY_ARE = [
     "rule_searches",
     "rule_predicates",
     "filter_rules",
-    "filter_rules_eq",
-    "filter_rules_ne",
-    "filter_rules_lt",
-    "filter_rules_le",
-    "filter_rules_gt",
-    "filter_rules_ge",
-    "filter_rules_con",
-    "filter_rules_ncon",
+    *(operator.constants_table for operator in Operator),
     "lmr_ranges",
 ]
 _OF_ORDER = [

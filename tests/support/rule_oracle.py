@@ -19,8 +19,9 @@ from mdv.model import RDF_TYPE, RDFS_RESOURCE, Statement
 from mdv.rdf.schema import Schema, SchemaProperty, UnknownName
 from mdv.rdf.validate import ValueTyper
 from mdv.rdf.values import ValueKind, parse_instant
-from mdv.rules.ast import And, Expression, Literal, LiteralKind, Not, Operand, Operator, ParsedRule, Path, Predicate
+from mdv.rules.ast import And, Expression, Literal, LiteralKind, Not, Operand, ParsedRule, Path, Predicate
 from mdv.rules.normal import Sort
+from mdv.rules.operators import Operator
 
 Rules: TypeAlias = Mapping[str, ParsedRule]
 Place: TypeAlias = tuple[object, ...]
@@ -37,6 +38,10 @@ HOLDS: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.GE: operator.ge,
     Operator.CONTAINS: operator.contains,
     Operator.NOT_CONTAINS: lambda text, part: part not in text,
+    Operator.STARTSWITH: lambda text, part: text[: len(part)] == part,
+    Operator.NOT_STARTSWITH: lambda text, part: text[: len(part)] != part,
+    Operator.ENDSWITH: lambda text, part: text[::-1][: len(part)] == part[::-1],
+    Operator.NOT_ENDSWITH: lambda text, part: text[::-1][: len(part)] != part[::-1],
 }
 
 

@@ -16,7 +16,7 @@ const LANGUAGES = {
   turtle: () => StreamLanguage.define(turtle),
   ntriples: () => StreamLanguage.define(turtle),
   jsonld: () => json(),
-  rule: () => ruleLanguage,
+  rule: (area) => ruleLanguage(new Set(area.dataset.keywords.split(" "))),
 };
 
 const colours = HighlightStyle.define(
@@ -57,7 +57,7 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
   const nonce = document.querySelector('meta[name="nonce"]')?.content;
   const syntaxField = document.getElementById(area.dataset.editor);
   const language = new Compartment();
-  const chosen = () => LANGUAGES[area.dataset.language || syntaxField?.value || guessSyntax(area.value)]();
+  const chosen = () => LANGUAGES[area.dataset.language || syntaxField?.value || guessSyntax(area.value)](area);
   const complete = area.dataset.completions ? [autocompletion({ override: [completionSource(() => completionsUrl(area))], icons: false })] : [];
   const view = new EditorView({
     state: EditorState.create({

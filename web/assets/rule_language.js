@@ -1,10 +1,10 @@
 // Editor support for the rule language: highlighting, and completion from the schema.
 import { StreamLanguage } from "@codemirror/language";
 
-const KEYWORDS = new Set("search register where and or not contains return order by asc desc limit".split(" "));
 const NAME = /^[\p{L}\p{Nl}_][\p{L}\p{Nl}\p{Nd}_-]*/u;
 
-export const ruleLanguage = StreamLanguage.define({
+// `keywords` come from the server, which derives them from its table of operators.
+export const ruleLanguage = (keywords) => StreamLanguage.define({
   name: "rule",
   startState: () => ({ inText: false, afterDot: false }),
   token(stream, state) {
@@ -22,8 +22,8 @@ export const ruleLanguage = StreamLanguage.define({
     const word = stream.match(NAME)?.[0];
     if (word) {
       if (afterDot) return "attributeName";
-      if (KEYWORDS.has(word.toLowerCase())) return "keyword";
-      return /^(true|false)$/i.test(word) ? "bool" : "variableName";
+      if (/^(true|false)$/i.test(word)) return "bool";
+      return keywords.has(word.toLowerCase()) ? "keyword" : "variableName";
     }
     state.afterDot = stream.next() === ".";
     return "operator";

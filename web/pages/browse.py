@@ -20,20 +20,13 @@ from mdv.model import RDFS_RESOURCE
 from mdv.rdf.browsable_properties import browsable_properties
 from mdv.rdf.classes import class_tree, resolve_classes
 from mdv.rdf.schema import Schema
+from mdv.rules.operators import WRITTEN
 from web.number_params import read_after
 from web.pages.base import is_fragment_request, pages, redirect_to, render_fragment, render_page, require_viewer
 from web.services import services
 
 PAGE_SIZE = 50
-OPERATOR_LABELS = {
-    "=": "is",
-    "!=": "is not",
-    "contains": "contains",
-    "<": "less than",
-    "<=": "at most",
-    ">": "greater than",
-    ">=": "at least",
-}
+OPERATOR_LABELS = {operator.value: operator.label for operator in WRITTEN}
 
 
 @pages.get("/browse")

@@ -13,6 +13,7 @@ from flask import url_for
 from mdv.inspect.drawing import Drawing, DrawnFilterRule, DrawnGroup, DrawnRule
 from mdv.inspect.filter_replay import ReplayRow
 from mdv.inspect.rule_explanation import RuleId
+from mdv.rules.operators import Operator
 from web.template_filters import cut, short
 
 LABEL_WIDTH, LABEL_LINES = 34, 3
@@ -56,21 +57,11 @@ def _block(row: DrawnFilterRule) -> str:
     """Return the label under which similar triggering rules are placed together in large diagrams."""
     if row.table == "filter_rules":
         return f"all of {short(row.class_iri)}"
-    operator = row.table.rpartition("_")[2]
     compared = f".{short(row.property)}" if row.property else ""
-    return f"{short(row.class_iri)}{compared} {OPERATOR_SIGNS[operator]}"
+    return f"{short(row.class_iri)}{compared} {OPERATOR_SIGNS[row.table]}"
 
 
-OPERATOR_SIGNS = {
-    "eq": "=",
-    "ne": "≠",
-    "lt": "<",
-    "le": "≤",
-    "gt": ">",
-    "ge": "≥",
-    "con": "contains",
-    "ncon": "without",
-}
+OPERATOR_SIGNS = {operator.constants_table: operator.sign for operator in Operator}
 
 
 def _node(rule: DrawnRule, block: str | None, links: bool, lit: bool) -> dict[str, Any]:

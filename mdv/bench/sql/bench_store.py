@@ -15,8 +15,8 @@ from mdv.db.engine import driver, make_engine
 from mdv.db.load_sql import load_sql
 from mdv.db.migrate import migrate
 from mdv.db.postgres_copy import copy_text
-from mdv.db.rule_graph import FILTER_RULES_TABLES
 from mdv.db.tables import (
+    FILTER_RULES_TABLES,
     atomic_rules,
     document_versions,
     documents,

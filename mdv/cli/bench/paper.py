@@ -33,8 +33,8 @@ from mdv.cli.bench.options import (
 )
 @click.option("--batches", default="1,10,100,1000", show_default=True, callback=comma_separated(parse_count),
               help="Documents per batch.")  # fmt: skip
-@click.option("--types", "kinds", default="oid,path,join,comp,contains,ne,update,rules", show_default=True,
-              callback=comma_separated(str), help="Experiments to run.")  # fmt: skip
+@click.option("--types", "kinds", default="oid,path,join,comp,contains,startswith,endswith,ne,update,rules",
+              show_default=True, callback=comma_separated(str), help="Experiments to run.")  # fmt: skip
 @click.option("--matched", default="1,5,10,20", show_default=True, callback=comma_separated(parse_percent),
               help="Percentages of COMP rules that match a document. One of them is measured on every"
               " rule base.")  # fmt: skip
@@ -55,10 +55,10 @@ def paper(
 ) -> None:
     """Repeat the paper's experiments: run the filter on rule bases of one type each, and compare with the goals.
 
-    oid, path, join and comp are the rule types of the paper's Figure 10; contains and ne (!=) are added. update
-    compares the update of documents with their insertion. rules registers rules one by one and in bulk. The floor is
-    the bare COPY and commit of the same statements. Every round checks the results of the filter. --plots draws the
-    paper's Figures 11 to 15.
+    oid, path, join and comp are the rule types of the paper's Figure 10; contains, startswith, endswith and ne (!=) are
+    added. startswith and endswith are compared with = on as many rules. update compares the update of documents with
+    their insertion. rules registers rules one by one and in bulk. The floor is the bare COPY and commit of the same
+    statements. Every round checks the results of the filter. --plots draws the paper's Figures 11 to 15.
     """
     from mdv.bench.goals import evaluate_goals, measure_growth
     from mdv.bench.paper import EXPERIMENTS, PaperPlan, run_paper

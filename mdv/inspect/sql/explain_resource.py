@@ -15,9 +15,8 @@ from sqlalchemy.exc import OperationalError
 
 from mdv.db.filter import CompiledStatement, compile_statement, limit_time
 from mdv.db.load_sql import load_sql
-from mdv.db.rule_graph import FILTER_RULES_TABLES
-from mdv.db.tables import end_rules, rule_ends, rules, vocabulary
-from mdv.rules.ast import Operator
+from mdv.db.tables import FILTER_RULES_TABLES, end_rules, rule_ends, rules, vocabulary
+from mdv.rules.operators import Operator
 
 MAX_VALUES_READ = 1000
 """Limit of values that one query reads. A resource may have very many."""
