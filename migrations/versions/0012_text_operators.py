@@ -33,9 +33,11 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Refuse to delete rules: rules with the new operators must be removed before."""
-    used = sa.text("select count(*) from rule_predicates where operator = any (:operators)")
-    if op.get_bind().execute(used, {"operators": list(ADDED)}).scalar_one():
+    rules = " union all ".join(f"select from filter_rules_{suffix}" for suffix in ADDED.values())
+    if op.get_bind().execute(sa.text(f"select exists ({rules})")).scalar_one():
         raise CommandError("some rules use startswith or endswith, remove them before")
+    unused = sa.text("delete from rule_predicates where operator = any (:operators)")
+    op.get_bind().execute(unused, {"operators": list(ADDED)})
     op.execute("drop view filter_rules_view")
     op.execute("drop view rule_constants")
     op.execute(f"create view rule_constants as {_constants(OPERATORS)}")
