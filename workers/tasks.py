@@ -5,6 +5,7 @@ A task is a wake-up. If Redis is unreachable and none arrives, each process poll
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,13 +13,13 @@ from contextlib import contextmanager
 from functools import cache, partial
 
 import structlog
-from celery.signals import worker_process_init
+from celery.signals import worker_process_init, worker_process_shutdown, worker_ready
 from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
 from mdv.db.jobs import INTERACTIVE_PRIORITIES, JobOutcome
-from mdv.gc_tuning import tune_gc
+from mdv.gc_tuning import skip_final_collection, tune_gc
 from mdv.logs import configure_logs
 from mdv.mdp.retention import apply_retention
 from mdv.mdp.webhook_sender import WebhookSender
@@ -49,6 +50,17 @@ def _start_process(**_: object) -> None:
     tune_gc()
     threading.Thread(target=_poll_without_redis, name="sweep", daemon=True).start()
     MetricsRecorder(_engine()).start()
+
+
+@worker_process_shutdown.connect
+def _exit_process(exitcode: int, **_: object) -> None:
+    """Exit at once. The pool would keep each process for another second."""
+    os._exit(exitcode)
+
+
+@worker_ready.connect
+def _prepare_exit(**_: object) -> None:
+    skip_final_collection()
 
 
 @app.task(name=WORK_TASK)
