@@ -20,9 +20,10 @@ from mdv.cli.server_commands import lmr_command, web_command
 from mdv.db.engine import make_engine
 from mdv.db.migrate import downgrade, migrate
 from mdv.embedded import Postgres, Valkey, start_postgres, start_valkey
+from mdv.free_port import free_port
 from mdv.supervise import start_child, stop_process
 from tests.support.eventually import eventually
-from tests.support.whole_system import Up, environment, free_port
+from tests.support.whole_system import Up, environment
 
 pytestmark = pytest.mark.full
 

@@ -16,8 +16,9 @@ import httpx2
 import pytest
 
 from mdv.cli.serve import _make_metrics_folder
+from mdv.free_port import free_port
 from tests.support.eventually import eventually
-from tests.support.whole_system import MDV, SCHEMA, Up, environment, free_port
+from tests.support.whole_system import MDV, SCHEMA, Up, environment
 
 pytestmark = pytest.mark.full
 

@@ -23,6 +23,7 @@ from rdflib import Graph
 from mdv.db.engine import make_engine
 from mdv.db.feed import Feed
 from mdv.feed import bucket_of
+from mdv.free_port import free_port
 from tests.support import local_http
 from tests.support.eventually import eventually
 from tests.support.lmr_server import (
@@ -817,10 +818,7 @@ def test_an_lmr_without_its_settings_exits_with_a_message(tmp_path: Path) -> Non
     ("store", "said"), [("mysql://x/y", "sqlite:///path"), ("sqlite:////nowhere/at/all.db", "cannot be opened")]
 )
 def test_a_cache_that_cannot_be_opened_ends_the_lmr_with_a_message(store: str, said: str) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    ended = serve("--port", str(port), "--store", store, MDV_URL="http://127.0.0.1:9", MDV_LMR_TOKEN="t")
+    ended = serve("--port", str(free_port()), "--store", store, MDV_URL="http://127.0.0.1:9", MDV_LMR_TOKEN="t")
     assert ended.returncode != 0
     assert said in ended.stderr and "Traceback" not in ended.stderr, ended.stderr
 
