@@ -286,7 +286,7 @@ def busy(server: Postgres) -> Iterator[int]:
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        time.sleep(0.1)
+        eventually(lambda: query(server, f"select state from pg_stat_activity where pid = {pid}") == "active")
         yield pid
     finally:
         thread.join(60)

@@ -31,7 +31,7 @@ from mdv.cli.errors import run_for_exit_code
 from mdv.client import Client
 from mdv.embedded import start_postgres
 from tests.support.eventually import eventually
-from tests.support.whole_system import MDV, Up, at_work_in, descendants, environment
+from tests.support.whole_system import MDV, Up, alive, at_work_in, descendants, environment
 
 TINY = ("--seconds", "1", "--warm-up", "0.5", "--rules", "50")
 SOAK = ("--minutes", "0.1", "--rate", "10", "--every", "0.2", "--rules", "20", "--kept", "20")
@@ -164,7 +164,7 @@ def test_ctrl_c_stops_all_processes_and_removes_all_files(tmp_path: Path) -> Non
         below = descendants(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-        assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+        eventually(lambda: not [pid for pid in below if alive(pid)])
         assert not list(tmp_path.iterdir())
     finally:
         process.kill()

@@ -34,6 +34,14 @@ def alive(pid: int) -> bool:
         return False
 
 
+def command_line(pid: int) -> bytes:
+    """Return the command line of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def descendants(pid: int) -> list[int]:
     """Return all processes below `pid`."""
     below: dict[int, list[int]] = {}
