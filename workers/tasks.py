@@ -22,7 +22,7 @@ from mdv.db.jobs import INTERACTIVE_PRIORITIES, JobOutcome
 from mdv.gc_tuning import skip_final_collection, tune_gc
 from mdv.logs import configure_logs
 from mdv.mdp.retention import apply_retention
-from mdv.mdp.webhook_sender import WebhookSender
+from mdv.mdp.webhook_sender import SENDING_THREAD, WebhookSender
 from mdv.mdp.worker import Worker
 from mdv.metrics import WEBHOOK_ATTEMPTS
 from workers.app import SWEEP_INTERVAL_SECONDS, TASK_RUN_SECONDS, app
@@ -54,8 +54,10 @@ def _start_process(**_: object) -> None:
 
 @worker_process_shutdown.connect
 def _exit_process(exitcode: int, **_: object) -> None:
-    """Exit at once. The pool would keep each process for another second."""
-    os._exit(exitcode)
+    """Exit at once unless a thread executes jobs or sends a webhook message. These get another second from the pool."""
+    is_sending = any(thread.name == SENDING_THREAD for thread in threading.enumerate())
+    if not is_sending and not _working.locked():
+        os._exit(exitcode)
 
 
 @worker_ready.connect
