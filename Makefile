@@ -6,7 +6,9 @@ DATA ?= .mdv
 PORT ?= 8080
 LMR_PORT ?= 8081
 TESTS ?=
-PROCESSES := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# One process more than 2 cores have: many tests wait for servers.
+PROCESSES ?= 3
+PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 SOAK_MINUTES ?= 30
 
 # Without cached bytecode, each process compiles all of its libraries again.
@@ -63,10 +65,10 @@ up: .venv/installed $(BUILT) ## start everything, with a demo; Ctrl-C stops it
 	@$(BIN)/mdv up --port $(PORT) --lmr-port $(LMR_PORT) --data $(DATA)
 
 test: .venv/tested ## run the whole suite against real embedded servers (TESTS=… for a part)
-	@$(BIN)/pytest -q -p no:randomly $(PROCESSES) $(TESTS)
+	@$(PYTEST) $(TESTS)
 
 test-quick: .venv/tested ## run the tests that need no browser, no Spark and no separate servers; about 3 minutes
-	@$(BIN)/pytest -q -p no:randomly $(PROCESSES) --quick $(TESTS)
+	@$(PYTEST) --quick $(TESTS)
 
 lint: .venv/tested ## check format, style and types
 	@$(BIN)/ruff format --check --quiet .

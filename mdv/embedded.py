@@ -16,7 +16,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -35,6 +34,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mdv.errors import MdvError
+from mdv.free_port import free_port
 from mdv.private_file import write_private_file
 from mdv.supervise import FolderLock, has_ended, prctl, start_child, stop_process
 
@@ -202,7 +202,7 @@ class _Attempt:
         attempts = 0
         while True:
             attempts += 1
-            number = port or _free_port()
+            number = port or free_port()
             mark = self.log.stat().st_size if self.log.exists() else 0
             process = self.launch(number)
             try:
@@ -229,12 +229,6 @@ class _Attempt:
             f"{self.name} {what}. The end of {self.log}:\n{_tail(self.log, mark)}\n"
             "Fix this error and start again, or choose another folder with --data."
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _tail(log: Path, mark: int, lines: int = 12) -> str:

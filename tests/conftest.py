@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Connection, Engine
 
 from mdv.db.engine import make_engine
@@ -49,15 +51,25 @@ def _cache_bytecode() -> None:
     sys.dont_write_bytecode = False
 
 
-def _pass_on_hangups() -> None:
-    """Under nohup, SIGHUP is ignored, and children inherit that. With a handler, only this process ignores it."""
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, lambda number, frame: None)
+def _let_children_receive_signals() -> None:
+    """Let programs that the tests start end by SIGINT and SIGHUP. Under `nohup`, or in the background of a script,
+    these signals are ignored, and children would inherit that. A handler is not inherited."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) == signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
+
+
+def _generate_without_time_limits() -> None:
+    """On a busy machine, a slow example or a slow generator is not an error."""
+    settings.register_profile("mdv", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+    settings.load_profile("mdv")
 
 
 _keep_temporary_files_in_memory()
 _cache_bytecode()
-_pass_on_hangups()
+_let_children_receive_signals()
+_generate_without_time_limits()
 
 _numbers = itertools.count(1)
 
@@ -66,27 +78,31 @@ LONG_FILES = (
     "test_gutenberg.py",
     "test_rules.py",
     "test_pages.py",
-    "test_batch_cluster.py",
     "test_edit_machine.py",
+    "test_batch_cluster.py",
     "test_faults.py",
-    "test_batch_command.py",
     "test_publish_machine.py",
     "test_filter_machine.py",
+    "test_batch_command.py",
     "test_filter_mutants.py",
     "test_lmr_server.py",
     "test_cli_up.py",
-    "test_batch_faults.py",
     "test_bench_load.py",
+    "test_batch_faults.py",
     "test_bench_scale.py",
+    "test_store_machine.py",
+    "test_docker.py",
     "test_web_queue.py",
+    "test_bench_batch.py",
     "test_backup.py",
     "test_bench_peers.py",
-    "test_store_machine.py",
-    "test_batch_session.py",
+    "test_readme.py",
     "test_trace_oracle.py",
     "test_bench_quick.py",
+    "test_rule_laws.py",
+    "test_batch_session.py",
 )
-"""The files that take longest, in the order in which they are started."""
+"""The files that take longest, in the order in which they are started. Those with Spark are apart from each other."""
 FULL_FOLDERS = {"acceptance", "bench", "browser", "docker", "faults"}
 """Folders whose tests are not quick."""
 PROCESS_FIXTURES = {"cluster", "new_up", "open_server", "own", "paper", "public", "running", "spark", "worker"}
@@ -104,14 +120,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Start long files first, so that no process works alone at the end. With `--quick`, leave out the tests that are
-    marked `full` or that use a fixture which starts a process."""
+    """Start long files first, so that no process works alone at the end. The order is otherwise random. With `--quick`,
+    leave out the tests that are marked `full` or that use a fixture which starts a process."""
     ranks = {name: rank for rank, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
     if config.getoption("quick"):
         full = [item for item in items if _is_full(item)]
         config.hook.pytest_deselected(items=full)
         items[:] = [item for item in items if not _is_full(item)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the seed of the order even with `-q`."""
+    if (seed := config.getoption("randomly_seed", None)) is not None:
+        terminalreporter.write_line(f"Repeat this order with --randomly-seed={seed}.")
 
 
 def _is_full(item: pytest.Item) -> bool:

@@ -26,6 +26,7 @@ from redis.retry import Retry
 
 from mdv.embedded import Postgres, start_postgres, start_valkey
 from mdv.errors import MdvError
+from mdv.free_port import free_port
 from mdv.supervise import prctl
 from tests.support.eventually import eventually
 from tests.support.whole_system import alive
@@ -222,9 +223,9 @@ def test_a_port_taken_in_the_meantime_is_replaced_by_another(
         rival.bind(("127.0.0.1", 0))
         rival.listen()
         taken = rival.getsockname()[1]
-        free = embedded._free_port()
+        free = embedded.free_port()
         ports = iter([taken, free])
-        monkeypatch.setattr(embedded, "_free_port", lambda: next(ports))
+        monkeypatch.setattr(embedded, "free_port", lambda: next(ports))
         if name == "postgres":
             with start_postgres(folder, FAST) as server:
                 assert server.port == free
@@ -285,7 +286,7 @@ def busy(server: Postgres) -> Iterator[int]:
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        time.sleep(0.1)
+        eventually(lambda: query(server, f"select state from pg_stat_activity where pid = {pid}") == "active")
         yield pid
     finally:
         thread.join(60)
@@ -349,10 +350,10 @@ def test_kill_9_of_the_parent_leaves_no_process_and_a_startable_folder(folder: P
 
 
 def test_an_orphaned_postmaster_is_shut_down_first(folder: Path) -> None:
-    from mdv.embedded import _free_port, _postgres_program, _start_as, _user_for
+    from mdv.embedded import _postgres_program, _start_as, _user_for
 
     cluster = folder / "cluster"
-    argv = [str(_postgres_program("postgres")), "-D", str(cluster), "-p", str(_free_port())]
+    argv = [str(_postgres_program("postgres")), "-D", str(cluster), "-p", str(free_port())]
     argv += ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
     log = folder / "orphan.log"
     orphan = _start_as(_user_for(cluster), argv, log=log, death_signal=signal.SIGKILL)

@@ -26,7 +26,7 @@ FLOORS = [
     {"mdv.rdf"},
     {"mdv.client", "mdv.feed", "mdv.webhooks"},
     {"mdv.system", "mdv.embedded", "mdv.http_client"},
-    {"mdv.supervise", "mdv.logs"},
+    {"mdv.supervise", "mdv.logs", "mdv.free_port"},
     {
         "mdv.cause",
         "mdv.model",

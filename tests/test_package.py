@@ -18,10 +18,10 @@ from urllib.parse import urljoin
 import httpx2
 import pytest
 
+from mdv.free_port import free_port
 from mdv.static_files import missing_static_files, static_files
 from mdv.supervise import has_ended, start_child, stop_process
 from tests.support.eventually import eventually
-from tests.support.whole_system import free_port
 
 pytestmark = pytest.mark.full
 

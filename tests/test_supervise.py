@@ -111,7 +111,7 @@ def test_a_dead_child_is_restarted_and_reported(tmp_path: Path) -> None:
 
 def test_the_restart_delay_doubles_up_to_a_limit_and_resets_after_a_stable_run(tmp_path: Path) -> None:
     told: list[str] = []
-    lives = iter([0.0, 0.0, 0.0, 0.5, 0.0])
+    stable = iter([False, False, False, True, False])
 
     def tell(message: str) -> None:
         told.append(message)
@@ -120,13 +120,14 @@ def test_the_restart_delay_doubles_up_to_a_limit_and_resets_after_a_stable_run(t
 
     class Brief:
         def __init__(self) -> None:
-            life = next(lives)
-            self.process = start_child(["sh", "-c", f"sleep {life}; exit 3"], log=tmp_path / "log")
+            self.process = start_child(["sh", "-c", "exit 3"], log=tmp_path / "log")
 
         def stop(self) -> None:
             stop_process(self.process, ())
+            if next(stable):  # as if it had been started an hour ago
+                supervisor._supervised[0].since -= 3600
 
-    with Supervisor(tell, pause=0.05, max_pause=0.1, stable_after=0.4) as supervisor:
+    with Supervisor(tell, pause=0.05, max_pause=0.1, stable_after=1800) as supervisor:
         supervisor.keep("brief", Brief)
         assert supervisor.wait() == signal.SIGTERM
     ended = [line for line in told if "ended" in line]
@@ -172,7 +173,7 @@ def test_signal_handlers_are_restored(tmp_path: Path) -> None:
 
 
 def test_a_child_that_ignores_the_stop_signal_is_killed_after_the_grace_time(tmp_path: Path) -> None:
-    with Supervisor(grace=0.3) as supervisor:
+    with Supervisor(grace=2) as supervisor:
         supervisor.start("stubborn", [sys.executable, "-c", STUBBORN], log=tmp_path / "log")
         eventually(lambda: "up" in (tmp_path / "log").read_text())
         process = supervisor._supervised[0].server.process

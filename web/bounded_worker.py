@@ -10,15 +10,22 @@ import errno
 import json
 import resource
 import socket
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import gevent
+from gevent.event import Event
+from gevent.pool import Pool
+from gevent.server import StreamServer
 from gunicorn.http.wsgi import FileWrapper
+from gunicorn.sock import ssl_context
 from gunicorn.workers.ggevent import GeventWorker
 
 from mdv.errors import Unavailable
+from mdv.gc_tuning import skip_final_collection
 from web.client_address import client_address
 from web.connections import Connection, Connections
 
@@ -28,6 +35,10 @@ RESERVED_FILE_DESCRIPTORS = 256
 """File descriptors for everything but connections: logs, the database, libraries."""
 SPARE_GREENLETS = 100
 """Greenlets beyond the limit of connections, for those that are just being closed or refused."""
+NOTIFY_SECONDS = 1.0
+"""How often a process tells gunicorn that it is alive."""
+DRAIN_POLL_SECONDS = 0.02
+"""How often an exiting process checks whether its last request is answered."""
 
 
 class BoundedWorker(GeventWorker):
@@ -35,10 +46,47 @@ class BoundedWorker(GeventWorker):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        skip_final_collection()  # still in the parent, and so for all processes of the server
         # A request that waits for a job also uses a Redis connection.
         limit = max(1, min(self.cfg.worker_connections, (_raise_file_limit() - RESERVED_FILE_DESCRIPTORS) // 2))
         self.connections = Connections(limit)
         self.worker_connections = limit + SPARE_GREENLETS
+        self._exit_requested = Event()
+
+    def run(self) -> None:
+        """Serve until the process has to exit, then answer the requests in progress.
+
+        gunicorn's own method checks once per second whether it has to exit, and whether the last request is answered.
+        This one reacts at once, so that servers stop without a delay.
+        """
+        servers = [self._start_server(listener) for listener in self.sockets]  # type: ignore[has-type]
+        while self.alive:
+            self.notify()
+            self._exit_requested.wait(NOTIFY_SECONDS)
+        for server in servers:
+            server.close()  # accepts no more connections
+        deadline = time.monotonic() + self.cfg.graceful_timeout
+        while any(server.pool.free_count() != server.pool.size for server in servers):
+            if time.monotonic() > deadline:
+                self.log.warning("Worker graceful timeout (pid:%s)", self.pid)
+                for server in servers:
+                    server.stop(timeout=1)
+                return
+            self.notify()
+            gevent.sleep(DRAIN_POLL_SECONDS)
+
+    def _start_server(self, listener: Any) -> StreamServer:
+        listener.setblocking(True)
+        tls = {"ssl_context": ssl_context(self.cfg)} if self.cfg.is_ssl else {}
+        server = StreamServer(listener, partial(self.handle, listener), spawn=Pool(self.worker_connections), **tls)
+        if self.cfg.workers > 1:
+            server.max_accept = 1  # leaves connections for the other processes
+        server.start()
+        return server
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        super().handle_exit(sig, frame)
+        self._exit_requested.set()
 
     def load_wsgi(self) -> None:
         super().load_wsgi()

@@ -6,8 +6,11 @@ monkey.patch_all()
 
 import sys  # noqa: E402
 
-from mdv.config import Config  # noqa: E402
-from web.app import create_app  # noqa: E402
+from mdv.gc_tuning import gc_paused  # noqa: E402
+
+with gc_paused():
+    from mdv.config import Config
+    from web.app import create_app
 
 # Let offload threads release the interpreter lock after 1 ms instead of 5 ms.
 sys.setswitchinterval(0.001)

@@ -5,6 +5,7 @@ A task is a wake-up. If Redis is unreachable and none arrives, each process poll
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,16 +13,16 @@ from contextlib import contextmanager
 from functools import cache, partial
 
 import structlog
-from celery.signals import worker_process_init
+from celery.signals import worker_process_init, worker_process_shutdown, worker_ready
 from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
 from mdv.db.jobs import INTERACTIVE_PRIORITIES, JobOutcome
-from mdv.gc_tuning import tune_gc
+from mdv.gc_tuning import skip_final_collection, tune_gc
 from mdv.logs import configure_logs
 from mdv.mdp.retention import apply_retention
-from mdv.mdp.webhook_sender import WebhookSender
+from mdv.mdp.webhook_sender import SENDING_THREAD, WebhookSender
 from mdv.mdp.worker import Worker
 from mdv.metrics import WEBHOOK_ATTEMPTS
 from workers.app import SWEEP_INTERVAL_SECONDS, TASK_RUN_SECONDS, app
@@ -49,6 +50,19 @@ def _start_process(**_: object) -> None:
     tune_gc()
     threading.Thread(target=_poll_without_redis, name="sweep", daemon=True).start()
     MetricsRecorder(_engine()).start()
+
+
+@worker_process_shutdown.connect
+def _exit_process(exitcode: int, **_: object) -> None:
+    """Exit at once unless a thread executes jobs or sends a webhook message. These get another second from the pool."""
+    is_sending = any(thread.name == SENDING_THREAD for thread in threading.enumerate())
+    if not is_sending and not _working.locked():
+        os._exit(exitcode)
+
+
+@worker_ready.connect
+def _prepare_exit(**_: object) -> None:
+    skip_final_collection()
 
 
 @app.task(name=WORK_TASK)

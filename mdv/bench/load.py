@@ -43,6 +43,8 @@ LMR_POLL_SECONDS = 0.02
 """Pause between two requests for the position of an LMR, and so the largest error of its times."""
 SAMPLE_SECONDS = 2.0
 """Pause between two samples of the queue's length and the processes' memory."""
+ProcessSample = tuple[dict[int, ProcessUsage], float]
+"""The processes of a system, and when they were read."""
 MAX_CONNECTIONS = 500
 DRAIN_TIMEOUT_SECONDS = 120.0
 """How long to wait until accepted jobs are carried out and have reached the LMRs."""
@@ -103,21 +105,23 @@ class LoadGenerator:
         watchers = [
             self._record_positions(lmr, positions) for lmr, positions in zip(self.target.lmrs, seen, strict=True)
         ]
+        # The first sample is the start of the measurement if the run ends before that without warm-up is taken.
+        before = await asyncio.to_thread(sample_processes, self.target.pids), time.perf_counter()
         async with in_background(*watchers, self._sample_system()):
             began = time.perf_counter() + self.pattern.warm_up
-            await self._send(began, began + self.pattern.seconds)
+            await self._send(began, began + self.pattern.seconds, before)
             await self._wait_until_done(seen)
             done = time.perf_counter()
         return self._result(began, done, seen)
 
     # Sending
 
-    async def _send(self, began: float, ends: float) -> None:
+    async def _send(self, began: float, ends: float, before: ProcessSample) -> None:
         if self.pattern.rate is not None:
             sending = self.send_at_fixed_times(self.pattern.rate, began - self.pattern.warm_up, ends)
         else:
             sending = _run_all(self._send_one_by_one(ends) for _ in range(self.pattern.clients))
-        async with in_background(self._measure_cpu(began, ends)):
+        async with in_background(self._measure_cpu(began, ends, before)):
             await sending
 
     async def _send_one_by_one(self, ends: float) -> None:
@@ -199,14 +203,15 @@ class LoadGenerator:
             self.print_progress(f"  {self.pattern.name}: {answered:,} documents, {waiting} jobs waiting")
             await asyncio.sleep(SAMPLE_SECONDS)
 
-    async def _measure_cpu(self, began: float, ends: float) -> None:
+    async def _measure_cpu(self, began: float, ends: float, before: ProcessSample) -> None:
         """Measure the CPU time of the run without its warm-up."""
-        await asyncio.sleep(max(0.0, began - time.perf_counter()))
-        before, at = await asyncio.to_thread(sample_processes, self.target.pids), time.perf_counter()
         try:
+            await asyncio.sleep(max(0.0, began - time.perf_counter()))
+            before = await asyncio.to_thread(sample_processes, self.target.pids), time.perf_counter()
             await asyncio.sleep(max(0.0, ends - time.perf_counter()))
         finally:
-            self.busy = _shares(before, sample_processes(self.target.pids), time.perf_counter() - at)
+            uses, at = before
+            self.busy = _shares(uses, sample_processes(self.target.pids), time.perf_counter() - at)
 
     async def _wait_until_done(self, seen: list[list[tuple[float, int]]]) -> None:
         """Wait until all accepted jobs are carried out, and their positions have reached the LMRs."""

@@ -56,6 +56,16 @@ class SoakPlan:
         """
         return self.every * MIN_SAMPLES * 1.5 / 60
 
+    @property
+    def longer_minutes(self) -> float:
+        """Minutes to try if the run was too short. On a busy machine, samples take longer than planned.
+
+        >>> SoakPlan(60).longer_minutes, SoakPlan(600).longer_minutes
+        (3.0, 20.0)
+        """
+        minutes = self.seconds / 60
+        return self.least_minutes if minutes < self.least_minutes else 2 * minutes
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryGrowth:

@@ -33,6 +33,7 @@ from mdv.cli.token import token
 from mdv.cli.up import up
 from mdv.cli.user import user
 from mdv.cli.webhook import webhook
+from mdv.gc_tuning import skip_final_collection
 
 
 @click.group(cls=ExampleGroup, example="mdv up")
@@ -82,4 +83,5 @@ for command in (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: run one command and exit with its exit code."""
+    skip_final_collection()
     sys.exit(run_for_exit_code(lambda: cli.main(arguments, prog_name="mdv", standalone_mode=False)))

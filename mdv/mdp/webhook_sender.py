@@ -34,6 +34,9 @@ TRIM_INTERVAL_SECONDS = 3600.0
 CLAIM_TIMEOUT = timedelta(seconds=60)
 """After this time, a claimed message is considered lost. It is much longer than an HTTP request can take."""
 
+SENDING_THREAD = "webhook"
+"""The name of threads that send a message."""
+
 WORKER_DIED = WebhookResponse(None, "The worker died during the last attempt. Its result is unknown.")
 
 SendFunction = Callable[[str, bytes, dict[str, str]], WebhookResponse]
@@ -123,7 +126,7 @@ class WebhookSender:
                 message = db.claim_message(connection, now, now + CLAIM_TIMEOUT, busy)
             if message is None:
                 break
-            Thread(target=self._deliver, args=(message,), name="webhook", daemon=True).start()
+            Thread(target=self._deliver, args=(message,), name=SENDING_THREAD, daemon=True).start()
             self._in_flight[message.lmr_id] += 1
             started += 1
         return started

@@ -25,7 +25,7 @@ from tests.support.listed_documents import Listed, register_one_by_one
 from tests.support.mdp import Mdp
 from tests.support.mdp_content import assert_alike
 from tests.support.two_processes import systems
-from tests.support.whole_system import MDV, descendants, environment
+from tests.support.whole_system import MDV, command_line, descendants, environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,15 +156,8 @@ def test_killed_executors_are_replaced_and_nothing_is_registered_twice(
 
 def python_workers() -> list[int]:
     """Return the Python worker processes of local executors: children of Spark's daemon."""
-    daemons = [pid for pid in descendants(os.getpid()) if b"mdv.batch.daemon" in _line(pid)]
+    daemons = [pid for pid in descendants(os.getpid()) if b"mdv.batch.daemon" in command_line(pid)]
     return [child for pid in daemons for child in descendants(pid)]
-
-
-def _line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
 
 
 def test_a_run_waits_for_a_killed_postgres(spark: SparkSession, durable: Durable, reference: Mdp) -> None:

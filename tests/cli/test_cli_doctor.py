@@ -20,9 +20,10 @@ from mdv.cli.server_commands import lmr_command, web_command
 from mdv.db.engine import make_engine
 from mdv.db.migrate import downgrade, migrate
 from mdv.embedded import Postgres, Valkey, start_postgres, start_valkey
+from mdv.free_port import free_port
 from mdv.supervise import start_child, stop_process
 from tests.support.eventually import eventually
-from tests.support.whole_system import Up, environment, free_port
+from tests.support.whole_system import Up, command_line, environment
 
 pytestmark = pytest.mark.full
 
@@ -382,7 +383,7 @@ def test_a_web_server_that_is_not_ready_or_not_running_is_a_failure(
 
 def test_a_hanging_web_server_does_not_block_the_doctor(new_up: Callable[..., Up], look: Look) -> None:
     up = new_up("hanging").start()
-    web = [pid for pid in up.known if b"web.wsgi" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    web = [pid for pid in up.known if b"web.wsgi" in command_line(pid)]
     for pid in web:
         os.kill(pid, signal.SIGSTOP)
     try:

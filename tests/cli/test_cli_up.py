@@ -10,14 +10,16 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from mdv.cli.serve import _make_metrics_folder
+from mdv.free_port import free_port
 from tests.support.eventually import eventually
-from tests.support.whole_system import MDV, SCHEMA, Up, environment, free_port
+from tests.support.whole_system import MDV, SCHEMA, Up, command_line, environment
 
 pytestmark = pytest.mark.full
 
@@ -46,7 +48,7 @@ def test_registered_documents_survive_every_kind_of_stop(new_up: Callable[..., U
 
     for number in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
         code = up.end(number)
-        eventually(lambda: not up.left, detail=lambda: [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in up.left])
+        eventually(lambda: not up.left, detail=lambda: [*map(command_line, up.left)])
         if number == signal.SIGKILL:
             stale = mdv("documents", "--data", up.folder)
             assert stale.code == 1 and "is not running; start it with `make up`" in stale.err
@@ -82,8 +84,9 @@ def test_two_systems_are_independent_and_dead_processes_are_restarted(
 
     os.kill(int((other.folder / "postgres/cluster/postmaster.pid").read_text().split()[0]), signal.SIGKILL)
     for pid in other.known:
-        if b"gunicorn" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
+        if b"gunicorn" in command_line(pid):
+            with suppress(ProcessLookupError):  # some end with their parent
+                os.kill(pid, signal.SIGKILL)
     eventually(lambda: "Postgres is running again." in other.output and "web is running again." in other.output)
     eventually(lambda: "http://beside/" in mdv("documents", "--data", other.folder).out)
     changed = mdv("register", SCHEMA.parent / "orion.ttl", "--uri", "http://beside/", "--data", other.folder)

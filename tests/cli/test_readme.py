@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.whole_system import MDV, SCHEMA, Up, environment, free_port
+from mdv.free_port import free_port
+from tests.support.whole_system import MDV, SCHEMA, Up, environment
 
 pytestmark = pytest.mark.full
 

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ import yaml
 from mdv.cli import cli
 from mdv.config import SETTINGS
 from mdv.embedded import Postgres
+from mdv.free_port import free_port
 from mdv.supervise import start_child, stop_process
 from tests.support.eventually import eventually
 
@@ -232,12 +232,6 @@ def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
 
 def at_port(words: list[str], port: int | None) -> list[str]:
     return [word if word not in ("8080", "8081") else str(port) for word in words]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def is_well(test: list[str], environment: dict[str, str], port: int | None = None) -> bool:

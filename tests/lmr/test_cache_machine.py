@@ -26,11 +26,11 @@ from mdv.lmr.cache import Cache
 from mdv.lmr.local_documents import delete_local, get_local, list_local, put_local
 from mdv.model import Statement, Term
 from mdv.rdf.serialise import serialise
-from mdv.rdf.syntax import N_TRIPLES
+from mdv.rdf.syntax import N_TRIPLES, SYNTAXES
 from tests.support.cache_content import assert_cache_holds, content_of
 from tests.support.cache_urls import Urls
 from tests.support.formats import assert_document_is_read, assert_resource_is_read
-from tests.support.machines import EXAMPLES, run_machine
+from tests.support.machines import EXAMPLES, Rotation, run_machine
 from tests.support.naive_mdp import KNOWS, LABEL, OWNS, PART, SIZE, URIS, NaiveMdp, Said
 
 pytestmark = pytest.mark.full
@@ -58,6 +58,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.local: dict[str, set[Statement]] = {}
         self.applied = 0  # the offset up to which the feed was delivered
         self.base = 0  # of the last snapshot
+        self.syntaxes = Rotation()
 
     def teardown(self) -> None:
         self.cache.close()
@@ -71,7 +72,8 @@ class CacheMachine(RuleBasedStateMachine):
             said = {Statement(uri, name, term) for name, term in state.content.get(uri, ())}
             said |= {s for s in local if s.subject == uri}
             if said:
-                assert_resource_is_read(uri, CachedStatements(uri), self.cache.reading, said)
+                streamed = self.syntaxes.next_of(list(SYNTAXES))
+                assert_resource_is_read(uri, CachedStatements(uri), self.cache.reading, said, streamed)
         for uri in self.local:
             assert_document_is_read(get_local(self.cache, uri))
 

@@ -332,6 +332,7 @@ def test_a_query_over_the_time_limit_is_cancelled(cache: Cache, monkeypatch: pyt
         with pytest.raises(TooCostly, match="timed out after"):
             query.run_query(connection, cache.schema, f"search {every} return a")
         connection.rollback()
+        monkeypatch.setattr(query, "QUERY_TIMEOUT_SECONDS", 60)
         found = query.run_query(connection, cache.schema, "search Agent a return a limit 1")
         assert isinstance(found, QueryRows) and len(found.rows) == 1
 

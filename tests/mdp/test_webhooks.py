@@ -463,7 +463,7 @@ def test_slow_receivers_of_one_lmr_do_not_block_others(post: Post) -> None:
     released = threading.Event()
 
     def sleep(handler: Handler) -> None:
-        released.wait(10)
+        released.wait(60)
         handler.send_response(200)
         handler.end_headers()
 

@@ -46,6 +46,7 @@ from mdv.mdp.rules import operations
 from mdv.mdp.selection_counts import RuleSelectionCounts
 from mdv.model import RDF_TYPE, Statement, Term
 from mdv.rdf.schema import EMPTY_SCHEMA, Schema, read_schema
+from mdv.rdf.syntax import SYNTAXES
 from mdv.rules.ast import ParsedRule
 from mdv.rules.parse import parse
 from tests.support.cache_content import content_of
@@ -70,7 +71,7 @@ from tests.support.generated_rules import (
     variants,
 )
 from tests.support.in_process_source import Unsteady
-from tests.support.machines import EXAMPLES, run_machine
+from tests.support.machines import EXAMPLES, Rotation, run_machine
 from tests.support.mdp import Mdp
 from tests.support.two_processes import System
 
@@ -182,6 +183,7 @@ class Kept:
         self.url = url
         self.source = Unsteady(mdp, lmr)
         self.local: dict[str, frozenset[Statement]] = {}
+        self.syntaxes = Rotation()
         self.open()
 
     def open(self) -> None:
@@ -210,7 +212,8 @@ class Kept:
         local = frozenset().union(*self.local.values())
         for uri in {*wanted.said, *(s.subject for s in local)}:
             said = {*wanted.said.get(uri, ()), *(s for s in local if s.subject == uri)}
-            assert_resource_is_read(uri, CachedStatements(uri), self.cache.reading, said)
+            streamed = self.syntaxes.next_of(list(SYNTAXES))
+            assert_resource_is_read(uri, CachedStatements(uri), self.cache.reading, said, streamed)
         for uri in self.local:
             assert_document_is_read(get_local(self.cache, uri))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from mdv.cli.server_commands import lmr_command
 from mdv.db.engine import make_engine
 from mdv.db.migrate import migrate
 from mdv.embedded import NO_SETTINGS, start_postgres, start_valkey
+from mdv.free_port import free_port
 from mdv.supervise import has_ended, start_child, stop_process
 from tests.support.eventually import eventually
 from tests.support.feed_follower import Follower
@@ -76,7 +76,7 @@ class System:
             self.ledger.subscribed(name, answer["id"], rule)
         client.close()
         self.network = Proxy(self.webs[0].port)
-        self.ports = {name: _free_port() for name in ("near", "far")}
+        self.ports = {name: free_port() for name in ("near", "far")}
         self.lmrs = {name: self.new_lmr(name) for name in self.ports}
         self.follower = Follower(self.urls, self.ids["watcher"][1])
         self.healthy = True
@@ -180,12 +180,6 @@ def _has(lmr: Lmr, uri: str) -> bool:
     with suppress(httpx2.HTTPError):
         return lmr.has(uri)
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def died(process: Process, count: int, seconds: float = 60) -> None:

@@ -22,6 +22,7 @@ from mdv.errors import InvalidRule, MdvError
 from mdv.inspect.propose import propose
 from mdv.inspect.sql.documents import StoredStatements, read_document
 from mdv.model import Statement
+from mdv.rdf.syntax import SYNTAXES
 from mdv.rules.ast import ParsedRule
 from mdv.rules.parse import parse
 from tests.support.edit_rounds import edit_in_rounds, rounds_to
@@ -74,7 +75,7 @@ class Follower:
         self.store: dict[str, Said] = {}
         self.rules: dict[int, Known] = {}
         self.matched: set[tuple[int, str]] = set()  # end rule and resource
-        self.read = Rotation()
+        self.read, self.syntaxes = Rotation(), Rotation()
         self.mdp.put_schema(SCHEMA)
         self.schema = schema_in_force(SCHEMA).schema
 
@@ -176,12 +177,14 @@ class Follower:
         """Compare resources (the union of all documents) and documents in every format."""
         reading = self.mdp.engine.connect
         for uri in resources:
-            assert_resource_is_read(uri, StoredStatements(uri), reading, (s for s in every if s.subject == uri))
+            said = (s for s in every if s.subject == uri)
+            assert_resource_is_read(uri, StoredStatements(uri), reading, said, self.syntaxes.next_of(list(SYNTAXES)))
         for uri in documents:
             with reading() as connection:
                 info = read_document(connection, uri)
             assert info is not None
-            assert_stored_document_is_read(uri, StoredStatements(info), reading, self.store[uri])
+            stored, syntaxes = StoredStatements(info), self.syntaxes.next_of(list(SYNTAXES))
+            assert_stored_document_is_read(uri, stored, reading, self.store[uri], syntaxes)
 
     def followed(self) -> dict[int, set[str]]:
         return {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mdv.free_port import free_port
 from mdv.system import LmrSystem, System, read_system
 from tests.support.eventually import eventually
 from tests.support.tiers import check_may_start
@@ -19,12 +19,6 @@ MDV = Path(sys.executable).with_name("mdv")
 START_SECONDS = 120.0
 
 SCHEMA = Path(__file__).parents[2] / "mdv" / "demo" / "schema.ttl"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -38,6 +32,14 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def command_line(pid: int) -> bytes:
+    """Return the command line of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def descendants(pid: int) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from mdv.db.engine import make_engine
 from mdv.db.jobs import add_job
 from mdv.embedded import start_valkey
 from mdv.errors import TooMany
+from mdv.free_port import free_port
 from mdv.mdp.worker import Worker
 from tests.support import local_http
 from tests.support.eventually import eventually
@@ -184,9 +184,7 @@ def test_every_web_process_exports_the_metrics_of_all(
     """Two web processes and a worker, each with its own metrics."""
     database, queue, figures = new_database(), new_queue(), tmp_path / "figures"
     figures.mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     shared = {"PROMETHEUS_MULTIPROC_DIR": str(figures)}
     worker = start_worker(tmp_path, database, queue, MDV_WORKER_METRICS=f"127.0.0.1:{port}", **shared)
     server = start_server(tmp_path, database, queue, "--workers", "2", **shared)

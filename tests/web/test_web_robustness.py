@@ -6,7 +6,6 @@ import itertools
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -156,7 +155,7 @@ def test_while_postgres_is_down_callers_get_503_and_the_system_recovers_on_its_o
         with pytest.raises(psycopg.OperationalError), psycopg.connect(whole.postgres.url) as other:
             other.execute("select * from mdp_state for update")
             waiting = pool.submit(lambda: whole.server.api().put(doc, provider(), wait=3))
-            time.sleep(0.5)
+            eventually(lambda: other.execute("select 1 from jobs where uri = %s", (doc,)).fetchone())
             whole.postgres.stop()
             other.execute("select 1")
         for answer, changes in ((api.get("/documents"), False), (api.put(doc + "2", provider()), True)):

@@ -141,7 +141,7 @@ def test_one_test_message_is_sent_at_a_time(lmr: Repository, receiver: Receiver)
     released = threading.Event()
 
     def sleep(handler: Handler) -> None:
-        released.wait(10)
+        released.wait(60)
         handler.send_response(200)
         handler.end_headers()
 
@@ -209,7 +209,7 @@ def test_a_paused_webhook_gets_no_message(lmr: Repository, receiver: Receiver) -
 def test_a_receiver_that_never_answers_blocks_no_registration(lmr: Repository, receiver: Receiver) -> None:
     hooks = [lmr.add(receiver.url) for _ in range(4)]
     released = threading.Event()
-    receiver.answers = [lambda handler: (released.wait(10), None)[1]] * len(hooks)
+    receiver.answers = [lambda handler: (released.wait(60), None)[1]] * len(hooks)
     lmr.change(1)
     eventually(lambda: receiver.got)
     for port in range(2, 12):  # the worker has one process
@@ -233,7 +233,7 @@ def test_a_message_in_progress_when_the_worker_is_killed_is_sent_again_under_its
         assert own.http.post("/api/v1/lmrs/self/subscriptions", json=rule).status_code == 201
         hook = lmr.add(receiver.url)
         released = threading.Event()
-        receiver.answers = [lambda handler: (released.wait(30), None)[1]]
+        receiver.answers = [lambda handler: (released.wait(60), None)[1]]
         lmr.change()
         eventually(lambda: receiver.got)
         first.kill()

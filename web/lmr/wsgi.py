@@ -2,9 +2,12 @@
 
 import sys
 
-from mdv.config import Config
-from mdv.errors import NotStarted
-from web.lmr.app import create_lmr_app
+from mdv.gc_tuning import gc_paused
+
+with gc_paused():
+    from mdv.config import Config
+    from mdv.errors import NotStarted
+    from web.lmr.app import create_lmr_app
 
 BOOT_ERROR = 3
 """With this exit code, gunicorn does not start the worker again."""

@@ -91,7 +91,7 @@ def soak(
     if problems:
         raise click.exceptions.Exit(1)
     if found.is_too_short:
-        click.echo(f"The run was too short to detect growth. Use --minutes {plan.least_minutes:g} or more.", err=True)
+        click.echo(f"The run was too short to detect growth. Use --minutes {plan.longer_minutes:g} or more.", err=True)
         raise click.exceptions.Exit(EXIT_TOO_SHORT)
 
 

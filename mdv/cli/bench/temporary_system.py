@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import NoReturn
 from mdv.bench.load import LoadTarget
 from mdv.client import Client
 from mdv.errors import MdvError
+from mdv.free_port import free_port
 from mdv.supervise import ChildProgram, has_ended, start_child
 from mdv.system import System, read_system
 
@@ -34,7 +34,7 @@ def temporary_system(lmrs: int) -> Iterator[LoadTarget]:
         _Children(Path(name)) as children,
     ):
         data = Path(name) / "data"
-        ports = ["--port", str(_free_port()), "--lmr-port", str(_free_port())]
+        ports = ["--port", str(free_port()), "--lmr-port", str(free_port())]
         children.start("up", ["up", "--no-demo", *ports, "--data", str(data)])
         children.wait_until(lambda: read_system(data) is not None)
         system = read_system(data)
@@ -85,17 +85,11 @@ class _Children:
 
 
 def _start_lmr(children: _Children, mdp: Client, system: System, name: str) -> System:
-    token, port = str(mdp.change("POST", "/lmrs", {"name": name})["token"]), _free_port()
+    token, port = str(mdp.change("POST", "/lmrs", {"name": name})["token"]), free_port()
     store = f"sqlite:///{children.folder / name}.db"
     line = ["lmr", "serve", "--port", str(port), "--store", store]
     children.start(name, line, MDV_URL=system.url, MDV_LMR_TOKEN=token, MDV_ADMIN_TOKEN=system.token)
     return replace(system, url=f"http://127.0.0.1:{port}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
