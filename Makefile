@@ -8,7 +8,10 @@ LMR_PORT ?= 8081
 TESTS ?=
 # One process more than 2 cores have: many tests wait for servers.
 PROCESSES ?= 3
-PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+# fixed or random. A random run prints its seed: TESTS=--randomly-seed=N repeats the order.
+ORDER ?= fixed
+PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder \
+	$(if $(filter random,$(ORDER)),,-p no:randomly)
 SOAK_MINUTES ?= 30
 
 # Without cached bytecode, each process compiles all of its libraries again.

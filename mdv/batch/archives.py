@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import stat
 import struct
@@ -93,8 +94,8 @@ def read_archive(file: Path, share: ArchiveShare, max_bytes: int, contents: bool
 
 def _damage_text(error: Exception) -> str:
     """Return the text of an error that was caused by a damaged archive. Raise errors of the disk again, so that the
-    task fails."""
-    if isinstance(error, OSError) and error.errno is not None:
+    task fails. EINVAL is no error of the disk: a damaged ZIP names a position before the beginning of the file."""
+    if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
         raise error
     return error_text(error)
 

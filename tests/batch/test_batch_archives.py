@@ -236,6 +236,16 @@ def test_corrupted_bytes_never_raise_an_exception(kind: str, changes: list[tuple
         assert all((member.content is None) == (member.error is not None) for member in members)
 
 
+def test_a_member_at_a_position_before_the_beginning_of_a_zip_is_refused(tmp_path: Path) -> None:
+    file = make_archive(tmp_path / "x.zip", BOOKS)
+    data = bytearray(file.read_bytes())
+    start = data.index(b"PK\x05\x06") + 16  # where the directory begins: members are read relative to it
+    data[start : start + 4] = (int.from_bytes(data[start : start + 4], "little") + 7).to_bytes(4, "little")
+    file.write_bytes(data)
+    members = read(file)
+    assert members and isinstance(members[0].error, NotWellFormed)
+
+
 def test_an_io_error_is_raised_and_not_reported_as_a_bad_archive(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "gone.tar.gz")
