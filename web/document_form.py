@@ -48,6 +48,9 @@ class FormText:
         return self.body.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
+EMPTY_TEXT = FormText()
+
+
 def pasted_text(text: str, syntax: str) -> FormText:
     """Return the text of a form field, with LF line ends instead of the CRLF that browsers send."""
     return FormText(text.replace("\r\n", "\n").encode("utf-8", "replace"), syntax)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -78,24 +78,11 @@ def change_document(
     media_type: str | None = None,
     dry_run: bool = False,
     version: str | None = None,
-) -> dict[str, Any]:
-    """Register, edit or delete a document, or preview that with `dry_run`. Returns the result or raises an error.
+) -> FinishedJob:
+    """Register, edit or delete a document, or preview that with `dry_run`. Returns the job, or raises its error.
 
     `version`: the expected current version, or `ABSENT`.
     """
-    return run_document_job(kind, uri, caller, body, media_type, dry_run, version).result
-
-
-def run_document_job(
-    kind: str,
-    uri: str,
-    caller: Caller,
-    body: bytes | None = None,
-    media_type: str | None = None,
-    dry_run: bool = False,
-    version: str | None = None,
-) -> FinishedJob:
-    """Do the same, and return the job."""
     options = {
         "dry_run": dry_run,
         "conditions": {

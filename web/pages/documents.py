@@ -161,7 +161,7 @@ def delete_form() -> Response:
     check_may_write(caller, found.uri)
     if not found.present:
         raise NotFound(f"The document {found.uri} was deleted in version {found.version}.")
-    result = change_document("delete", found.uri, caller, dry_run=True)
+    result = change_document("delete", found.uri, caller, dry_run=True).result
     with services().engine.connect() as connection:
         held = list_holding_lmrs(connection, found.id)
     action = Confirmation("Delete this document?", "Its versions are kept, and you can restore any of them.", "Delete")
@@ -187,7 +187,7 @@ def restore_form() -> Response:
         _find_version(request.args.get("uri"), None),
     )
     check_may_write(caller, found.uri)
-    result = change_document("register", found.uri, caller, *_stored_text(found), dry_run=True)
+    result = change_document("register", found.uri, caller, *_stored_text(found), dry_run=True).result
     with services().engine.connect() as connection:
         changes = diff_versions(connection, newest, found)
     description = f"The content of version {found.version} becomes a new version."

@@ -18,7 +18,7 @@ from mdv.mdp.register import prepare
 from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import SYNTAXES, TURTLE
 from mdv.uris import join_uri
-from web.document_form import FormText, file_text, pasted_text
+from web.document_form import EMPTY_TEXT, FormText, file_text, pasted_text
 from web.negotiate import run_in_thread
 from web.pages.base import pages, redirect_to, render_fragment, render_page, require_editor, require_signed_in
 from web.pages.changes import (
@@ -27,7 +27,6 @@ from web.pages.changes import (
     StatementDiff,
     change_document,
     diff_versions,
-    run_document_job,
 )
 from web.services import services
 from web.use_cases.documents import document_text
@@ -42,24 +41,8 @@ class DocumentDraft:
     """The content of the form: a text, its document URI, and the version that it replaces."""
 
     uri: str = ""
-    content: FormText = FormText()  # noqa: RUF009
+    content: FormText = EMPTY_TEXT
     version: str | None = None
-
-    @property
-    def text(self) -> bytes:
-        return self.content.body
-
-    @property
-    def syntax(self) -> str:
-        return self.content.syntax
-
-    @property
-    def media_type(self) -> str:
-        return self.content.media_type
-
-    @property
-    def shown(self) -> str:
-        return self.content.shown
 
 
 @pages.get("/register")
@@ -129,7 +112,7 @@ def _register_file(file: FileStorage | None, caller: Caller) -> FileOutcome:
         uri = check_registration_uri(join_uri(base, file.filename))
         check_may_write(caller, uri)
         media_type = file_text(body, request.form.get("syntax", ""), file.filename).media_type.partition(";")[0]
-        result = change_document("register", uri, caller, body, media_type, dry_run=not _is_confirmed())
+        result = change_document("register", uri, caller, body, media_type, dry_run=not _is_confirmed()).result
     except MdvError as error:
         return FileOutcome(problem=error.problem())
     return FileOutcome(uri, result)
@@ -188,7 +171,7 @@ def _preview(draft: DocumentDraft, caller: Caller) -> Response:
     elif draft.version is not None and draft.version != version:
         now = f"is now at version {version}" if newest is not None else "was deleted"
         warning = f"The document was changed since you opened it: it {now}. Register overwrites that change."
-    result = change_document("register", uri, caller, draft.text, draft.media_type, dry_run=True)
+    result = change_document("register", uri, caller, draft.content.body, draft.content.media_type, dry_run=True).result
     return render_page(
         "register.html",
         draft=draft,
@@ -204,7 +187,7 @@ def _difference(draft: DocumentDraft, uri: str, newest: DocumentInfo | None) -> 
     with services().engine.connect() as connection:
         schema = services().schemas.now(connection)
         most = services().config.max_document_bytes
-        item = run_in_thread(prepare, uri, draft.text, draft.media_type, schema, None, most)
+        item = run_in_thread(prepare, uri, draft.content.body, draft.content.media_type, schema, None, most)
         assert item.document is not None
         return diff_versions(connection, newest, item.document.statements)
 
@@ -213,7 +196,7 @@ def _register(draft: DocumentDraft, caller: Caller) -> Response:
     uri = check_registration_uri(draft.uri)
     check_may_write(caller, uri)
     version = draft.version or ABSENT
-    done = run_document_job("register", uri, caller, draft.text, draft.media_type, version=version)
+    done = change_document("register", uri, caller, draft.content.body, draft.content.media_type, version=version)
     return redirect_to("registered", job=done.job)
 
 

@@ -130,26 +130,10 @@ class SchemaDraft:
     looked_at: str | None = None
 
     @property
-    def text(self) -> bytes:
-        return self.content.body
-
-    @property
-    def syntax(self) -> str:
-        return self.content.syntax
-
-    @property
-    def shown(self) -> str:
-        return self.content.shown
-
-    @property
-    def media_type(self) -> str:
-        return self.content.media_type
-
-    @property
     def digest(self) -> str:
         """Digest of the text that does not depend on line ends."""
-        text = re.sub(r"\r\n?", "\n", self.text.decode("utf-8", "replace")).strip()
-        return hashlib.sha256(f"{self.media_type} {text}".encode()).hexdigest()
+        text = re.sub(r"\r\n?", "\n", self.content.body.decode("utf-8", "replace")).strip()
+        return hashlib.sha256(f"{self.content.media_type} {text}".encode()).hexdigest()
 
 
 @pages.get("/schema/change")
@@ -196,7 +180,7 @@ def schema_change() -> Response:
 
 def _preview(draft: SchemaDraft, caller: Caller) -> Response:
     """Render a preview: the changes and their effect on LMRs."""
-    preview = change_schema(caller, draft.text, draft.media_type, None, dry_run=True)
+    preview = change_schema(caller, draft.content.body, draft.content.media_type, None, dry_run=True)
     if isinstance(preview, PendingJob):
         with services().engine.connect() as connection:
             version = str(services().schemas.now(connection).version)
@@ -218,7 +202,7 @@ def _preview(draft: SchemaDraft, caller: Caller) -> Response:
 
 def _activate(draft: SchemaDraft, caller: Caller) -> Response:
     assert draft.version is not None
-    changed = change_schema(caller, draft.text, draft.media_type, [draft.version], dry_run=False)
+    changed = change_schema(caller, draft.content.body, draft.content.media_type, [draft.version], dry_run=False)
     return redirect_to("job" if isinstance(changed, PendingJob) else "schema_changed", job=changed.job)
 
 

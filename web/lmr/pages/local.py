@@ -14,7 +14,7 @@ from mdv.model import Document
 from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import SYNTAXES, TURTLE, Syntax, syntax_of_name
 from mdv.uris import join_uri
-from web.document_form import MAX_TEXT_SHOWN_BYTES, FormText, file_text, pasted_text
+from web.document_form import EMPTY_TEXT, MAX_TEXT_SHOWN_BYTES, FormText, file_text, pasted_text
 from web.lmr.pages.base import may_change, pages, redirect_to, render_page, require_editor, require_viewer
 from web.lmr.services import lmr, local_write_slot, require_snapshot
 from web.negotiate import rdf_response, serialise_statements
@@ -31,20 +31,8 @@ class LocalDraft:
     """The content of the form. `edition`: the edition of the document that it replaces."""
 
     uri: str = ""
-    content: FormText = FormText()  # noqa: RUF009
+    content: FormText = EMPTY_TEXT
     edition: str = ""
-
-    @property
-    def text(self) -> bytes:
-        return self.content.body
-
-    @property
-    def syntax(self) -> str:
-        return self.content.syntax
-
-    @property
-    def shown(self) -> str:
-        return self.content.shown
 
 
 @pages.get("/local")
@@ -119,7 +107,7 @@ def local_put() -> Response:
             return _form(draft, 409, warning=f"{changed} Send the form again to replace it with this text.")
         media_type = draft.content.media_type
         with local_write_slot():
-            done = put_local(s.cache, uri, draft.text, media_type, s.config.max_document_bytes)
+            done = put_local(s.cache, uri, draft.content.body, media_type, s.config.max_document_bytes)
     except MdvError as error:
         problem = error.problem()
         return _form(draft, problem["status"], problem=problem, errors=json.dumps(problem.get("errors", [])[:200]))
