@@ -16,7 +16,7 @@ class CauseKind:
 
 
 REGISTRATION = CauseKind("registration", "Registration", "a document was registered or deleted; there is no agent")
-UPDATE = CauseKind("update", "Edit", "single statements were edited; there is no agent")
+UPDATE = CauseKind("update", "Update", "single statements were edited; there is no agent")
 RULE = CauseKind("rule", "Rule", "an event-condition-action rule; the agent is the rule")
 PROGRAM = CauseKind("program", "Program", "a program; the agent is its process")
 COMPENSATION = CauseKind("compensation", "Compensation", "changes of a rule were undone; the agent is the rule")
@@ -33,7 +33,7 @@ class Cause(NamedTuple):
     `agent`: what made the change: a rule, a process, another provider. `by`: the caller: a user, a token, a batch.
 
     >>> Cause(UPDATE, by="user anna").kind.label
-    'Edit'
+    'Update'
     """
 
     kind: CauseKind

@@ -85,6 +85,9 @@ class Registration(BaseModel):
     unchanged: int = Field(description="resources of the document that did not change")
     matched: int = Field(description="resources that newly match a rule")
     lmrs: int = Field(description="number of notified LMRs")
+    present: bool | None = Field(
+        None, description="only of an edit: false if the document lost its last statement and is deleted"
+    )
     created: bool
     dry_run: bool | None = None
     told: list[str] | None = Field(None, description="dry run only: the LMRs that would be notified, at most 100")

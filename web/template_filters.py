@@ -83,6 +83,7 @@ NOTICES = {
     "restored": "The version was restored as a new version.",
     "value_changed": "The value was changed.",
     "value_removed": "The value was removed.",
+    "value_same": "Nothing was changed.",
     "paused": "The LMR is paused. It receives no events until it is resumed.",
     "resumed": "The LMR is resumed and receives the events it missed.",
     "refetch": "The LMR will take a new snapshot at its next request.",

@@ -11,6 +11,7 @@ from mdv.cli.command import ExampleCommand, ExampleGroup, connect, data_option, 
 from mdv.cli.errors import EXIT_FAILED, format_error
 from mdv.cli.output import Columns, Item, Listing, list_options, print_line, write_json
 from mdv.errors import Forbidden, NotFound
+from mdv.rdf.parse import check_document_uri
 from mdv.rdf.snippet import read_prefixes, read_snippet
 from mdv.rdf.syntax import TURTLE
 from mdv.rdf.term_json import write_statement
@@ -79,9 +80,11 @@ def edit(
     """Add statements to the document URI, or remove some.
 
     Statements are Turtle, with the prefixes of the schema. Relative URIs such as <#host> are relative to the document.
+    Removals come before additions. A document that loses its last statement is deleted; its history is kept.
     """
     if not added and not removed:
         raise click.UsageError("Give at least one --add or --remove.")
+    check_document_uri(uri)
     mdp = connect()
     prefixes = read_prefixes(mdp.rdf("/schema", TURTLE.media_type))
     edits = [
@@ -97,10 +100,23 @@ def edit(
     if counts:
         print_line(f"{state}; resources: {counts}.")
     else:
+        print_line(f"{state}, without a visible change.{_reasons_for_no_change(uri, added, removed)}")
+    if not done["present"]:
         print_line(
-            f"{state}, without a visible change. A statement is removed only if its value, language and datatype are"
-            f" equal: `mdv export {uri} --syntax turtle` shows them."
+            f"It {'would have' if dry_run else 'has'} no statements, so it {'would be' if dry_run else 'is'} deleted."
         )
+
+
+def _reasons_for_no_change(uri: str, added: tuple[str, ...], removed: tuple[str, ...]) -> str:
+    reasons = ""
+    if added:
+        reasons += " Some document contains the added statements already."
+    if removed:
+        reasons += (
+            " A statement is removed only if its value, language and datatype are equal:"
+            f" `mdv export {uri} --syntax turtle` shows them."
+        )
+    return reasons
 
 
 @click.command(cls=ExampleCommand, example="mdv delete http://mdv.example/doc.rdf")

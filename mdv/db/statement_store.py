@@ -59,7 +59,7 @@ with COPY, which needs a round trip of its own but costs far less per row."""
 class StatementStore:
     """The stored statements, and how one transaction changes them. The caller holds the lock.
 
-    `counts` and `change` are available after `write`.
+    `outcomes` and `change` are available after `write`.
     """
 
     def __init__(
@@ -293,9 +293,9 @@ class StatementStore:
         return bool(self._batch) or any(not difference.is_empty for difference in self._differences)
 
     @property
-    def counts(self) -> dict[str, ResourceCounts]:
-        """The effect on each document."""
-        return {d.uri: counted for d, counted in zip(self._differences, self._counts, strict=True)}
+    def outcomes(self) -> dict[str, tuple[ResourceCounts, bool]]:
+        """The effect on each document, and whether it has statements now."""
+        return {d.uri: (counted, d.present) for d, counted in zip(self._differences, self._counts, strict=True)}
 
     @property
     def change(self) -> StoreChange:

@@ -15,12 +15,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from mdv.cause import UPDATE, Cause
-from mdv.db.delta import ResourceCounts
 from mdv.errors import BadRequest, InvalidDocument
 from mdv.mdp.edit import Edit
 from mdv.mdp.provider import Provider
 from mdv.mdp.register import Preconditions, RegistrationOutcome, check_preconditions, check_registered
-from mdv.mdp.transaction import Transaction
+from mdv.mdp.transaction import DocumentOutcome, Transaction
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement
 from mdv.rdf.term_json import read_term
@@ -96,17 +95,16 @@ def edit_document(
     done = tx.finish()
     if item.uri not in done.documents:
         subjects = {statement.subject for statement in (*item.additions, *item.removals)}
-        return RegistrationOutcome(item.uri, before.version, done.position, unchanged=len(subjects))
-    counts, matched, lmrs = done.documents[item.uri]
+        return RegistrationOutcome(item.uri, before.version, done.position, unchanged=len(subjects), present=True)
     names = tuple(done.publication.names()) if naming else None
-    return _outcome(item.uri, done.position, counts, matched, lmrs, names)
+    return _outcome(item.uri, done.position, done.documents[item.uri], names)
 
 
-def _outcome(
-    uri: str, position: int, counts: ResourceCounts, matched: int, lmrs: int, names: tuple[str, ...] | None
-) -> RegistrationOutcome:
+def _outcome(uri: str, position: int, done: DocumentOutcome, names: tuple[str, ...] | None) -> RegistrationOutcome:
+    counts = done.counts
     return RegistrationOutcome(uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
-                               counts.unchanged, matched=matched, lmrs=lmrs, told=names)  # fmt: skip
+                               counts.unchanged, matched=done.matched, lmrs=done.lmrs, told=names,
+                               present=done.present)  # fmt: skip
 
 
 def _edits(statements: Sequence[Statement], document: str) -> list[Edit]:

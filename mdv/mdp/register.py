@@ -78,9 +78,12 @@ class RegistrationOutcome:
     created: bool = False
     told: tuple[str, ...] | None = None
     """The names of the LMRs that got events, if requested."""
+    present: bool | None = None
+    """After an edit: False if the document has lost its last statement, and is deleted."""
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "told" or value is not None}
+        optional = ("told", "present")
+        return {name: value for name, value in asdict(self).items() if name not in optional or value is not None}
 
 
 def prepare(
@@ -218,8 +221,12 @@ def check_preconditions(uri: str, conditions: Preconditions, stored: StoredDocum
 
 def check_registered(uri: str, stored: StoredDocument | None) -> StoredDocument:
     """Return the stored document, or raise `NotFound`."""
-    if stored is None or not stored.present:
+    if stored is None:
         raise NotFound(f"There is no document {uri}. Check the URI: it must be exactly as registered.")
+    if not stored.present:
+        raise NotFound(
+            f"The document {uri} was deleted in version {stored.version}. Register it again, or restore a version."
+        )
     return stored
 
 

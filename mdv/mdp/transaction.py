@@ -43,11 +43,13 @@ from mdv.rdf.validate import validate
 
 
 class DocumentOutcome(NamedTuple):
-    """The effect of a transaction on a document: its resources, newly matched resources, and affected LMRs."""
+    """The effect of a transaction on a document: its resources, newly matched resources, affected LMRs, and whether it
+    has statements now."""
 
     counts: ResourceCounts
     matched: int
     lmrs: int
+    present: bool = True
 
 
 class TransactionOutcome(NamedTuple):
@@ -234,7 +236,10 @@ class Transaction:
         matched = count_matched(self.connection, found.matched(), change)
         RESOURCES_MATCHED.inc(sum(matched.values()))
         lmrs = publication.by_document(self.connection, change.described)
-        documents = {uri: DocumentOutcome(counts, matched[uri], lmrs[uri]) for uri, counts in store.counts.items()}
+        documents = {
+            uri: DocumentOutcome(counts, matched[uri], lmrs[uri], present)
+            for uri, (counts, present) in store.outcomes.items()
+        }
         return TransactionOutcome(self.position, documents, publication)
 
     # Rules

@@ -26,7 +26,7 @@ def read_snippet(text: str, base: str, prefixes: Mapping[str, str]) -> tuple[Sta
     try:
         statements = parse(gate(f"{declared} {stripped}{stop}".encode("utf-8", "replace"), TURTLE), base).statements
     except MdvError as error:
-        reason = error.flaws[0].message if error.flaws else error.detail
+        reason = _reason(error)
         known = ", ".join(f"{name}:" for name in sorted(prefixes)) or "none"
         raise BadRequest(
             f"{text!r} is not a statement: {reason}. Write Turtle, for example <#host> <http://example.org/port> 80."
@@ -38,6 +38,22 @@ def read_snippet(text: str, base: str, prefixes: Mapping[str, str]) -> tuple[Sta
             " edited. Register the document again instead."
         )
     return statements
+
+
+_MISSING = {
+    ". is not a valid RDF object": "its value is missing",
+    ". is not a valid predicate": "its property and its value are missing",
+    ". is not a valid subject or graph name": "it is empty",
+    "Unexpected end of file": "it ends too early; check quotes and brackets",
+}
+"""Errors of the parser at the full stop that `read_snippet` adds."""
+
+
+def _reason(error: MdvError) -> str:
+    if not error.flaws:
+        return "it is empty"
+    message = error.flaws[0].message
+    return next((plain for start, plain in _MISSING.items() if message.startswith(start)), message)
 
 
 def read_prefixes(turtle: bytes) -> dict[str, str]:

@@ -178,6 +178,13 @@ def test_a_file_in_another_encoding_is_sent_as_it_is(desk: Visit, mdp: Client, t
     page.get_by_label("Drop files here or choose them").set_input_files(picture)
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("alert")).to_contain_text("picture.png seems to be a PNG image")
+    table = tmp_path / "table.csv"
+    table.write_text("name,port\nhost,80\n", "utf-8")
+    page = desk.to("/register")
+    page.get_by_label("URI of the document").fill("http://mdv.example/")
+    page.get_by_label("Drop files here or choose them").set_input_files(table)
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("table.csv seems to be a table")
 
 
 def test_a_value_is_edited_in_place(desk: Visit, mdp: Client) -> None:

@@ -105,9 +105,24 @@ def test_edit_changes_single_statements(on: Callable, tmp_path: Path) -> None:
         ("2", "update", "token admin", "1 inserted"),
         ("1", "registration", "token admin", "1 inserted"),
     ]
-    for text, words in (("<#host> x:y 1", "is not a statement"), ("<#host> :serverPort [ ]", "contains a blank node")):
+    again = on("documents", "edit", uri, "--add", "<#host> :serverPort '1'")
+    assert "Some document contains the added statements already." in again.out
+    texts = {
+        "<#host> x:y 1": "is not a statement",
+        "<#host> :serverPort [ ]": "contains a blank node",
+        "": "it is empty",
+        "# nothing": "it is empty",
+        "<#host> :serverPort": "its value is missing",
+        "<#host> :serverPort '80": "it ends too early",
+    }
+    for text, words in texts.items():
         refused = on("documents", "edit", uri, "--add", text)
         assert refused.code == 1 and words in refused.err, refused.err
+    assert "is not an absolute URI" in on("documents", "edit", "one.ttl", *port).err
+    every = on("export", uri, "--syntax", "ntriples").out.replace("\n", " ")
+    tried = on("documents", "edit", uri, "--remove", every, "--dry-run")
+    assert tried.out.endswith("It would have no statements, so it would be deleted.\n")
+    assert on("documents", "edit", uri, "--remove", every).out.endswith("It has no statements, so it is deleted.\n")
 
 
 def test_a_folder_is_registered_below_a_base_and_bad_documents_block_no_others(on: Callable, tmp_path: Path) -> None:

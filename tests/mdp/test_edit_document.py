@@ -69,7 +69,7 @@ def history(store: Mdp, uri: str = D) -> list[tuple[int, str, str | None, str | 
 def test_an_edit_adds_and_removes_statements_and_makes_a_version(store: Mdp) -> None:
     store.put_one(D, "<#a> :p 'x' ; :q 'y' . <#b> :p 'x' .")
     done = edit(store, (value(A, "p", "z"), value(D + "#c", "p", "x")), (value(A, "p", "x"), value(B, "p", "x")))
-    assert done == RegistrationOutcome(D, 2, 3, inserted=1, updated=1, deleted=1)
+    assert done == RegistrationOutcome(D, 2, 3, inserted=1, updated=1, deleted=1, present=True)
     assert statements(store) == [value(A, "p", "z"), value(A, "q", "y"), value(D + "#c", "p", "x")]
     assert history(store) == [(2, "update", None, "user anna"), (1, "registration", None, None)]
 
@@ -85,15 +85,15 @@ def test_edits_that_change_nothing_are_dropped(store: Mdp) -> None:
 def test_a_statement_that_another_document_contains_can_be_added_and_removed(store: Mdp) -> None:
     store.put({D: "<http://r> :p 'x' .", E: "<http://r> :p 'x' ; :q 'y' ."})
     shared = value("http://r", "p", "x")
-    assert edit(store, (), (shared,), uri=E) == RegistrationOutcome(E, 2, 3, unchanged=1)
+    assert edit(store, (), (shared,), uri=E) == RegistrationOutcome(E, 2, 3, unchanged=1, present=True)
     assert statements(store, D) == [shared]
     assert edit(store, (shared,), (), uri=E).version == 3
 
 
 def test_a_document_without_statements_is_absent_and_its_versions_continue(store: Mdp) -> None:
     store.put_one(D, "<#a> :p 'x' .")
-    assert edit(store, (), (value(A, "p", "x"),)) == RegistrationOutcome(D, 2, 3, deleted=1)
-    with pytest.raises(NotFound, match=f"There is no document {D}"):
+    assert edit(store, (), (value(A, "p", "x"),)) == RegistrationOutcome(D, 2, 3, deleted=1, present=False)
+    with pytest.raises(NotFound, match="was deleted in version 2"):
         edit(store, (value(A, "p", "x"),))
     assert store.put_one(D, "<#a> :p 'x' .").version == 3
 

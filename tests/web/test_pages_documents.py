@@ -59,7 +59,7 @@ def test_a_value_is_changed_and_removed_in_place(visitor: Visitor, api: Api, doc
     assert form["value"] == "x" and form["version"] == "1"
     changed = visitor.post("/document/edit", **form | {"value": "new", "act": "save"})
     assert (
-        changed.status == 200 and "The value was changed." in changed.words and "Edit by token admin" in changed.words
+        changed.status == 200 and "The value was changed." in changed.words and "Update by token admin" in changed.words
     )
     text = api.get("/documents", {"Accept": "application/n-triples"}, uri=doc).text
     assert '"new"' in text and '"x"' not in text and '"kept"@en' in text
@@ -72,6 +72,14 @@ def test_a_value_is_changed_and_removed_in_place(visitor: Visitor, api: Api, doc
     assert causes == ["update", "update", "registration"]
 
 
+def test_removing_the_last_value_deletes_the_document(visitor: Visitor, api: Api, doc: str) -> None:
+    api.put(doc, turtle("<#a> ex:note 'x' ."))
+    page = visitor.get("/document", uri=doc, edit="1")
+    assert "Remove this value, and with it the document" in page.words
+    removed = visitor.post("/document/edit", **page.form("/document/edit") | {"act": "remove"})
+    assert "This document was deleted in version 2" in removed.words
+
+
 def test_a_rejected_value_stays_in_the_form_with_the_reason(visitor: Visitor, api: Api, doc: str) -> None:
     api.put(doc, turtle("<#a> ex:serverPort '80' ; ex:knows <http://other.example/b> , [ ex:note 'blank' ] ."))
     rows = visitor.get("/document", uri=doc)
@@ -81,9 +89,10 @@ def test_a_rejected_value_stays_in_the_form_with_the_reason(visitor: Visitor, ap
     refused = visitor.post("/document/edit", **form | {"value": "high", "act": "save"})
     assert refused.status == 422 and "high" in refused.form("/document/edit")["value"]
     assert "Document refused" in refused.words
+    assert visitor.post("/document/edit", **form | {"act": "save"}).words.startswith("Nothing was changed.")
     form = visitor.get("/document", uri=doc, edit="3").form("/document/edit")
     relative = visitor.post("/document/edit", **form | {"value": "not a URI", "act": "save"})
-    assert relative.status == 400 and "is not an absolute URI" in relative.words
+    assert relative.status == 422 and "'not a URI' is not an absolute URI" in relative.words
     api.put(doc, turtle("<#a> ex:serverPort '81' ."))
     late = visitor.post("/document/edit", **form | {"act": "remove"})
-    assert late.status == 409 and "was changed since you opened the page" in late.words
+    assert late.status == 409 and "It is shown as it is now" in late.words

@@ -120,9 +120,10 @@ def test_an_edit_is_json(api: Api, doc: str) -> None:
 def test_a_document_that_loses_its_last_statement_is_absent_until_it_is_registered_again(api: Api, doc: str) -> None:
     api.put(doc, turtle("<#a> ex:note 'x' ."))
     done = api.patch(doc, {"remove": [said(doc + "#a", "note", "x")]})
-    assert done.status_code == 200 and done.json()["deleted"] == 1
+    assert done.status_code == 200 and done.json()["deleted"] == 1 and done.json()["present"] is False
     assert api.get("/documents", uri=doc).status_code == 404
-    assert api.patch(doc, {"add": [said(doc + "#a", "note", "x")]}).status_code == 404
+    refused = api.patch(doc, {"add": [said(doc + "#a", "note", "x")]})
+    assert refused.status_code == 404 and "was deleted in version 2" in refused.json()["detail"]
     assert [(one["version"], one["present"]) for one in history(api, doc)] == [(2, False), (1, True)]
     assert api.put(doc, turtle("<#a> ex:note 'x' .")).json()["version"] == 3
 

@@ -171,11 +171,12 @@ file?.addEventListener("change", async () => {
   if (file.files.length !== 1 || file.files[0].size > 2 ** 20) return;
   const area = document.getElementById(file.dataset.into);
   const name = file.files[0].name;
-  const text = await readText(file.files[0]);
+  const suffix = name.split(".").at(-1).toLowerCase();
+  const text = suffix in SUFFIXES || suffix === "txt" ? await readText(file.files[0]) : undefined;
   if (text === undefined) return; // the file itself is sent
   area.value = text;
   const syntaxField = document.getElementById(area.dataset.editor);
-  syntaxField.value = SUFFIXES[name.split(".").at(-1).toLowerCase()] ?? "";
+  syntaxField.value = SUFFIXES[suffix] ?? "";
   syntaxField.dispatchEvent(new Event("change"));
   area.dispatchEvent(new Event("paste-text"));
   const uri = file.form.elements.uri; // the schema form has no URI field

@@ -24,7 +24,7 @@ from mdv.mdp.edit_document import read_edits
 from mdv.model import Statement
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.syntax import N_TRIPLES, SYNTAXES, syntax_of_name
-from mdv.rdf.term_json import write_statement
+from mdv.rdf.term_json import read_term, write_statement
 from web.json_bodies import JSON
 from web.pages.base import pages, redirect_to, render_page, require_editor, require_viewer
 from web.pages.changes import ABSENT, change_document, diff_versions
@@ -132,17 +132,17 @@ def edit_document() -> Response:
     (old,), _ = read_edits(b'{"add": [' + request.form.get("statement", "").encode("utf-8", "replace") + b"]}")
     draft = None if request.form.get("act") == "remove" else request.form.get("value", "").replace("\r\n", "\n")
     try:
-        _check_unchanged(found)
+        if _number(request.form.get("version")) != found.version:
+            raise Conflict("The document was changed since you opened the page. It is shown as it is now.")
         edits = {"remove": [write_statement(old)], "add": []}
         if draft is not None:
-            edits["add"].append(write_statement(old._replace(object=old.object._replace(value=draft))))
+            edits["add"].append([*old[:2], read_term(old.object._replace(value=draft).as_dict()).as_dict()])
         body = json.dumps(edits).encode()
-        read_edits(body)
-        change_document("edit", found.uri, caller, body, JSON, version=str(found.version))
+        result = change_document("edit", found.uri, caller, body, JSON, version=str(found.version)).result
     except MdvError as error:
         return _render_document(found, statement=old, draft=draft, problem=error.problem())
     said = "value_removed" if draft is None else "value_changed"
-    return redirect_to("document", uri=found.uri, said=said)
+    return redirect_to("document", uri=found.uri, said=said if result["version"] != found.version else "value_same")
 
 
 @dataclass(frozen=True, slots=True)
