@@ -66,12 +66,18 @@ def file_text(body: bytes, syntax: str, file: str) -> FormText:
     """
     try:
         text = body.decode(_encoding_of(body))
-    except (UnicodeDecodeError, LookupError):
+    except (UnicodeError, LookupError):
         text = "\0"
     if "\0" in text:
         return FormText(body, syntax, file, is_text=False)
     return FormText(text.removeprefix("\ufeff").encode(), choose_syntax(syntax, file, body).name, file)
 
+
+TEXT_ENCODINGS = {
+    "ascii", "utf-8", "utf-16", "koi8-r", "koi8-u", "mac-roman", "shift_jis", "euc_jp", "iso2022_jp", "gb2312", "gbk",
+    "gb18030", "big5", "euc_kr", *(f"iso8859-{number}" for number in range(1, 17)), *(f"cp125{n}" for n in range(9)),
+}  # fmt: skip
+"""Encodings of texts, by the names of Python's codecs. Other codecs of Python may be slow or decode no text."""
 
 _DECLARED = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._:-]+)[\"']")
 
@@ -80,8 +86,11 @@ def _encoding_of(body: bytes) -> str:
     """Return the encoding of a file: that of its byte order mark, else that of its XML declaration, else UTF-8."""
     if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    declared = None if body.startswith(codecs.BOM_UTF8) else _DECLARED.match(body)
-    return declared[1].decode() if declared else "utf-8"
+    declared = None if body.startswith(codecs.BOM_UTF8) else _DECLARED.match(body[:1000])
+    name = codecs.lookup(declared[1].decode()).name if declared else "utf-8"
+    if name not in TEXT_ENCODINGS:
+        raise LookupError(name)
+    return name
 
 
 def choose_syntax(name: str, file: str | None, text: bytes) -> Syntax:

@@ -353,7 +353,8 @@ class StatementStore:
             for key in [key for key in changes if self._is_held(key)]:
                 del changes[key]
         removed = Counter(key.resource for d in self._differences for key in d.removed)
-        touched = {key.resource for key in (*gains, *losses)}
+        # Also those whose statements other documents contain: they are not gone.
+        touched = {key.resource for d in self._differences for key in (*d.added, *d.removed)}
         kept = {resource for resource in touched if self._subject_counts.get(resource, 0) > removed[resource]}
         for d in self._differences:
             d.present = bool(d.added) or self._document_counts.get(d.uri, 0) > len(d.removed)

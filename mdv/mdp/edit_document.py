@@ -24,6 +24,8 @@ from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement
 from mdv.rdf.term_json import read_term
 
+MAX_EDIT_BYTES = 4 * 2**20
+"""The size of a body with edits. It is parsed in one step, which holds up the other requests of a process."""
 MAX_EDITS = 10_000
 """Statements that one call may add and remove. A larger change is a registration."""
 
@@ -65,6 +67,15 @@ def read_edits(body: bytes) -> tuple[tuple[Statement, ...], tuple[Statement, ...
         for name, one in zip(("add", "remove"), lists, strict=True)
     )
     return added, removed
+
+
+def read_statement(text: str) -> Statement:
+    """Return a statement from JSON: `[subject, property, term]`."""
+    try:
+        item = json.loads(text)
+    except (ValueError, RecursionError):
+        item = None
+    return _read_statement(item, "The statement")
 
 
 def _read_statement(item: Any, place: str) -> Statement:

@@ -65,7 +65,7 @@ def parse(gated: Gated, uri: str) -> ParsedDocument:
         statement = Statement(_name(quad.subject), quad.predicate.value, _term(quad.object))
         if gated.long_values:
             statement = _with_long_value(statement, gated.long_values)
-        if _is_too_large(statement.object):
+        if is_value_too_large(statement.object):
             raise _too_large(statement)
         if _is_too_long(statement):
             too_long.append(_too_long(statement))
@@ -187,7 +187,8 @@ def _with_long_value(statement: Statement, long_values: Mapping[str, str]) -> St
     return statement
 
 
-def _is_too_large(term: Term) -> bool:
+def is_value_too_large(term: Term) -> bool:
+    """True if a literal has more than `MAX_VALUE_BYTES` in N-Triples."""
     if term.type != "literal" or len(term.value) <= MAX_VALUE_BYTES // _MAX_EXPANSION:
         return False
     return len(str(Literal(term.value)).encode()) > MAX_VALUE_BYTES

@@ -9,7 +9,7 @@ from pyoxigraph import Literal, NamedNode
 
 from mdv.errors import InvalidDocument
 from mdv.model import LANG_STRING, Statement, Term
-from mdv.rdf.parse import MAX_VALUE_BYTES, is_absolute_iri, read_literal
+from mdv.rdf.parse import MAX_VALUE_BYTES, is_absolute_iri, is_value_too_large, read_literal
 
 _KEYS = {"type", "value", "lang", "datatype"}
 
@@ -62,11 +62,11 @@ def _check_uri(text: str) -> str:
 
 def _check_text(text: str) -> None:
     try:
-        size = len(text.encode())
+        text.encode()
     except UnicodeEncodeError:
         raise InvalidDocument(f"{_shown(text)} contains an unpaired surrogate, which is not a character.") from None
-    if size > MAX_VALUE_BYTES:
-        raise InvalidDocument(f"A literal has {size:,} bytes; the limit is {MAX_VALUE_BYTES:,}.")
+    if is_value_too_large(Term.literal(text)):
+        raise InvalidDocument(f"A value has more than {MAX_VALUE_BYTES:,} bytes in N-Triples, which is the limit.")
     if "\0" in text:
         raise InvalidDocument(f"{_shown(text)} contains the character NUL.")
 

@@ -90,6 +90,19 @@ def test_a_statement_that_another_document_contains_can_be_added_and_removed(sto
     assert edit(store, (shared,), (), uri=E).version == 3
 
 
+def test_a_resource_that_another_document_describes_stays_at_lmrs(store: Mdp) -> None:
+    store.put_schema("<> mdv:world mdv:open . :C a rdfs:Class . :many mdv:setValued true .")
+    lmr = store.create_lmr("shared")
+    store.subscribe(lmr, "search C c register c where c.many? = 'x'")
+    store.put({D: "<http://r> a :C ; :many 'x' .", E: "<http://r> a :C ; :many 'x' ."})
+    cursor = store.feed(lmr).cursor
+    shared = value("http://r", "many", "x")
+    for add, remove in (((), (shared,)), ((shared,), ())):
+        edit(store, add, remove)
+        page = store.feed(lmr, cursor)
+        assert page.events == () and store.rows("select 1 from lmr_resources where lmr_id = :lmr", lmr=lmr.id) == [(1,)]
+
+
 def test_a_document_without_statements_is_absent_and_its_versions_continue(store: Mdp) -> None:
     store.put_one(D, "<#a> :p 'x' .")
     assert edit(store, (), (value(A, "p", "x"),)) == RegistrationOutcome(D, 2, 3, deleted=1, present=False)
@@ -249,6 +262,12 @@ def test_one_statement_is_added_in_two_messages_and_a_commit(store: Mdp, monkeyp
 def test_bodies_that_are_no_edits_are_refused(body: bytes, words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         read_edits(body)
+
+
+def test_a_value_that_no_document_could_contain_is_refused() -> None:
+    long = {"type": "literal", "value": "\x7f" * 3_000_000}
+    with pytest.raises(BadRequest, match="more than 16,000,000 bytes in N-Triples"):
+        read_edits(json.dumps({"add": [["http://a", "http://p", long]]}).encode())
 
 
 def test_the_number_of_edits_is_limited() -> None:

@@ -459,7 +459,7 @@ class PublishMachine(RuleBasedStateMachine):
         if there:
             self.step(process, lambda: self.model.put(there))
 
-    @rule(process=PROCESS, batch=BATCHES, noise=contents(most=1), flush=st.booleans())
+    @rule(process=PROCESS, batch=BATCHES, noise=contents(most=1) | st.just(frozenset()), flush=st.booleans())
     def edit_documents(self, process: int, batch: Mapping[str, Said | None], noise: Said, flush: bool) -> None:
         there = {uri: said for uri, said in batch.items() if said is not None or uri in self.model.store}
         if there:
@@ -761,7 +761,10 @@ def wander(system: System, folder: Path, steps: int, seed: int) -> None:
             if step < 10:
                 drawn = {uri: content() if choice.random() < 0.8 else None for uri in choice.sample(DOCUMENTS, 2)}
                 if number % 3 == 2:
-                    machine.edit_documents(process, drawn, frozenset(), flush=number % 2 == 0)
+                    noise = (
+                        lawful(statement for said in drawn.values() for statement in said or ()) if number % 2 else ()
+                    )
+                    machine.edit_documents(process, drawn, frozenset(noise), flush=number % 4 == 1)
                 else:
                     machine.register_and_delete(process, drawn)
             elif step < 13 and len(repository.rules) < MOST_RULES:

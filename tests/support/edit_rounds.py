@@ -24,8 +24,11 @@ class Round(NamedTuple):
 def rounds_to(store: Mapping[str, Said], after: Mapping[str, Said | None], noise: Collection[Statement]) -> list[Round]:
     """Return rounds that change documents to their new statements (None: they lose all).
 
-    The first round also adds `noise` to each document. The second removes it again, where it does not belong.
+    Without `noise`, there is one round. Otherwise the first round also adds `noise` to each document, and the second
+    removes it again, where it does not belong.
     """
+    if not noise:
+        return [_whole_change(store, after)]
     first, second = Round([], []), Round([], [])
     for uri, wanted in after.items():
         old, new = store.get(uri, frozenset()), wanted or frozenset()
@@ -36,6 +39,15 @@ def rounds_to(store: Mapping[str, Said], after: Mapping[str, Said | None], noise
         second.deletions.extend(Edit(statement, uri) for statement in (*removed[half:], *sorted({*noise} - new)))
         second.additions.extend(Edit(statement, uri) for statement in sorted(new - old | new & {*noise}))
     return [first, second]
+
+
+def _whole_change(store: Mapping[str, Said], after: Mapping[str, Said | None]) -> Round:
+    one = Round([], [])
+    for uri, wanted in after.items():
+        old, new = store.get(uri, frozenset()), wanted or frozenset()
+        one.additions.extend(Edit(statement, uri) for statement in sorted(new - old))
+        one.deletions.extend(Edit(statement, uri) for statement in sorted(old - new))
+    return one
 
 
 def edit_in_rounds(mdp: Mdp, rounds: Collection[Round], flush: bool) -> TransactionOutcome:

@@ -254,7 +254,7 @@ class FilterMachine(RuleBasedStateMachine):
         if there := self.there(batch):
             self.step(process, lambda: self.model.put(there))
 
-    @rule(process=PROCESS, batch=BATCHES, noise=contents(most=1), flush=st.booleans())
+    @rule(process=PROCESS, batch=BATCHES, noise=contents(most=1) | st.just(frozenset()), flush=st.booleans())
     def edit_documents_in_rounds(self, process: int, batch: Batch, noise: Said, flush: bool) -> None:
         if there := self.there(batch):
             self.step(process, lambda: self.model.edit(there, noise, flush))

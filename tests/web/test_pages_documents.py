@@ -96,3 +96,11 @@ def test_a_rejected_value_stays_in_the_form_with_the_reason(visitor: Visitor, ap
     api.put(doc, turtle("<#a> ex:serverPort '81' ."))
     late = visitor.post("/document/edit", **form | {"act": "remove"})
     assert late.status == 409 and "It is shown as it is now" in late.words
+
+
+@pytest.mark.parametrize("statement", ["", "x", "[]", "{}", "[1, 2, 3]", '["http://a", "http://p", {"type": "uri"}]'])
+def test_a_form_without_a_statement_is_refused(visitor: Visitor, api: Api, doc: str, statement: str) -> None:
+    api.put(doc, turtle("<#a> ex:note 'x' ."))
+    form = {"uri": doc, "version": "1", "statement": statement, "value": "y", "act": "save"}
+    assert visitor.post("/document/edit", **form).status == 400
+    assert api.get("/documents", uri=doc).headers["ETag"] == '"1"'

@@ -60,6 +60,14 @@ def test_a_file_that_cannot_be_decoded_is_refused(visitor: Visitor, api: Api, do
     assert api.get("/documents", uri=doc).status_code == 404
 
 
+@pytest.mark.parametrize("encoding", ["punycode", "undefined", "utf-7", "unicode_escape", "idna", "rot13", "nowhere"])
+def test_only_encodings_of_texts_are_decoded(visitor: Visitor, api: Api, doc: str, encoding: str) -> None:
+    body = RDF.replace("ISO-8859-1", encoding).replace("m\u00fcller", "+2AA-\\ud800" + "a" * 50_000).encode()
+    page = visitor.post("/register", files={"file": ("a.rdf", body)}, uri=doc, act="check")
+    assert page.status == 400, page.words
+    assert page.form("/register")["text"] == ""
+
+
 def test_several_files_keep_their_encodings(visitor: Visitor, api: Api, doc: str) -> None:
     files = [("file", ("one.rdf", RDF.encode("latin-1"))), ("file", ("two.ttl", TURTLE.encode()))]
     page = visitor.post("/register", files=files, uri=doc + "/", act="register")

@@ -111,6 +111,12 @@ def test_bad_edits_are_refused_whole(api: Api, doc: str, edits: Any, status: int
     assert api.get("/documents", uri=doc).headers["ETag"] == '"1"'
 
 
+def test_large_bodies_are_refused_before_they_are_parsed(api: Api, doc: str) -> None:
+    api.put(doc, turtle("<#a> ex:note 'x' ."))
+    answer = api.patch(doc, b'{"add": [' + b"[]," * 1_500_000 + b"[]]}")
+    assert answer.status_code == 413 and "4,194,304 bytes" in answer.json()["detail"]
+
+
 def test_an_edit_is_json(api: Api, doc: str) -> None:
     api.put(doc, turtle("<#a> ex:note 'x' ."))
     for media_type in (TURTLE, JSON_LD, ""):

@@ -16,7 +16,7 @@ from mdv.inspect.sql.documents import (
     list_versions,
     read_document,
 )
-from mdv.mdp.edit_document import read_edits
+from mdv.mdp.edit_document import MAX_EDIT_BYTES, read_edits
 from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import syntax_of_media_type
 from web.auth import require_admin, require_reader
@@ -108,14 +108,15 @@ def put(query: DocumentUri) -> Response:
 def patch(query: DocumentUri) -> Response:
     """Removes and adds single statements of a registered document, in this order. A statement is
     `[subject, property, term]`, with terms as in the feed. Edits that change nothing are dropped. An edit that would
-    leave the document invalid is refused whole. Blank nodes cannot be edited.
+    leave the document invalid is refused whole. Blank nodes cannot be edited. A body has at most 4 MiB and 10,000
+    statements. A document that loses its last statement is deleted (`present` is false).
 
     Answers as PUT does.
     """
     caller = require_admin()
     uri = check_document_uri(query.uri)
     check_may_write(caller, uri)
-    body = read_json(services().config.max_document_bytes)
+    body = read_json(min(services().config.max_document_bytes, MAX_EDIT_BYTES))
     run_in_thread(read_edits, body)  # reports errors of the request before a job is queued
     return _change("edit", uri, caller, query.dry_run, body, JSON)
 

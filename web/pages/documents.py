@@ -20,7 +20,7 @@ from mdv.inspect.sql.documents import (
     read_document_statements,
 )
 from mdv.inspect.sql.registration_outcome import list_holding_lmrs
-from mdv.mdp.edit_document import read_edits
+from mdv.mdp.edit_document import read_statement
 from mdv.model import Statement
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.syntax import N_TRIPLES, SYNTAXES, syntax_of_name
@@ -129,7 +129,7 @@ def edit_document() -> Response:
     caller = require_editor()
     found = _find_version(request.form.get("uri"), None)
     check_may_write(caller, found.uri)
-    (old,), _ = read_edits(b'{"add": [' + request.form.get("statement", "").encode("utf-8", "replace") + b"]}")
+    old = read_statement(request.form.get("statement", ""))
     draft = None if request.form.get("act") == "remove" else request.form.get("value", "").replace("\r\n", "\n")
     try:
         if _number(request.form.get("version")) != found.version:

@@ -205,7 +205,7 @@ def registered() -> Response:
     """Show the result of a registration. Reloading this page does not register again."""
     require_signed_in()
     job = find_job(request.args.get("job", ""))
-    if job.kind != "register" or job.result is None:
+    if job.kind != "register" or job.result is None or job.result.get("dry_run"):
         return redirect_to("job", job=job.id)
     uri, result = job.uri, job.result
     with services().engine.connect() as connection:
