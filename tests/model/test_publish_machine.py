@@ -34,6 +34,7 @@ from mdv.db.filter import SlowUnderLock
 from mdv.db.lmrs import Lmr
 from mdv.db.load_sql import load_sql
 from mdv.db.publish import ReferenceChanges
+from mdv.db.statement_store import StatementStore
 from mdv.errors import Conflict, MdvError, MustRefetch, Unavailable
 from mdv.feed import Event, EventKind
 from mdv.inspect.sql.cache import CachedStatements
@@ -886,6 +887,16 @@ def _freeze_ranges_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RuleSelectionCounts, "freeze", lambda self, groups, kept: self._db.make_ranges(self._touched))
 
 
+def _look_up_visible_changes_alone(patch: pytest.MonkeyPatch) -> None:
+    """A resource counts as gone if another document contains its removed statements."""
+    conclude = StatementStore._conclude
+
+    def mutant(self: StatementStore, gains: Any, losses: Any, kept: set[int]) -> None:
+        conclude(self, gains, losses, kept & {key.resource for key in (*gains, *losses)})
+
+    patch.setattr(StatementStore, "_conclude", mutant)
+
+
 MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
     ("what is selected comes without what it references", _skip("publish", "enter")),
     ("nothing ever leaves", _skip("publish", "doubt")),
@@ -899,6 +910,7 @@ MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
     ("a suspended rule leaves its matches behind", _forget_what_was_frozen),
     ("suspended rules take the reasons of others along", _freeze_ranges_alone),
     ("what returns is not matched again", _skip("publish", "note_returned")),
+    ("what others still say is gone", _look_up_visible_changes_alone),
 ]
 """The name of a mutant, and how it is made."""
 SEEDS = {"what commits late is skipped": 14, "a suspended rule leaves its matches behind": 5}
