@@ -23,6 +23,7 @@ Result = TypeVar("Result")
 
 __all__ = ["rule"]
 
+MAX_RULES_LISTED = 100_000
 COMMAND_LINE = "command line"
 """The caller of changes that commands make in the database, without a token."""
 
@@ -54,15 +55,12 @@ def add(file: Path | None, text: str | None, name: str | None, as_json: bool) ->
 @data_option
 def list_(as_json: bool) -> None:
     """List the rules of the provider."""
-    from mdv.db.rule_graph import RuleGraph
+    from mdv.db.lmrs import list_lmr_rules
     from mdv.mdp.rules.planning import PROVIDER_OWNER
     from mdv.mdp.subscribe import with_suspensions
 
     with database() as connection:
-        found = with_suspensions(
-            connection,
-            [(rule.id, rule.name, rule.text, 0, None) for rule in RuleGraph(connection).rules_of(PROVIDER_OWNER)],
-        )
+        found = with_suspensions(connection, list_lmr_rules(connection, PROVIDER_OWNER, 0, MAX_RULES_LISTED))
     items = [rule.as_dict() for rule in found]
     for item in items:
         item["text"] = item.pop("rule")

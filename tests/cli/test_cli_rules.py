@@ -50,7 +50,7 @@ def test_a_rule_is_added_listed_searched_and_removed(on: Callable) -> None:
 def test_a_suspended_rule_is_listed_as_such_and_resumed(on: Callable, running: Up) -> None:
     rule = json.loads(on("rule", "add", "--text", LARGE, "--json").out)["id"]
     (active,) = json.loads(on("rule", "list", "--json").out)["items"]
-    assert active == {"id": rule, "name": None, "text": LARGE, "state": "active"}
+    assert active == {"id": rule, "name": None, "text": LARGE, "state": "active", "by": "command line"}
     suspend(running, rule)
     (item,) = json.loads(on("rule", "list", "--json").out)["items"]
     assert (item["state"], item["suspended"]["reason"]) == ("suspended", "It took 9 s.")
