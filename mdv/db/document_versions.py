@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 
-from mdv.cause import Cause
 from mdv.db.delta import DocumentDifference, ResourceCounts
 from mdv.db.load_sql import load_sql
 from mdv.db.pipeline import Pipeline
@@ -56,13 +55,12 @@ def queue_documents(
 def copy_new_documents(session: psycopg.Connection[Any], position: int, documents: Sequence[CountedDifference]) -> None:
     """COPY new documents with their first versions."""
     rows, versions = [], []
-    # Most documents have the same prefixes and the same cause.
-    prefixes: dict[str, str] = {}
-    causes: dict[Cause, str] = {}
+    prefixes: dict[str, str] = {}  # most documents have the same prefixes
+    last_cause, cause_fields = None, ""  # and the same cause
     for difference, counted in documents:
         number, cause = difference.document, difference.cause
-        if cause not in causes:
-            causes[cause] = f"{cause.kind.name}\t{copy_field(cause.agent)}\t{copy_field(cause.by)}"
+        if cause is not last_cause:
+            last_cause, cause_fields = cause, f"{cause.kind.name}\t{copy_field(cause.agent)}\t{copy_field(cause.by)}"
         written = repr(difference.prefixes)
         names = prefixes.get(written)
         if names is None:
@@ -71,7 +69,7 @@ def copy_new_documents(session: psycopg.Connection[Any], position: int, document
         rows.append(f"{number}\t{copy_text(difference.uri)}\t1\tt\t\\\\x{digest}\t{names}\t{position}\n")
         versions.append(
             f"{number}\t1\t{position}\tt\t{names}\t{counted.inserted}\t{counted.updated}\t{counted.deleted}"
-            f"\t{counted.unchanged}\t{causes[cause]}\n"
+            f"\t{counted.unchanged}\t{cause_fields}\n"
         )
     copy_lines(session, f"documents ({_DOCUMENT})", rows)
     copy_lines(session, f"document_versions ({_VERSION})", versions)

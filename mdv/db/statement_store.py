@@ -97,6 +97,8 @@ class StatementStore:
         """The edited statements, with the rows that documents had before the transaction."""
         self._subject_counts: dict[int, int] = {}
         self._document_counts: dict[str, int] = {}
+        self._registrations: dict[str | None, Cause] = {}
+        """The causes of registrations, by caller."""
         self._rounds = 0
         self.is_small = True
         """The rows are few enough to be sent with the other queries of the transaction."""
@@ -489,7 +491,9 @@ class StatementStore:
         if stored is None:
             self._last_document += 1
         number = self._last_document if stored is None else stored.id
-        cause = Cause(REGISTRATION, by=item.by)
+        cause = self._registrations.get(item.by)
+        if cause is None:
+            cause = self._registrations[item.by] = Cause(REGISTRATION, by=item.by)
         difference = DocumentDifference(
             number, item.uri, stored, item.content, item.prefixes, bool(item.statements), cause
         )
