@@ -114,17 +114,22 @@ from found f join document d on d.id = f.document_id;
 
 -- name: count_subjects
 -- How many statements the subjects of these statements have, up to one more than the number of rows that contain them.
-select r.id, c.statements
-from (select distinct subject
-      from jsonb_to_recordset(%(statements)s::jsonb) as k (subject text, property_id int, hash bigint)) s
-cross join lateral (select id from resources r where r.uri = s.subject offset 0) r
-cross join lateral (
-    select count(*) as rows
+with edited as (
+    select distinct subject, property_id, hash
     from jsonb_to_recordset(%(statements)s::jsonb) as k (subject text, property_id int, hash bigint)
-    join filter_data f on f.property_id = k.property_id and f.hash = k.hash
-    where k.subject = s.subject and f.resource_id = r.id) n
+), subject as materialized (
+    select r.id, sum(n.rows) as rows
+    from edited k
+    cross join lateral (select id from resources r where r.uri = k.subject offset 0) r
+    cross join lateral (
+        select count(*) as rows from filter_data f
+        where f.resource_id = r.id and f.property_id = k.property_id and f.hash = k.hash) n
+    group by r.id
+)
+select s.id, c.statements
+from subject s
 cross join lateral (
-    select count(*) as statements from (select from filter_data o where o.resource_id = r.id limit n.rows + 1) o) c;
+    select count(*) as statements from (select from filter_data o where o.resource_id = s.id limit s.rows + 1) o) c;
 
 -- name: find_values
 -- The stored values of properties of resources in documents, without those of this transaction.
