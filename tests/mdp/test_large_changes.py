@@ -6,8 +6,10 @@ documents the number is bounded; quadratic work would read as many rows as there
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -19,6 +21,8 @@ from mdv.db.load_sql import load_sql
 from mdv.errors import MdvError
 from mdv.inspect.sql.documents import read_document, read_document_statements
 from mdv.mdp.register import Prepared, register
+from mdv.model import Statement, Term
+from mdv.rdf.digest import statement_hash
 from tests.support.mdp import Mdp
 from tests.support.sent_sql import executed
 
@@ -235,3 +239,27 @@ def test_references_are_searched_in_long_lists_by_hashing(mdp: Mdp) -> None:
             "explain " + load_sql("rule_graph")["find_referring"], {"resources": some, "targets": [target]}
         )
         assert "hashed SubPlan" in "\n".join(row[0] for row in plan.fetchall())
+
+
+def test_the_lookups_of_edits_read_a_bounded_number_of_rows_per_edit(mdp: Mdp) -> None:
+    mdp.put_schema(SCHEMA)
+    for size in (SMALL, LARGE):
+        uri = f"http://d/{size}"
+        mdp.put_one(uri, " ".join(f"<#a{number}> :name 'x' ." for number in range(size)))
+        statement = {name: Statement(f"{uri}#a{name}", "http://v/name", Term.literal("x")) for name in range(size)}
+        ids = mdp.vocabulary.ids(["http://v/name"])
+        edits = [
+            {"subject": one.subject, "property_id": ids[one.property], "hash": statement_hash(one)}
+            for one in statement.values()
+        ]
+        for name in ("find_edited", "count_subjects"):
+            with mdp.engine.connect() as connection:
+                query = "explain (analyze, format json) " + load_sql("store")[name]
+                ((plan,),) = driver(connection).execute(query, {"statements": json.dumps(edits)}).fetchall()
+            assert _rows_of_plan(plan[0]["Plan"]) <= MOST_ROWS * size, name
+
+
+def _rows_of_plan(node: dict[str, Any]) -> float:
+    """Return the number of rows that the steps of a plan have produced or discarded."""
+    rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Join Filter", 0)
+    return rows * node["Actual Loops"] + sum(map(_rows_of_plan, node.get("Plans", ())))
