@@ -20,6 +20,8 @@ FAILPOINTS = (
     "after the news",
 )
 """In the order in which a registration passes them."""
+AFTER_EDIT = "after an edit"
+"""After each round of edits of a transaction. Registrations do not pass it."""
 
 _name, _, _times = os.environ.get("MDV_DIE_AT", "").rpartition(":")
 _left = {_name: int(_times)} if _name else {}

@@ -205,10 +205,6 @@ class RuleGraph:
     def rules(self, ids: Collection[int]) -> list[StoredRule]:
         return [StoredRule(*row) for row in self.execute("find_rules", ids=list(ids)).fetchall()]
 
-    def rules_of(self, owner: int) -> list[StoredRule]:
-        """Return the rules of an owner, ordered by ID."""
-        return [StoredRule(*row) for row in self.execute("find_rules_of", owner=owner).fetchall()]
-
     def all_rules(self) -> Iterator[StoredRule]:
         """Yield all rules, ordered by ID."""
         with self._session.cursor("all_rules") as cursor:

@@ -18,8 +18,14 @@ from mdv.cause import UPDATE, Cause
 from mdv.errors import BadRequest, InvalidDocument
 from mdv.mdp.edit import Edit
 from mdv.mdp.provider import Provider
-from mdv.mdp.register import Preconditions, RegistrationOutcome, check_preconditions, check_registered
-from mdv.mdp.transaction import DocumentOutcome, Transaction
+from mdv.mdp.register import (
+    Preconditions,
+    RegistrationOutcome,
+    check_preconditions,
+    check_registered,
+    outcome_of,
+)
+from mdv.mdp.transaction import Transaction
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement
 from mdv.rdf.term_json import read_term
@@ -108,14 +114,8 @@ def edit_document(
         subjects = {statement.subject for statement in (*item.additions, *item.removals)}
         return RegistrationOutcome(item.uri, before.version, done.position, unchanged=len(subjects), present=True)
     names = tuple(done.publication.names()) if naming else None
-    return _outcome(item.uri, done.position, done.documents[item.uri], names)
-
-
-def _outcome(uri: str, position: int, done: DocumentOutcome, names: tuple[str, ...] | None) -> RegistrationOutcome:
-    counts = done.counts
-    return RegistrationOutcome(uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
-                               counts.unchanged, matched=done.matched, lmrs=done.lmrs, told=names,
-                               present=done.present)  # fmt: skip
+    effect = done.documents[item.uri]
+    return outcome_of(item.uri, done.position, effect, names, present=effect.present)
 
 
 def _edits(statements: Sequence[Statement], document: str) -> list[Edit]:

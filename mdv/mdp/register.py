@@ -164,7 +164,9 @@ def register(
     def result_of(item: Prepared) -> RegistrationOutcome:
         if item.uri in same:
             return _unchanged(item, stored[item.uri], tx.state)
-        return _outcome(item, stored.get(item.uri), done.position, done.documents[item.uri], lmrs)
+        before = stored.get(item.uri)
+        created = item.document is not None and (before is None or not before.present)
+        return outcome_of(item.uri, done.position, done.documents[item.uri], lmrs, created)
 
     return [result or result_of(item) for item, result in zip(batch, results, strict=True)]
 
@@ -246,13 +248,20 @@ def _typed(statements: Iterable[Statement], schema: SchemaInForce) -> tuple[Type
     return tuple(schema.typing.typed_values(s.property, s.object) for s in statements)
 
 
-def _outcome(
-    item: Prepared, stored: StoredDocument | None, position: int, done: DocumentOutcome, lmrs: tuple[str, ...] | None
+def outcome_of(
+    uri: str,
+    position: int,
+    done: DocumentOutcome,
+    lmrs: tuple[str, ...] | None,
+    created: bool = False,
+    present: bool | None = None,
 ) -> RegistrationOutcome:
-    created = item.document is not None and (stored is None or not stored.present)
+    """Return the result of a registration or an edit from the effect of its transaction on the document."""
     counts = done.counts
-    return RegistrationOutcome(item.uri, counts.version, position, counts.inserted, counts.updated, counts.deleted,
-                   counts.unchanged, matched=done.matched, lmrs=done.lmrs, created=created, told=lmrs)  # fmt: skip
+    return RegistrationOutcome(
+        uri, counts.version, position, counts.inserted, counts.updated, counts.deleted, counts.unchanged,
+        matched=done.matched, lmrs=done.lmrs, created=created, told=lmrs, present=present,
+    )  # fmt: skip
 
 
 def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:

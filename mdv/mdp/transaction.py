@@ -27,7 +27,7 @@ from mdv.db.schemas import store_schema_version
 from mdv.db.state import LockPurpose, State, queue_state_lock
 from mdv.db.statement_store import StatementStore
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
-from mdv.failpoints import hit_failpoint
+from mdv.failpoints import AFTER_EDIT, hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
@@ -158,7 +158,7 @@ class Transaction:
         limits.check(effective)
         for uri, key, statement in found.single_values():
             self._single_values[uri][key] = statement
-        hit_failpoint("after an edit")
+        hit_failpoint(AFTER_EDIT)
         return effective
 
     def stored_document(self, uri: str) -> StoredDocument | None:

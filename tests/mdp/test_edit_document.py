@@ -17,6 +17,7 @@ import pytest
 from mdv.cause import CAUSE_KINDS, PROGRAM, REGISTRATION, RULE, UPDATE, Cause
 from mdv.db.pipeline import PendingResult, Pipeline
 from mdv.errors import BadRequest, Forbidden, InvalidDocument, NotFound, PreconditionFailed
+from mdv.failpoints import AFTER_EDIT
 from mdv.inspect.sql.documents import StoredStatements, list_versions, read_document
 from mdv.mdp.edit import Edit
 from mdv.mdp.edit_document import MAX_EDITS, DocumentEdit, edit_document, read_edits
@@ -321,7 +322,7 @@ KILLED = """
 def test_killed_between_rounds_a_transaction_leaves_nothing(store: Mdp, database_url: str, times: int) -> None:
     store.put_one(D, "<#a> :many 'x' .")
     command = [sys.executable, "-c", textwrap.dedent(KILLED), database_url]
-    killed = subprocess.run(command, env=os.environ | {"MDV_DIE_AT": f"after an edit:{times}"}, check=False)
+    killed = subprocess.run(command, env=os.environ | {"MDV_DIE_AT": f"{AFTER_EDIT}:{times}"}, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert statements(store) == [value(A, "many", "x")] and len(history(store)) == 1
     subprocess.run(command, check=True)  # the same without a kill

@@ -87,9 +87,6 @@ where owner = %(owner)s::bigint and name = any (array(select jsonb_array_element
 -- name: find_rules
 select id, owner, name, text from rules where id = any (%(ids)s) order by id;
 
--- name: find_rules_of
-select id, owner, name, text from rules where owner = %(owner)s order by id;
-
 -- name: all_rules
 select id, owner, name, text from rules order by id;
 
