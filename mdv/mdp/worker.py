@@ -286,14 +286,14 @@ class Worker:
             while True:
                 attempt = connection.begin_nested()
                 try:
-                    result = change(provider)
+                    return change(provider)
                 except RuleOverBudget as error:
                     attempt.rollback()
                     provider = self._provider.for_dry_run()
                     suspend_group(connection, error.group_id, error.seconds, provider)
-                    continue
-                attempt.rollback()
-                return result
+                finally:
+                    if attempt.is_active:
+                        attempt.rollback()
         finally:
             savepoint.rollback()
 
