@@ -232,7 +232,7 @@ Action: TypeAlias = NodeAction | ArcAction
 
 
 class Coupling(Enum):
-    """When the actions of a rule run: before the rest of the transaction, after it, or in a transaction of their own."""
+    """When the actions of a rule run: before the rest of the transaction, after it, or in one of their own."""
 
     IMMEDIATE = "Immediate"
     DEFERRED = "Deferred"
