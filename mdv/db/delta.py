@@ -76,10 +76,13 @@ class StatementEdit(NamedTuple):
 
 
 class EffectiveEdits(NamedTuple):
-    """The edits of one round that changed something, each with the URI of its document."""
+    """The edits of one round that changed something, each with the URI of its document; and the statements that became
+    visible (`gained`) or invisible (`lost`) by the whole round."""
 
     added: list[tuple[str, Statement]]
     removed: list[tuple[str, Statement]]
+    gained: list[Statement]
+    lost: list[Statement]
 
 
 class StoredRow(NamedTuple):

@@ -19,7 +19,7 @@ from mdv.db.tables import mdp_state
 @dataclass(frozen=True, slots=True)
 class State:
     """The epoch of the MDP, its last position, the version of its schema, the last IDs that were assigned, the version
-    of its rule groups, the last offset of its feeds, and the number of LMRs."""
+    of its rule groups, the last offset of its feeds, the number of LMRs, and the version of its ECA rules (0: none)."""
 
     epoch: UUID
     position: int
@@ -31,6 +31,7 @@ class State:
     graph_version: int
     last_offset: int
     lmrs: int
+    eca_version: int
 
 
 _COLUMNS = (
@@ -44,6 +45,7 @@ _COLUMNS = (
     mdp_state.c.graph_version,
     mdp_state.c.last_offset,
     mdp_state.c.lmrs,
+    mdp_state.c.eca_version,
 )
 
 

@@ -145,21 +145,29 @@ class StatementStore:
             self._begin_edits()
         self._rounds += 1
         self._remember(found)
-        effective = EffectiveEdits([], [])
+        effective = EffectiveEdits([], [], [], [])
+        before: dict[EncodedStatement, tuple[Statement, bool]] = {}
         for edit in deletions:
             known = self._known_key(edit)
-            for uri in self._documents_with(known) if known is not None else ():
+            holding = self._documents_with(known) if known is not None else []
+            for uri in holding:
                 if known is not None and edit.document in (None, uri):
+                    before.setdefault(known, (edit.statement, True))
                     self._remove(self._difference_of(uri, cause), known)
                     effective.removed.append((uri, edit.statement))
         for edit in additions:
             target = edit.document or default_document
             key = self._key(edit)
-            if target is None or (edit.document is None and self._documents_with(key)):
+            is_held = bool(self._documents_with(key))
+            if target is None or (edit.document is None and is_held):
                 continue
+            before.setdefault(key, (edit.statement, is_held))
             if self._add(self._difference_of(target, cause), key, edit.typed):
                 effective.added.append((target, edit.statement))
             self._statements[key] = edit.statement
+        for key, (statement, was_held) in before.items():
+            if bool(self._documents_with(key)) != was_held:
+                (effective.lost if was_held else effective.gained).append(statement)
         self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= MAX_PIPELINED_STATEMENTS
         return effective
 

@@ -83,6 +83,8 @@ mdp_state = Table(
            comment="increases when rule groups change, which invalidates caches of them"),
     Column("last_offset", BigInteger, nullable=False, server_default=text("0"), comment="of the feeds"),
     Column("lmrs", Integer, nullable=False, server_default=text("0"), comment="number of LMRs"),
+    Column("eca_version", BigInteger, nullable=False, server_default=text("0"),
+           comment="changes with the ECA rules; 0 if there are none"),
     Column("home", Text, comment="identity of the database; a restored one has another identity"),
     comment="The state of the MDP. Every writing transaction locks it, so that positions follow commit order.",
 )  # fmt: skip
@@ -645,6 +647,100 @@ figures = Table(
     Column("waiting", Integer, nullable=False, server_default=text("0"), comment="maximum number of waiting jobs"),
     comment="Metrics by the minute, for the charts of the web interface.",
 )
+
+eca_templates = Table(
+    "eca_templates",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("text", Text, nullable=False, comment="the normal text of one rule with this template"),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    comment="ECA rules that differ only in their constants have the same template, and are evaluated together.",
+)
+
+eca_rules = Table(
+    "eca_rules",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("rule_set", CodePoints, nullable=False, comment="its insertions go to the document urn:mdv:eca:SET"),
+    Column("name", CodePoints, unique=True),
+    Column("text", Text, nullable=False, comment="as written by its author"),
+    Column("normal", Text, nullable=False, comment="with all names resolved"),
+    Column("state", String(11), nullable=False, comment="active, shadow, disabled or quarantined"),
+    Column("reason", Text, comment="why it is quarantined"),
+    Column("template_id", Integer, ForeignKey("eca_templates.id"), nullable=False, index=True),
+    Column("constants", ARRAY(Text), nullable=False, comment="the texts of the slots of the template"),
+    Column("rank", ARRAY(BigInteger), nullable=False, comment="rules run in the order of their ranks"),
+    Column("prefixes", ARRAY(Text), comment="URI prefixes that its actions are limited to; NULL: no limit"),
+    Column("position", BigInteger, nullable=False, comment="of the transaction that last changed it"),
+    _now("created_at"),
+    _changed_by(),
+    comment="Event-condition-action rules as written by their authors.",
+)
+
+eca_keys = Table(
+    "eca_keys",
+    metadata,
+    Column("template_id", Integer, primary_key=True),
+    Column("key", CodePoints, primary_key=True, comment="the first characters of a constant; empty if there is none"),
+    Column("rule_id", BigInteger, ForeignKey("eca_rules.id", ondelete="CASCADE"), primary_key=True, index=True),
+    comment="Active and shadow rules by the constant of their most selective comparison.",
+)
+
+eca_classes = Table(
+    "eca_classes",
+    metadata,
+    Column("class_id", BigInteger, primary_key=True),
+    Column("superclass_id", BigInteger, primary_key=True, index=True),
+    comment="The classes of the schema with all their superclasses, for paths through rdf:type.",
+)
+
+eca_counts = Table(
+    "eca_counts",
+    metadata,
+    Column("rule_id", BigInteger, ForeignKey("eca_rules.id", ondelete="CASCADE"), primary_key=True),
+    _count("fired", "copies of its actions that ran"),
+    _count("failed", "copies that failed"),
+    Column(
+        "failures", Integer, nullable=False, server_default=text("0"), comment="transactions in a row that it failed in"
+    ),
+    Column("last_fired", DateTime(timezone=True)),
+    comment="How often each ECA rule has fired and failed.",
+)
+
+eca_runs = Table(
+    "eca_runs",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("position", BigInteger, index=True, comment="of its transaction; NULL if it was refused"),
+    _now("at"),
+    Column("cause", Text, nullable=False, comment="registration, update or compensation"),
+    Column("subject", Text, comment="the document that was registered"),
+    Column("outcome", String(12), nullable=False, comment="done, refused or compensated"),
+    Column("fired", Integer, nullable=False),
+    Column("trace", JSONB, nullable=False),
+    _changed_by(),
+    Index("eca_runs_at", "at"),
+    comment="Runs of ECA rules: a transaction in which at least one rule fired. Kept for some days.",
+)
+
+eca_changes = Table(
+    "eca_changes",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("position", BigInteger, nullable=False, index=True),
+    Column("run_id", BigInteger, nullable=False, index=True),
+    Column("step", Integer, nullable=False, comment="number of the update in the run"),
+    Column("rule_id", BigInteger, index=True, comment="NULL: an action of POST /update"),
+    Column("rule_name", Text),
+    Column("delta", JSONB, comment="the instantiation of $delta"),
+    Column("is_added", Boolean, nullable=False),
+    Column("document", CodePoints, nullable=False),
+    Column("subject", CodePoints, nullable=False),
+    Column("property", CodePoints, nullable=False),
+    Column("object", JSONB, nullable=False),
+    Index("eca_changes_subject", "subject", "property"),
+    comment="Statements that actions of ECA rules added or removed. Kept for ever.",
+)  # fmt: skip
 
 jobs = Table(
     "jobs",

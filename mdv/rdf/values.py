@@ -206,6 +206,27 @@ def parse_boolean(lexical: str) -> bool | None:
     return _TRUTHS.get(lexical)
 
 
+def typed_text(lexical: str, kind: ValueKind) -> str | None:
+    """Return the canonical text of a value that is compared as `kind`, as Postgres would write it; None if it is not
+    one. A text is its own.
+
+    >>> typed_text("92.50", ValueKind.NUMBER), typed_text("1e3", ValueKind.NUMBER), typed_text("1", ValueKind.TRUTH)
+    ('92.5', '1000', 'true')
+    >>> typed_text("1970-01-02", ValueKind.INSTANT), typed_text("x", ValueKind.NUMBER), typed_text("x", ValueKind.TEXT)
+    ('86400', None, 'x')
+    """
+    if kind is ValueKind.TEXT:
+        return lexical
+    if kind is ValueKind.TRUTH:
+        truth = parse_boolean(lexical)
+        return None if truth is None else str(truth).lower()
+    number = parse_number(lexical) if kind is ValueKind.NUMBER else parse_instant(lexical)
+    if number is None:
+        return None
+    text = format(number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def _too_many_digits(lexical: str) -> bool:
     # No form has more than 32 characters besides its digits, so longer texts need not be counted.
     return len(lexical) > MAX_DIGITS + 32 or sum("0" <= character <= "9" for character in lexical) > MAX_DIGITS

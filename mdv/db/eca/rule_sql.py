@@ -1,0 +1,215 @@
+"""The query of a template: which rules with this template fire for which instantiations of `$delta`.
+
+The instantiations are passed as JSON and joined with the rules. Rules are found by a key, the constant of the most
+selective comparison, so that the cost does not depend on the number of rules that do not fire.
+"""
+
+# ruff: noqa: S608 (the parts are SQL written here, numbers, and quoted names of the schema)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from mdv.db.eca.path_sql import BEFORE, FromWhere, PathWriter, ValueSql, compare_identity
+from mdv.rdf.schema import Schema
+from mdv.rdf.values import ValueKind
+from mdv.rdftl.model import (
+    AllNodes,
+    AllOf,
+    Always,
+    ChangeKind,
+    Condition,
+    ConstantValue,
+    DeltaField,
+    DeltaValue,
+    EcaRule,
+    NamedNode,
+    NodeEvent,
+    NodePath,
+    TripleNode,
+    ValueComparison,
+)
+from mdv.rdftl.template import TYPED_SLOT, arc_kind, slot_number
+from mdv.rules.operators import Operator
+
+MAX_KEY = 64
+"""Characters of a key. Longer constants are found by their first characters, then compared."""
+
+DELTAS = """(
+    select j.*, s.id as source, t.id as target, w.id as new_target, v.id as datatype, x.id as new_datatype
+    from jsonb_to_recordset(%(deltas)s::jsonb) j (
+        n int, source_uri text, arc text, target_uri text, value text, lang text, datatype_uri text, number numeric,
+        instant numeric, truth boolean, new_target_uri text, new_value text, new_lang text, new_datatype_uri text,
+        new_number numeric, new_instant numeric, new_truth boolean)
+    left join resources s on s.uri = j.source_uri
+    left join resources t on t.uri = j.target_uri
+    left join resources w on w.uri = j.new_target_uri
+    left join vocabulary v on v.uri = j.datatype_uri
+    left join vocabulary x on x.uri = j.new_datatype_uri) d"""
+
+
+def delta_value(field: DeltaField) -> ValueSql:
+    """Return the columns of a component of `$delta`."""
+    match field:
+        case DeltaField.SOURCE:
+            return ValueSql("d.source", uri="d.source_uri")
+        case DeltaField.ARC_NAME:
+            return ValueSql("(select u.id from resources u where u.uri = d.arc)", "d.arc", only="name")
+        case DeltaField.NEW_TARGET:
+            return ValueSql("d.new_target", "d.new_value", "d.new_lang", "d.new_datatype", "d.new_number",
+                            "d.new_instant", "d.new_truth", None, "d.new_target_uri")  # fmt: skip
+        case _:
+            return ValueSql("d.target", "d.value", "d.lang", "d.datatype", "d.number", "d.instant", "d.truth", None,
+                            "d.target_uri")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateQueries:
+    """The queries of a template. Each returns the number of an instantiation and the ID of a rule; `after` also returns
+    the rule.
+
+    `key_slots`: the slots whose texts are the keys of a rule; none if all rules have the empty key.
+    `before_flush`, `before`: the part of the event that looks at the state before the change, if it has one; on the
+    statements as they are before they are written, and after. Its result is passed to `after` as JSON.
+    """
+
+    key_slots: tuple[int, ...]
+    after: str
+    before_flush: str | None = None
+    before: str | None = None
+
+
+def write_template(
+    template: EcaRule, template_id: int, schema: Schema, property_id: Callable[[str], int]
+) -> TemplateQueries:
+    """Return the queries of a template."""
+    writer = PathWriter(schema, property_id, lambda number: f"r.constants[{number + 1}]", delta_value)
+    parts = list(_event_parts(template, schema))
+    old = [part for part in parts if part.before and part.reads_state]
+    new = [part for part in parts if part not in old]
+    if not old:
+        keys, sql = _query(writer, template_id, new, template.condition)
+        return TemplateQueries(keys, _describe(sql))
+    keys, before_flush = _query(writer, template_id, old, Always())
+    _, before = _query(replace(writer, statements=BEFORE), template_id, old, Always())
+    pairs = "jsonb_to_recordset(%(pairs)s::jsonb) k (n int, rule_id bigint)"
+    body = FromWhere([DELTAS, pairs, "eca_rules r"], ["k.n = d.n", "r.id = k.rule_id"])
+    _add_parts(writer, body, new, template.condition)
+    return TemplateQueries(keys, _describe(_select(body)), before_flush, before)
+
+
+@dataclass(frozen=True, slots=True)
+class _EventPart:
+    """A node of the event: `$delta`'s component `field` must be one of the nodes. `before`: in the state before."""
+
+    field: DeltaField
+    node: TripleNode
+    kind: ValueKind
+    before: bool
+
+    @property
+    def reads_state(self) -> bool:
+        """True if the state decides; false if the component alone does."""
+        value = self.node.value
+        if self.node.class_iri is not None:
+            return True
+        return isinstance(value, NodePath) and (bool(value.steps) or bool(value.qualifiers))
+
+
+def _event_parts(rule: EcaRule, schema: Schema) -> Iterator[_EventPart]:
+    event = rule.event
+    is_delete = event.kind is ChangeKind.DELETE
+    if isinstance(event, NodeEvent):
+        yield _EventPart(DeltaField.SOURCE, TripleNode(event.path), ValueKind.TEXT, is_delete)
+        return
+    triple, kind = event.triple, arc_kind(event.triple, schema)
+    yield _EventPart(DeltaField.SOURCE, triple.source, ValueKind.TEXT, is_delete)
+    is_update = event.kind is ChangeKind.UPDATE
+    yield _EventPart(DeltaField.TARGET, triple.target, kind, is_delete or is_update)
+    if triple.new_target is not None:
+        yield _EventPart(DeltaField.NEW_TARGET, triple.new_target, kind, False)
+
+
+def _query(
+    writer: PathWriter, template_id: int, parts: list[_EventPart], condition: Condition
+) -> tuple[tuple[int, ...], str]:
+    body = FromWhere([DELTAS, "eca_keys k", "eca_rules r"], [f"k.template_id = {template_id}", "r.id = k.rule_id"])
+    key_slots, key = _key(writer, parts, condition, body)
+    body.conditions.append(f"k.key = left({key}, {MAX_KEY})" if key_slots else "k.key = ''")
+    _add_parts(writer, body, parts, condition)
+    return key_slots, _select(body)
+
+
+def _select(body: FromWhere) -> str:
+    return f"select distinct d.n, r.id from {', '.join(body.tables)} where {' and '.join(body.conditions)}"
+
+
+def _describe(found: str) -> str:
+    """Return the query of the rules that another query finds."""
+    return (
+        "select q.n, r.id, r.name, r.rule_set, r.state, to_jsonb(r.rank), to_jsonb(r.constants), to_jsonb(r.prefixes)"
+        f" from ({found}) q (n, id) join eca_rules r on r.id = q.id"
+    )
+
+
+def _add_parts(writer: PathWriter, body: FromWhere, parts: list[_EventPart], condition: Condition) -> None:
+    for part in parts:
+        body.conditions += _part_conditions(writer, part)
+    if condition != Always():
+        body.conditions.append(writer.condition(condition))
+
+
+def _part_conditions(writer: PathWriter, part: _EventPart) -> Iterator[str]:
+    value = delta_value(part.field)
+    if part.node.class_iri is not None:
+        yield writer.is_instance(value, [part.node.class_iri])
+    match part.node.value:
+        case None:
+            return
+        case ConstantValue() as constant:
+            yield writer.compare_constant(value, Operator.EQ, constant, part.kind)
+        case NodePath(AllNodes(), qualifiers, ()):
+            inner = replace(writer, context=value)
+            yield from map(inner.condition, qualifiers)
+            if part.field is not DeltaField.SOURCE:
+                yield writer.is_node(value)
+        case NodePath(NamedNode(name), (), ()):
+            yield f"{value.text} = {writer.slot(slot_number(name))} and {value.id} is not null"
+        case NodePath() as path:
+            query = FromWhere()
+            found = writer.path(path, query)
+            query.conditions.append(compare_identity(found, value))
+            yield query.exists()
+
+
+def _key(
+    writer: PathWriter, parts: list[_EventPart], condition: Condition, body: FromWhere
+) -> tuple[tuple[int, ...], str]:
+    """Choose the comparison by which rules are found. Return the slots and the SQL of the key. Its tables are added to
+    the query; the comparison itself is still checked, since it may ask for more than equal texts."""
+    for part in parts:
+        value = delta_value(part.field)
+        match part.node.value:
+            case NodePath(NamedNode(name), (), ()):
+                return (slot_number(name),), value.text
+            case ConstantValue() as constant:
+                return _constant_key(value, constant, part.kind)
+    for one in condition.parts if isinstance(condition, AllOf) else (condition,):
+        if isinstance(one, ValueComparison) and one.operator is Operator.EQ:
+            match (one.left, one.right):
+                case (NodePath() as path, ConstantValue() as constant) | (
+                    ConstantValue() as constant,
+                    NodePath() as path,
+                ):
+                    if isinstance(path.head, DeltaValue):
+                        return _constant_key(writer.path(path, body), constant, one.kind)
+    return (), "''"
+
+
+def _constant_key(value: ValueSql, constant: ConstantValue, kind: ValueKind) -> tuple[tuple[int, ...], str]:
+    number = slot_number(constant.text)
+    if kind is ValueKind.TEXT:
+        return (number, number + 1), value.text
+    typed = value.typed(kind)
+    return (number + TYPED_SLOT,), f"{typed}::text" if kind is ValueKind.TRUTH else f"trim_scale({typed})::text"

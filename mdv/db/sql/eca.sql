@@ -1,0 +1,109 @@
+-- The SQL of event-condition-action rules, besides that of their templates (mdv/db/eca).
+
+-- name: read_templates
+-- The templates of active and shadow rules.
+select t.id, t.text from eca_templates t
+where exists (select from eca_keys k where k.template_id = t.id)
+order by t.id;
+
+-- name: find_held
+-- Those of these statements that a document contains.
+select k.n
+from jsonb_to_recordset(%(statements)s::jsonb) as k (
+    n int, subject text, property_id int, hash bigint, target text, value text, lang text, datatype_id int)
+join resources r on r.uri = k.subject
+cross join lateral (
+    select from filter_data f
+    where f.resource_id = r.id and f.property_id = k.property_id and f.hash = k.hash
+      and f.value is not distinct from k.value and f.lang is not distinct from k.lang
+      and f.datatype_id is not distinct from k.datatype_id
+      and f.target_id is not distinct from (select t.id from resources t where t.uri = k.target)
+    limit 1
+) held;
+
+-- name: find_described_otherwise
+-- Those of these resources that a statement describes which is not one of `statements`.
+with known as materialized (
+    select r.id, k.property_id, k.hash
+    from jsonb_to_recordset(%(statements)s::jsonb) as k (subject text, property_id int, hash bigint)
+    join resources r on r.uri = k.subject
+)
+select r.uri
+from resources r
+where r.uri = any (array(select jsonb_array_elements_text(%(subjects)s::jsonb)))
+  and exists (
+    select from filter_data f
+    where f.resource_id = r.id
+      and not exists (select from known k where k.id = f.resource_id and k.property_id = f.property_id and k.hash = f.hash));
+
+-- name: find_uris
+-- The URIs of these resources.
+select id, uri from resources where id = any (%(ids)s::bigint[]);
+
+-- name: find_names
+-- The URIs of these properties and datatypes.
+select id, uri from vocabulary where id = any (%(ids)s::int[]);
+
+-- name: insert_run
+insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by)
+values (%(position)s::bigint, %(cause)s, %(subject)s, %(outcome)s, %(fired)s::int, %(trace)s::jsonb, %(by)s)
+returning id;
+
+-- name: insert_changes
+insert into eca_changes (position, run_id, step, rule_id, rule_name, delta, is_added, document, subject, property, object)
+select %(position)s::bigint, %(run)s::bigint, step, rule_id, rule_name, delta, is_added, document, subject, property, object
+from jsonb_to_recordset(%(changes)s::jsonb) as c (
+    step int, rule_id bigint, rule_name text, delta jsonb, is_added boolean, document text, subject text, property text,
+    object jsonb);
+
+-- name: count_fired
+insert into eca_counts (rule_id, fired, failed, failures, last_fired)
+select rule_id, fired, failed, case when failed > 0 then 1 else 0 end, now()
+from jsonb_to_recordset(%(counts)s::jsonb) as c (rule_id bigint, fired int, failed int)
+where exists (select from eca_rules r where r.id = c.rule_id)
+on conflict (rule_id) do update
+set fired = eca_counts.fired + excluded.fired, failed = eca_counts.failed + excluded.failed,
+    failures = case when excluded.failed > 0 then eca_counts.failures + 1 else 0 end, last_fired = excluded.last_fired;
+
+-- name: insert_rules
+insert into eca_rules (id, rule_set, name, text, normal, state, template_id, constants, rank, prefixes, position, changed_by)
+select id, rule_set, name, text, normal, state, template_id,
+       array(select jsonb_array_elements_text(constants)), array(select jsonb_array_elements_text(rank)::bigint),
+       case when prefixes is null then null else array(select jsonb_array_elements_text(prefixes)) end,
+       %(position)s::bigint, changed_by
+from jsonb_to_recordset(%(rules)s::jsonb) as r (
+    id bigint, rule_set text, name text, text text, normal text, state text, template_id int, constants jsonb,
+    rank jsonb, prefixes jsonb, changed_by text);
+
+-- name: insert_keys
+insert into eca_keys (template_id, key, rule_id)
+select template_id, key, rule_id from jsonb_to_recordset(%(keys)s::jsonb) as k (template_id int, key text, rule_id bigint)
+on conflict do nothing;
+
+-- name: find_template
+insert into eca_templates (text, digest) values (%(text)s, decode(%(digest)s, 'hex'))
+on conflict (digest) do update set digest = excluded.digest
+returning id;
+
+-- name: insert_resources
+insert into resources (id, uri)
+select (%(last)s::bigint + row_number() over ()), uri
+from (select distinct uri from jsonb_array_elements_text(%(uris)s::jsonb) as u (uri)
+      where not exists (select from resources r where r.uri = u.uri)) missing;
+
+-- name: delete_classes
+delete from eca_classes;
+
+-- name: insert_classes
+insert into eca_classes (class_id, superclass_id)
+select c.id, s.id
+from jsonb_to_recordset(%(pairs)s::jsonb) as p (class text, superclass text)
+join resources c on c.uri = p.class join resources s on s.uri = p.superclass;
+
+-- name: advance
+-- Record a change of the rules: the version of the rules, and the position.
+with one as (
+    insert into transactions (position, cause) values (%(position)s::bigint, 'rules')
+)
+update mdp_state
+set position = %(position)s::bigint, eca_version = %(version)s::bigint, last_resource = %(last_resource)s::bigint;
