@@ -47,8 +47,8 @@ from mdv.rules.normal import (
     Variable,
 )
 from mdv.rules.operators import Operands, Operator
-from mdv.rules.parse import rule_error
 from mdv.rules.pattern import pattern
+from mdv.rules.text_errors import rule_error
 
 MAX_CONJUNCTIONS = 64
 MAX_VARIABLES = 2048

@@ -33,7 +33,7 @@ from mdv.rules.normalise import (
 from mdv.rules.normalise import (
     _normalise as _normalise_rule,
 )
-from mdv.rules.parse import rule_error
+from mdv.rules.text_errors import rule_error
 
 MAX_RETURNED_PATHS = 32
 MAX_ORDERINGS = 8

@@ -7,17 +7,14 @@ time.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedEOF, UnexpectedInput
 
-from mdv.errors import Flaw, InvalidRule
+from mdv.errors import InvalidRule
 from mdv.rdf.values import MAX_DIGITS
 from mdv.rules.ast import (
     And,
@@ -38,6 +35,16 @@ from mdv.rules.ast import (
     Span,
 )
 from mdv.rules.operators import SIGNS, WORDS, Operator
+from mdv.rules.text_errors import (
+    ExpectedNames,
+    UnexpectedText,
+    check_text,
+    describe_expected,
+    parse_tree,
+    quoted,
+    rule_error,
+    token_span,
+)
 
 MAX_BYTES = 8192
 MAX_SEARCH_VARIABLES = 64
@@ -84,57 +91,6 @@ def parse_query(text: str) -> ParsedRule | ParsedQuery:
     return builder.rule(tree) if tree.data == "rule" else builder.query(tree)
 
 
-def rule_error(text: str, span: Span, message: str, hint: str | None = None, what: str = "rule") -> InvalidRule:
-    """Return an error that marks `span` in the text of a rule or query.
-
-    >>> rule_error("search Cycle c", Span(7, 12), "unknown class 'Cycle'", "did you mean Bicycle?").flaws[0].column
-    8
-    """
-    before = text[: span.start]
-    line = before.count("\n") + 1
-    start = before.rfind("\n") + 1
-    source = text[start:].partition("\n")[0]
-    length = max(1, min(span.end, start + len(source)) - span.start)
-    flaw = Flaw(message, line=line, column=span.start - start + 1, hint=hint, length=length)
-    shown = _underlined(source, span.start - start, span.end - start)
-    return InvalidRule(f"The {what} has an error at {flaw}.\n\n{shown}", (flaw,))
-
-
-_SHOWN_CHARACTERS = 100
-"""Characters of a source line that are shown in an error."""
-
-
-def _underlined(source: str, start: int, end: int) -> str:
-    """Return the line, truncated around the position, with carets below it."""
-    left = max(0, start - _SHOWN_CHARACTERS // 2) if len(source) > _SHOWN_CHARACTERS else 0
-    right = min(len(source), left + _SHOWN_CHARACTERS)
-    visible = "".join(character if character.isprintable() else " " for character in source[left:right])
-    start, end = start - left, max(min(end, right) - left, start - left + 1)
-    before, after = ("…" if left else ""), ("…" if right < len(source) else "")
-    indent = " " * (len(before) + _width(visible[:start]))
-    lines = (before + visible + after, indent + "^" * max(1, _width(visible[start:end])))
-    return "\n".join(f"    {line}".rstrip() for line in lines)
-
-
-def _width(text: str) -> int:
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
-
-
-def _check_text(text: str, what: str) -> None:
-    """Refuse texts that are too long or contain invalid characters."""
-    if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
-        fits = len(text[:MAX_BYTES].encode("utf-8", "replace")[:MAX_BYTES].decode("utf-8", "ignore"))
-        message = f"the text is longer than {MAX_BYTES:,} bytes"
-        raise rule_error(text[: fits + _SHOWN_CHARACTERS], Span(fits, fits + 1), message, what=what)
-    if found := _UNSTORABLE.search(text):
-        kind = "a NUL character" if found[0] == "\0" else "an unpaired surrogate, which is not a character"
-        raise rule_error(text, Span(*found.span()), f"the text contains {kind}", what=what)
-
-
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-
-
 @cache
 def _grammar() -> Lark:
     grammar = (files("mdv.rules") / "grammar.lark").read_text("utf-8")
@@ -146,32 +102,14 @@ def _grammar() -> Lark:
 
 def _tree(text: str, start: str) -> Tree[Token]:
     what = "rule" if start == "rule" else "query"
-    _check_text(text, what)
-    parser: Any = _grammar().parse_interactive(text, start=start)
+    check_text(text, what, MAX_BYTES)
     try:
-        parser.exhaust_lexer()
-        tree: Tree[Token] = parser.feed_eof()
-    except UnexpectedInput as error:
-        ended = isinstance(error, UnexpectedEOF) or getattr(getattr(error, "token", None), "type", "") == "$END"
-        position = len(text.rstrip()) if ended else error.pos_in_stream
-        assert position is not None
-        raise _syntax_error(text, position, _allowed(text[:position], start) or parser.accepts(), what) from None
-    return tree
+        return parse_tree(_grammar(), text, start)
+    except UnexpectedText as error:
+        raise _syntax_error(text, error.position, error.allowed, what) from None
 
 
-def _allowed(read: str, start: str) -> set[str]:
-    """Return the terminals that are allowed after `read`. The failed parser cannot be asked: it has already reduced
-    its stack."""
-    parser: Any = _grammar().parse_interactive(read, start=start)
-    try:
-        parser.exhaust_lexer()
-    except UnexpectedInput:
-        return set()
-    return {str(terminal) for terminal in parser.accepts()}
-
-
-# Names of terminals in errors, in the order of output. A name for several terminals is used if all are allowed.
-_EXPECTED: tuple[tuple[frozenset[str], list[str]], ...] = tuple(
+_EXPECTED: ExpectedNames = tuple(
     (frozenset(terminals.split()), names)
     for terminals, *names in (
         ("VARIABLE TEXT NUMBER TRUTH URI", "a path or a constant"),
@@ -202,15 +140,6 @@ _EXPECTED: tuple[tuple[frozenset[str], list[str]], ...] = tuple(
 )
 
 
-def _describe(terminals: Iterable[str]) -> str:
-    left, names = set(terminals), []
-    for group, group_names in _EXPECTED:
-        if group <= left:
-            names += group_names
-            left -= group
-    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else "".join(names)
-
-
 _WORD = re.compile(r"[^\W\d][\w-]*|[-+]?\.?\d[\w.:+-]*|'[^'\n]{0,30}|<[^\s<>]*>|[=!<>&|]+|\S")
 _NUMBERISH = re.compile(r"[-+]?\.?\d[\w.:+-]*")
 _DATEISH = re.compile(r"\d{4,}-\d\d|\d\d:\d\d")
@@ -228,13 +157,13 @@ _HINTS_BY_SIGN = {
 
 
 def _syntax_error(text: str, position: int, allowed: set[str], what: str) -> InvalidRule:
-    expected = _describe(allowed)
+    expected = describe_expected(allowed, _EXPECTED)
     word = _WORD.match(text, position)
     if word is None:
         end = Span(position, position + 1)
         return rule_error(text, end, f"expected {expected}, but the {what} ends here", what=what)
     span, found = Span(*word.span()), word[0]
-    message, hint = f"expected {expected}, found {_quoted(found)}", None
+    message, hint = f"expected {expected}, found {quoted(found)}", None
 
     before = _PREFIXED.match(text, len(re.sub(r"[\w-]*\Z", "", text[:position]))) if found == ":" else None
     around = text[max(0, position - 1) : position + 2]
@@ -242,7 +171,7 @@ def _syntax_error(text: str, position: int, allowed: set[str], what: str) -> Inv
         span = Span(position, position + 1)
         message, hint = "this text has no closing quote", "write a quote within a text twice: 'it''s'"
     elif "NUMBER" in allowed and (number := _NUMBERISH.match(text, position)):
-        span, message = Span(*number.span()), f"{_quoted(number[0])} is not a number"
+        span, message = Span(*number.span()), f"{quoted(number[0])} is not a number"
         hint = "write numbers as 64, -1.5 or 6e3"
         if _DATEISH.search(number[0]):
             hint = f"write dates and times as text: '{number[0]}'" if len(number[0]) < 40 else None
@@ -250,10 +179,10 @@ def _syntax_error(text: str, position: int, allowed: set[str], what: str) -> Inv
         message, hint = "this is not a complete URI", "write it as <http://…>, without spaces"
     elif before is not None and before.end() > position:
         span = Span(*before.span())
-        message = f"{_quoted(before[0])} is neither a variable nor a constant"
+        message = f"{quoted(before[0])} is neither a variable nor a constant"
         hint = "write a URI in full: <http://…>"
     elif found.lower() in KEYWORDS and allowed & {"VARIABLE", "CLASS"}:
-        hint = f"{_quoted(found)} is a keyword, so it cannot be a name here"
+        hint = f"{quoted(found)} is a keyword, so it cannot be a name here"
     elif found.lower() == "return":
         hint = "a query has either 'register' or 'return'" if what == "query" else "only queries have 'return'"
     elif found.lower() in ("register", "where") and what == "rule":
@@ -263,12 +192,6 @@ def _syntax_error(text: str, position: int, allowed: set[str], what: str) -> Inv
             (hint for sign, hint in _HINTS_BY_SIGN.items() if found.startswith(sign) or sign == around[:2]), None
         )
     return rule_error(text, span, message, hint, what)
-
-
-def _quoted(found: str) -> str:
-    shown = found if len(found) <= 40 else found[:39] + "…"
-    shown = "".join(character if character.isprintable() else "�" for character in shown)
-    return f'"{shown}"' if "'" in shown else f"'{shown}'"
 
 
 class _Builder:
@@ -313,7 +236,7 @@ class _Builder:
 
     def limit(self, token: Token) -> int:
         if len(token) > MAX_COUNT_DIGITS:
-            raise self.error(_span(token), f"a limit has at most {MAX_COUNT_DIGITS} digits")
+            raise self.error(token_span(token), f"a limit has at most {MAX_COUNT_DIGITS} digits")
         return int(token)
 
     def expression(self, tree: Tree[Token], nesting: int) -> Expression:
@@ -322,7 +245,7 @@ class _Builder:
         if tree.data in ("group", "negation"):
             if nesting == MAX_NESTING:
                 message = f"parentheses and 'not' are nested more than {MAX_NESTING} deep"
-                raise self.error(_span(_tokens(tree)[0]), message)
+                raise self.error(token_span(_tokens(tree)[0]), message)
             inner = self.expression(_trees(tree)[0], nesting + 1)
             return Not(inner) if tree.data == "negation" else inner
         make: Callable[[tuple[Expression, ...]], Expression] = And if tree.data == "both" else Or
@@ -344,18 +267,18 @@ class _Builder:
         variable, *steps = tree.children
         assert isinstance(variable, Token)
         parsed_steps: list[PathStep] = []
-        end = _span(variable).end
+        end = token_span(variable).end
         for step in steps:
             name, any_ = step.children  # type: ignore[union-attr]
             assert isinstance(name, Token)
             if len(parsed_steps) == MAX_PATH_STEPS:
-                raise self.error(_span(name), f"the path has more than {MAX_PATH_STEPS} steps")
+                raise self.error(token_span(name), f"the path has more than {MAX_PATH_STEPS} steps")
             parsed_steps.append(PathStep(_name(name), any_ is not None))
-            end = _span(any_ if isinstance(any_, Token) else name).end
-        return Path(_name(variable), tuple(parsed_steps), Span(_span(variable).start, end))
+            end = token_span(any_ if isinstance(any_, Token) else name).end
+        return Path(_name(variable), tuple(parsed_steps), Span(token_span(variable).start, end))
 
     def literal(self, token: Token) -> Literal:
-        slot, span = self.slots, _span(token)
+        slot, span = self.slots, token_span(token)
         self.slots += 1
         match token.type:
             case "TEXT":
@@ -403,13 +326,8 @@ def number_value(written: str) -> Decimal | None:
 _ZERO = Decimal(0)
 
 
-def _span(token: Token) -> Span:
-    assert token.start_pos is not None and token.end_pos is not None
-    return Span(token.start_pos, token.end_pos)
-
-
 def _name(token: Token) -> Name:
-    return Name(str(token), _span(token))
+    return Name(str(token), token_span(token))
 
 
 def _trees(tree: Tree[Token] | Token | None) -> list[Tree[Token]]:
