@@ -206,25 +206,26 @@ def parse_boolean(lexical: str) -> bool | None:
     return _TRUTHS.get(lexical)
 
 
-def typed_text(lexical: str, kind: ValueKind) -> str | None:
-    """Return the canonical text of a value that is compared as `kind`, as Postgres would write it; None if it is not
-    one. A text is its own.
+def typed_text(text: str, kind: ValueKind) -> str | None:
+    """Return the canonical text of a constant as a value of a kind; None if it is not one. Equal values have equal texts.
 
-    >>> typed_text("92.50", ValueKind.NUMBER), typed_text("1e3", ValueKind.NUMBER), typed_text("1", ValueKind.TRUTH)
-    ('92.5', '1000', 'true')
-    >>> typed_text("1970-01-02", ValueKind.INSTANT), typed_text("x", ValueKind.NUMBER), typed_text("x", ValueKind.TEXT)
-    ('86400', None, 'x')
+    Postgres can cast it to the type in which values of the kind are stored. An instant is a number of seconds.
+
+    >>> typed_text("92.0", ValueKind.NUMBER), typed_text("1e3", ValueKind.NUMBER), typed_text("x", ValueKind.NUMBER)
+    ('92', '1000', None)
+    >>> typed_text("1970-01-02", ValueKind.INSTANT), typed_text("1", ValueKind.TRUTH), typed_text(" x", ValueKind.TEXT)
+    ('86400', 'true', ' x')
     """
     if kind is ValueKind.TEXT:
-        return lexical
+        return text
     if kind is ValueKind.TRUTH:
-        truth = parse_boolean(lexical)
+        truth = parse_boolean(text)
         return None if truth is None else str(truth).lower()
-    number = parse_number(lexical) if kind is ValueKind.NUMBER else parse_instant(lexical)
-    if number is None:
+    value = parse_number(text) if kind is ValueKind.NUMBER else parse_instant(text)
+    if value is None:
         return None
-    text = format(number, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    digits = f"{value:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 def _too_many_digits(lexical: str) -> bool:
