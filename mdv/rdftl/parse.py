@@ -189,7 +189,9 @@ def _syntax_error(text: str, position: int, allowed: set[str], what: str) -> Inv
     expected = describe_expected(allowed, _EXPECTED)
     word = _FOUND.match(text, position)
     if word is None:
-        return rule_error(text, Span(position, position + 1), f"expected {expected}, but the {what} ends here", what=what)
+        return rule_error(
+            text, Span(position, position + 1), f"expected {expected}, but the {what} ends here", what=what
+        )
     found, span = word[0], Span(*word.span())
     message, hint = f"expected {expected}, found {quoted(found)}", _HINTS.get(found)
     start = len(re.sub(r"[\w+.-]*\Z", "", text[:position]))
@@ -240,7 +242,9 @@ class _Builder:
         abort = self.header_word(tree, "abort", AbortDependency)
         if coupling is Coupling.DETACHED and not _find(tree, "abort"):
             names = ", ".join(one.value for one in AbortDependency)
-            self.flaw(_span(_find(tree, "coupling")[0]), "a Detached rule needs ABORT", f"write ABORT and one of {names}")
+            self.flaw(
+                _span(_find(tree, "coupling")[0]), "a Detached rule needs ABORT", f"write ABORT and one of {names}"
+            )
         (event,) = _find(tree, "node_change", "arc_change")
         (condition,) = _find(tree, "condition")
         (actions,) = _find(tree, "actions")
@@ -371,7 +375,9 @@ class _Builder:
     def path(self, tree: Tree[Token], nesting: int) -> WrittenPath:
         if tree.data == "relative":
             return WrittenPath(None, (), self.steps(tree, nesting), _span(tree))
-        return WrittenPath(self.head(_trees(tree)[0]), self.qualifiers(tree, nesting), self.steps(tree, nesting), _span(tree))
+        return WrittenPath(
+            self.head(_trees(tree)[0]), self.qualifiers(tree, nesting), self.steps(tree, nesting), _span(tree)
+        )
 
     def head(self, tree: Tree[Token]) -> WrittenResource | WrittenVariable:
         if tree.data == "resource":
