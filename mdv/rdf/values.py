@@ -207,9 +207,10 @@ def parse_boolean(lexical: str) -> bool | None:
 
 
 def typed_text(text: str, kind: ValueKind) -> str | None:
-    """Return the canonical text of a constant as a value of a kind; None if it is not one. Equal values have equal texts.
+    """Return the canonical text of a constant as a value of a kind; None if it is not one.
 
-    Postgres can cast it to the type in which values of the kind are stored. An instant is a number of seconds.
+    Equal values have equal texts. Postgres can cast the text to the type in which values of the kind are stored. An
+    instant is a number of seconds.
 
     >>> typed_text("92.0", ValueKind.NUMBER), typed_text("1e3", ValueKind.NUMBER), typed_text("x", ValueKind.NUMBER)
     ('92', '1000', None)

@@ -1,4 +1,4 @@
-"""Resolve the names of a rule or update: classes and properties in the schema, resources against BASE and namespaces."""
+"""Resolve the names of a rule or update: classes and properties in the schema, resources against BASE."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ class RuleNames:
         if candidates is None:
             return None
         for iri in candidates:
+            # `rdf:_1` and the like are properties, but not listed.
             if iri in declared or (kind == "property" and self.schema.property_of(iri) is not None):
                 return iri
         if not candidates:
@@ -95,8 +96,8 @@ class RuleNames:
                 return resolve(name.text)
             except UnknownName as unknown:
                 if unknown.ambiguous:
-                    hint = f"write {' or '.join(unknown.ambiguous)}"
-                    self.report.flaw(name.span, f"ambiguous {kind} {quoted(name.text)}", hint)
+                    names = " or ".join(unknown.ambiguous)
+                    self.report.flaw(name.span, f"ambiguous {kind} {quoted(name.text)}", f"write {names}")
                     return None
         similar = _ignoring_case(name.text, candidates, declared)
         if len(similar) == 1:
@@ -153,8 +154,8 @@ class RuleNames:
         if name.form is NameForm.IRI:
             return self._absolute(name)
         if namespace is not None:
-            uri = self._namespace(namespace)
-            return None if uri is None else uri + name.text
+            within = self._namespace(namespace)
+            return None if within is None else within + name.text
         prefix, colon, local = name.text.partition(":")
         if colon and name.form is NameForm.BARE and prefix in self.prefixes and not local.startswith("//"):
             return self.prefixes[prefix] + local

@@ -67,6 +67,8 @@ MAX_NESTING = 32
 MAX_INDEX = 999_999_999
 """The greatest i of `element(i)`."""
 
+MAX_NAME_CHARACTERS = 200
+
 Word = TypeVar("Word", bound=Enum)
 
 
@@ -198,7 +200,7 @@ def _syntax_error(text: str, position: int, allowed: set[str], what: str) -> Inv
     if found[0] in "'\"" and "STRING" in allowed:
         span = Span(position, position + 1)
         message, hint = "this text has no closing quote", "write a quote within a text twice: 'it''s'"
-    elif found == ":" and (uri := _URI_START.match(text, start)) or (uri := _URI_START.match(text, position)):
+    elif uri := _URI_START.match(text, start if found == ":" else position):
         span = Span(*uri.span())
         hint = "write a URI as <http://…> or resource(http://…)"
     elif _DATE.match(found) and "STRING" in allowed:
@@ -241,16 +243,16 @@ class _Builder:
         coupling = self.header_word(tree, "coupling", Coupling)
         abort = self.header_word(tree, "abort", AbortDependency)
         if coupling is Coupling.DETACHED and not _find(tree, "abort"):
-            names = ", ".join(one.value for one in AbortDependency)
+            modes = ", ".join(one.value for one in AbortDependency)
             self.flaw(
-                _span(_find(tree, "coupling")[0]), "a Detached rule needs ABORT", f"write ABORT and one of {names}"
+                _span(_find(tree, "coupling")[0]), "a Detached rule needs ABORT", f"write ABORT and one of {modes}"
             )
         (event,) = _find(tree, "node_change", "arc_change")
         (condition,) = _find(tree, "condition")
         (actions,) = _find(tree, "actions")
         lets = [let for bindings in _find(tree, "bindings") for let in _trees(bindings)]
         event_lets = [let for bindings in _find(tree, "event_bindings") for let in _trees(bindings)]
-        names = self.once(_find(tree, "rule_name"), "RULE")
+        rule_name = self.once(_find(tree, "rule_name"), "RULE")
         return WrittenRule(
             preamble=self.preamble(tree),
             lets=tuple(map(self.let, lets)),
@@ -258,7 +260,7 @@ class _Builder:
             event=self.change(event),
             condition=self.condition(_trees(condition)[0], 0),
             actions=self.actions(actions.children),
-            name=_names(names)[0] if names else None,
+            name=self.rule_name(rule_name) if rule_name else None,
             coupling=coupling or Coupling.IMMEDIATE,
             abort=abort or AbortDependency.MUTUAL,
             precedes=tuple(name for one in _find(tree, "precedes") for name in _names(one)),
@@ -269,6 +271,12 @@ class _Builder:
             flaws=tuple(self.flaws),
             warnings=tuple(self.warnings),
         )
+
+    def rule_name(self, tree: Tree[Token]) -> WrittenName:
+        (name,) = _names(tree)
+        if not name.text or len(name.text) > MAX_NAME_CHARACTERS or not name.text.isprintable():
+            self.flaw(name.span, f"the name of a rule has 1 to {MAX_NAME_CHARACTERS} characters, all printable")
+        return name
 
     def once(self, trees: list[Tree[Token]], keyword: str) -> Tree[Token] | None:
         for tree in trees[1:]:
@@ -358,8 +366,10 @@ class _Builder:
         written: WrittenOperand | WrittenName | None
         if isinstance(value, Tree):
             written = self.operand(value, 0)
+        elif value.type == "ANY":
+            written = None
         else:
-            written = None if value.type == "ANY" else _name(value)
+            written = _name(value)
         return WrittenNode(written, _span(tree), class_name, namespace)
 
     def arc(self, tree: Tree[Token]) -> WrittenArc:

@@ -51,7 +51,6 @@ from mdv.rdftl.syntax import (
     WrittenActions,
     WrittenAlways,
     WrittenArc,
-    WrittenArcChange,
     WrittenChange,
     WrittenComparison,
     WrittenCondition,
@@ -75,7 +74,7 @@ from mdv.rdftl.syntax import (
 from mdv.rules.ast import Span
 from mdv.rules.text_errors import quoted
 
-MAX_EXPANDED_PARTS = 2048
+MAX_EXPANDED_PARTS = 4096
 """Paths, steps and conditions of a rule after its LETs are expanded. The longest text without LETs has fewer."""
 
 DELTA = "delta"
@@ -308,11 +307,8 @@ class _Resolver:
 
     def literal_node(self, written: WrittenConstant, property_: SchemaProperty | None, is_inserted: bool) -> Operand:
         if property_ is not None and property_.range is not None:
-            if is_inserted:
-                why = find_flaw(written.text, property_.range)
-            else:
-                why = self.not_a_value(written, property_.kind)
-            if why is not None:
+            flaw = find_flaw(written.text, property_.range) if is_inserted else None
+            if (why := flaw or self.not_a_value(written, property_.kind)) is not None:
                 self.report.flaw(written.span, f"{self.schema.shorten(property_.iri)}: {why}")
         return self.names.literal(written)
 
@@ -440,7 +436,7 @@ class _Resolver:
         return found
 
     def condition(self, written: WrittenCondition, nesting: int) -> Condition:
-        self.nest(Span(0, 1), nesting)
+        self.depth = max(self.depth, nesting)
         match written:
             case WrittenAlways():
                 return Always()
@@ -453,11 +449,8 @@ class _Resolver:
                 return Negation(self.condition(part, inner))
             case WrittenGroup(parts, either):
                 # In the normal text, `or` within `and` needs parentheses.
-                inner = [
-                    self.condition(part, nesting + (not either and isinstance(part, WrittenGroup) and part.either))
-                    for part in parts
-                ]
-                return _joined(inner, either)
+                deeper = [not either and isinstance(part, WrittenGroup) and part.either for part in parts]
+                return _joined([self.condition(p, nesting + d) for p, d in zip(parts, deeper, strict=True)], either)
 
     def test(self, operand: WrittenOperand, nesting: int) -> Condition:
         if isinstance(operand, WrittenPath):
@@ -527,6 +520,7 @@ class _Resolver:
             self.fail(span, message)
 
     def nest(self, span: Span, depth: int) -> None:
+        """Count the nesting of an expanded LET. The parser limits the nesting of the text."""
         self.depth = max(self.depth, depth)
         if depth > MAX_NESTING:
             message = f"conditions are nested more than {MAX_NESTING} deep after LETs are expanded"

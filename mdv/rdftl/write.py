@@ -165,23 +165,23 @@ def _rule_name(name: str) -> str:
 
 def _base(parts: object, schema: Schema) -> list[str]:
     """Return the BASE header, if a constant is relative to another base than the schema's."""
-    for constant in constants(parts):
+    for constant in _constants(parts):
         if constant.uri != constant.text:
             base = constant.uri.removesuffix(constant.text)
             return [f"BASE <{base}>"] if base != schema.prefixes.get("", "") else []
     return []
 
 
-def constants(part: object) -> Iterator[ConstantValue]:
+def _constants(part: object) -> Iterator[ConstantValue]:
     """Yield the constants of a part of a rule, in the order of its text."""
     if isinstance(part, ConstantValue):
         yield part
     elif isinstance(part, tuple):
         for one in part:
-            yield from constants(one)
+            yield from _constants(one)
     elif hasattr(part, "__dataclass_fields__"):
         for name in part.__dataclass_fields__:
-            yield from constants(getattr(part, name))
+            yield from _constants(getattr(part, name))
 
 
 # --- parts ---
