@@ -119,7 +119,8 @@ _EXPECTED: ExpectedNames = tuple(
     (frozenset(terminals.split()), names)
     for terminals, *names in (
         ("RULE COUPLING ABORT _PRECEDES _FOLLOWS BASE LOCAL STRICT", "a header such as RULE or COUPLING"),
-        ("RESOURCE VARIABLE TARGET SOURCE ELEMENT STRING NUMBER", "a path or a constant"),
+        ("RESOURCE VARIABLE TARGET SOURCE ELEMENT STRING NUMBER TRUE FALSE NOT LPAR", "a condition"),
+        ("RESOURCE VARIABLE TARGET SOURCE ELEMENT STRING NUMBER TRUE FALSE", "a path or a constant"),
         ("RESOURCE VARIABLE STRING NUMBER ANY WORD PREFIXED IRI", "a path, a name, a constant or '_'"),
         ("SEQUENCE ANY WORD PREFIXED IRI STRING", "a property, 'seq++' or '_'"),
         ("WORD PREFIXED IRI STRING", "a class"),

@@ -307,8 +307,8 @@ class _Resolver:
 
     def literal_node(self, written: WrittenConstant, property_: SchemaProperty | None, is_inserted: bool) -> Operand:
         if property_ is not None and property_.range is not None:
-            flaw = find_flaw(written.text, property_.range) if is_inserted else None
-            if (why := flaw or self.not_a_value(written, property_.kind)) is not None:
+            matched, inserted = self.not_a_value(written, property_.kind), find_flaw(written.text, property_.range)
+            if (why := inserted if is_inserted else matched) is not None:
                 self.report.flaw(written.span, f"{self.schema.shorten(property_.iri)}: {why}")
         return self.names.literal(written)
 
