@@ -16,6 +16,8 @@ MdvError
  │    ├── InvalidSchema         422  a schema that contradicts itself
  │    ├── InvalidRule           422  a rule or query with a syntax error, or one that the schema gives no meaning
  │    ├── TooCostly             422  a query that takes too long
+ │    ├── RuleFailed            422  a change that an ECA rule refuses, because its action failed
+ │    ├── RulesDoNotEnd         422  a change whose ECA rules trigger each other beyond a limit
  │    └── BreakingSchema        409  a schema that would make rules or stored documents invalid
  ├── Conflict                   409  a conflict with existing data: a rule that another searches, a name in use
  ├── TooMany                    429  too many concurrent requests or jobs of one caller
@@ -212,6 +214,18 @@ class TooCostly(Refused):
     """The query timed out."""
 
     status, slug, title = 422, "too-costly", "Too costly"
+
+
+class RuleFailed(Refused):
+    """An event-condition-action rule failed, so the change was refused."""
+
+    status, slug, title = 422, "rule-failed", "A rule failed"
+
+
+class RulesDoNotEnd(Refused):
+    """Event-condition-action rules trigger each other without an end, so the change was refused."""
+
+    status, slug, title = 422, "rules-do-not-end", "Rules do not end"
 
 
 class BreakingSchema(Refused):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -100,6 +100,9 @@ class StatementStore:
         self._registrations: dict[str | None, Cause] = {}
         """The causes of registrations, by caller."""
         self._rounds = 0
+        self._is_read = False
+        self._added_about: dict[tuple[str, int], dict[EncodedStatement, None]] = defaultdict(dict)
+        """The statements that edits have added, by document and subject."""
         self.is_small = True
         """The rows are few enough to be sent with the other queries of the transaction."""
 
@@ -110,7 +113,7 @@ class StatementStore:
         A small batch is compared here. The documents of a large one are compared one by one while `write` sends the
         rows of previous ones.
         """
-        self._stored = self._read_stored(batch)
+        self.read_stored(batch)
         same = self._find_same(batch)
         self._batch = [item for item in batch if item.uri not in same] if same else batch
         written = sum(len(item.statements) for item in self._batch) + sum(map(len, self._stored.values()))
@@ -120,6 +123,12 @@ class StatementStore:
                 self._compare(item)
             self._resolve_visibility()
         return same
+
+    def read_stored(self, batch: Sequence[Replacement]) -> set[int]:
+        """Read the stored statements of the documents, once. Return the IDs of their properties."""
+        if not self._is_read:
+            self._stored, self._is_read = self._read_stored(batch), True
+        return {key.property for rows in self._stored.values() for key in rows}
 
     def _find_same(self, batch: Sequence[Replacement]) -> set[str]:
         """Return the edited documents whose new statements are the stored ones. Store their digests."""
@@ -170,6 +179,12 @@ class StatementStore:
                 (effective.lost if was_held else effective.gained).append(statement)
         self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= MAX_PIPELINED_STATEMENTS
         return effective
+
+    def write_replaced(self) -> tuple[Collection[EncodedStatement], Collection[EncodedStatement]]:
+        """Write the replaced documents, before any edit. Return the statements that became visible and invisible."""
+        self._begin_edits()
+        self._rounds = 1
+        return self._gains.keys(), self._losses.keys()
 
     def _begin_edits(self) -> None:
         """Write the rows of the documents that were replaced in this transaction. Edits are relative to them."""
@@ -248,6 +263,7 @@ class StatementStore:
         elif key not in difference.added and difference.uri not in self._edited.get(key, ()):
             difference.added[key] = typed
             self._added_in[key][difference.uri] = None
+            self._added_about[difference.uri, key.resource][key] = None
         else:
             return False
         difference.content = b""
@@ -258,6 +274,7 @@ class StatementStore:
         difference.content = b""
         if key in difference.added:
             del difference.added[key], self._added_in[key][difference.uri]
+            self._added_about[difference.uri, key.resource].pop(key, None)
         else:
             row = difference.removed[key] = self._edited[key][difference.uri]
             if row.blank and key.target is not None:
@@ -266,6 +283,18 @@ class StatementStore:
     def stored_document(self, uri: str) -> StoredDocument | None:
         """Return a looked-up document as it was before this transaction."""
         return self._documents.get(uri)
+
+    def is_in(self, uri: str, edit: StatementEdit) -> bool:
+        """True if a document contains a looked-up statement now."""
+        key = self._known_key(edit)
+        return key is not None and uri in self._documents_with(key)
+
+    def statements_about(self, uri: str, subjects: Collection[str]) -> list[Statement]:
+        """Return the statements about these resources that this transaction adds to a document."""
+        difference = self._by_uri[uri]
+        about = [self._added_about.get((uri, self._resources[subject]), {}) for subject in subjects]
+        added = [self._statements[key] for keys in about for key in keys if key in self._statements]
+        return added + self._replaced_statements(difference, set(subjects))
 
     def edited_documents(self) -> list[tuple[str, list[Statement]]]:
         """Return the documents that edits have added statements to, each with these statements, and with those that a

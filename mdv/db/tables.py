@@ -670,6 +670,8 @@ eca_rules = Table(
     Column("template_id", Integer, ForeignKey("eca_templates.id"), nullable=False, index=True),
     Column("constants", ARRAY(Text), nullable=False, comment="the texts of the slots of the template"),
     Column("rank", ARRAY(BigInteger), nullable=False, comment="rules run in the order of their ranks"),
+    Column("precedes", ARRAY(Text), nullable=False, server_default=text("'{}'"), comment="names of rules"),
+    Column("follows", ARRAY(Text), nullable=False, server_default=text("'{}'"), comment="names of rules"),
     Column("prefixes", ARRAY(Text), comment="URI prefixes that its actions are limited to; NULL: no limit"),
     Column("position", BigInteger, nullable=False, comment="of the transaction that last changed it"),
     _now("created_at"),

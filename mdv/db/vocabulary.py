@@ -21,6 +21,7 @@ class Vocabulary:
     def __init__(self, engine: Engine) -> None:
         self._engine = create_engine(engine.url, poolclass=NullPool, hide_parameters=True)
         self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
 
     def ids(self, uris: Iterable[str]) -> dict[str, int]:
         """Return a mapping that contains at least `uris`."""
@@ -36,6 +37,15 @@ class Vocabulary:
                     found = {row.uri: row.id for row in connection.execute(known)}
             self._ids |= found
         return self._ids
+
+    def names(self, ids: Iterable[int]) -> set[str]:
+        """Return the URIs of properties and datatypes."""
+        wanted = set(ids)
+        if wanted - self._names.keys():
+            with self._engine.begin() as connection:
+                query = select(vocabulary.c.id, vocabulary.c.uri).where(vocabulary.c.id.in_(wanted))
+                self._names |= {row.id: row.uri for row in connection.execute(query)}
+        return {self._names[number] for number in wanted}
 
 
 def _array(uris: Iterable[str]) -> ColumnElement[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Engine
 
 from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.eca.rule_set import RuleSetCache
+from mdv.mdp.eca.run import DEFAULT_RUN_LIMITS, RunLimits
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleCache
 from mdv.mdp.schemas import SchemaCache
 
@@ -12,18 +14,24 @@ from mdv.mdp.schemas import SchemaCache
 class Provider:
     """The database of an MDP, and what this process has cached of it: schemas, ids of properties, and rules.
 
-    `rule_seconds`: the time limit for a rule in one transaction.
+    `rule_seconds`: the time limit for a rule in one transaction. `run_limits`: the limits of event-condition-action
+    rules in one transaction.
     """
 
-    def __init__(self, engine: Engine, rule_seconds: float = DEFAULT_RULE_SECONDS) -> None:
+    def __init__(
+        self, engine: Engine, rule_seconds: float = DEFAULT_RULE_SECONDS, run_limits: RunLimits = DEFAULT_RUN_LIMITS
+    ) -> None:
         self.engine = engine
         self.schemas = SchemaCache()
         self.vocabulary = Vocabulary(engine)
         self.rules = RuleCache(rule_seconds)
+        self.eca_rules = RuleSetCache(self.vocabulary)
+        self.run_limits = run_limits
 
     def for_dry_run(self) -> Provider:
         """Return a provider whose changes of rules do not affect the rules that this one has cached."""
         other = Provider.__new__(Provider)
         other.engine, other.schemas, other.vocabulary = self.engine, self.schemas, self.vocabulary
         other.rules = RuleCache(self.rules.seconds)
+        other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
         return other

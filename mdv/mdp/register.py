@@ -18,11 +18,11 @@ from sqlalchemy import Connection
 from mdv.db.delta import Replacement, StoredDocument, TypedValue
 from mdv.db.state import State
 from mdv.db.statement_store import list_described_resources
-from mdv.errors import InvalidDocument, MdvError, NotFound, PreconditionFailed
+from mdv.errors import InvalidDocument, MdvError, NotFound, PreconditionFailed, Refused
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.schemas import SchemaInForce
-from mdv.mdp.transaction import DocumentOutcome, Transaction
+from mdv.mdp.transaction import DocumentOutcome, OneByOne, Transaction
 from mdv.mdp.write_limits import refuse_foreign_subjects
 from mdv.model import Document, Statement
 from mdv.rdf.blank import name_blank_nodes
@@ -157,7 +157,10 @@ def register(
     results, replacements, names = _sort_out(tx, batch, stored)
     if not replacements:
         return [result for result in results if result is not None]
-    same = tx.replace_documents(replacements, names)
+    try:
+        same = tx.replace_documents(replacements, names)
+    except OneByOne:
+        return _register_each(connection, batch, provider, naming)
     done = tx.finish(candidates)
     lmrs = tuple(done.publication.names()) if naming else None
 
@@ -169,6 +172,22 @@ def register(
         return outcome_of(item.uri, done.position, done.documents[item.uri], lmrs, created)
 
     return [result or result_of(item) for item, result in zip(batch, results, strict=True)]
+
+
+def _register_each(
+    connection: Connection, batch: Sequence[Prepared], provider: Provider, naming: bool
+) -> list[RegistrationOutcome | MdvError]:
+    """Register documents in transactions of their own. One that event-condition-action rules refuse changes nothing."""
+    results: list[RegistrationOutcome | MdvError] = []
+    for item in batch:
+        savepoint = connection.begin_nested()
+        try:
+            results += register(connection, [item], provider, naming)
+            savepoint.commit()
+        except Refused as error:
+            savepoint.rollback()
+            results.append(error)
+    return results
 
 
 def _sort_out(

@@ -1,6 +1,6 @@
 """The transaction of an MDP: every change of its visible state goes through one.
 
-    lock → change documents, rules or the schema → filter → publish → advance the position
+    lock → change documents, rules or the schema → react → filter → publish → advance the position
 
 The lock gives all changes one order. Only this module takes it, advances the position, runs the filter on a change and
 publishes. The caller commits the database transaction.
@@ -27,8 +27,11 @@ from mdv.db.schemas import store_schema_version
 from mdv.db.state import LockPurpose, State, queue_state_lock
 from mdv.db.statement_store import StatementStore
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
+from mdv.errors import MdvError
 from mdv.failpoints import AFTER_EDIT, hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
+from mdv.mdp.eca.rule_set import RuleSet
+from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
 from mdv.mdp.groups import Groups
@@ -40,6 +43,11 @@ from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.metrics import RESOURCES_MATCHED, time_stage
 from mdv.model import Document, Statement
 from mdv.rdf.validate import validate
+from mdv.rdftl.model import Action
+
+
+class OneByOne(Exception):
+    """Event-condition-action rules watch one of several documents, so each needs a transaction of its own."""
 
 
 class DocumentOutcome(NamedTuple):
@@ -76,6 +84,10 @@ class Transaction:
         self._numbers: dict[str, int] = {}
         self._store: StatementStore | None = None
         self._single_values: dict[str, dict[EncodedStatement, Statement]] = defaultdict(dict)
+        self._replaced: Sequence[Replacement] = ()
+        self._scheduler: Scheduler | None = None
+        self.reacts = True
+        """False: event-condition-action rules are not run."""
 
     # Lock
 
@@ -119,11 +131,66 @@ class Transaction:
     def replace_documents(self, replacements: Sequence[Replacement], names: Collection[str]) -> set[str]:
         """Replace the statements of documents. Return the URIs of those that are identical to what is stored.
 
-        `names`: the properties and datatypes of the new statements.
+        `names`: the properties and datatypes of the new statements. Raise `OneByOne` if rules watch one of several
+        documents.
         """
         ids = self.provider.vocabulary.ids(names)
         self._store = StatementStore(self.connection, self.state, self._numbers, ids)
+        if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
+            if len(replacements) > 1:
+                raise OneByOne
+            self._replaced = replacements
         return self._store.replace(replacements)
+
+    def _is_watched(self, store: StatementStore, replacements: Sequence[Replacement], names: Collection[str]) -> bool:
+        """True if event-condition-action rules may watch a change of these documents."""
+        watched, schema = self.rule_set.watched, self.schema.schema
+        if any(watched.wants_property(name, schema) for name in names):
+            return True
+        stored = store.read_stored(replacements)
+        return any(watched.wants_property(name, schema) for name in self.provider.vocabulary.names(stored))
+
+    # Event-condition-action rules
+
+    @property
+    def rule_set(self) -> RuleSet:
+        """The event-condition-action rules in the current state of this transaction."""
+        return self.provider.eca_rules.at(self.connection, self.state.eca_version, self.schema)
+
+    def execute_actions(self, actions: Sequence[Action], constants: Sequence[str], document: str, cause: Cause,
+                        limits: WriteLimits = UNLIMITED) -> None:  # fmt: skip
+        """Execute actions in order, with the rules that they trigger. The lock is taken. Raise `ActionFailed` if one
+        of them fails."""
+        root = RuleCopy(tuple(actions), tuple(constants), document=document, limits=limits, by=cause.by)
+        self.scheduler.execute(root)
+
+    @property
+    def scheduler(self) -> Scheduler:
+        if self._scheduler is None:
+            self._scheduler = Scheduler(self, self.rule_set, self.provider.run_limits)
+        return self._scheduler
+
+    @property
+    def rule_run(self) -> RuleRun | None:
+        """What event-condition-action rules did in this transaction; None if none was looked at."""
+        return self._scheduler.run if self._scheduler is not None else None
+
+    def is_in(self, document: str, statement: Statement) -> bool:
+        """True if a document contains a statement that an edit of this transaction concerned."""
+        (edit,) = encode_edits([Edit(statement, document)], self.schema)
+        return self._store is not None and self._store.is_in(document, edit)
+
+    def name_ids(self, names: Collection[str]) -> dict[str, int]:
+        """Return the IDs of properties and datatypes."""
+        return self.provider.vocabulary.ids(names)
+
+    def _react(self, store: StatementStore) -> None:
+        """Run the rules that replaced documents trigger."""
+        if not self._replaced:
+            return
+        gained, lost = store.write_replaced()
+        self.scheduler.react_to_replacement(gained, lost, RuleCopy(by=self._replaced[0].by))
+        self._replaced = ()
 
     # Edits
 
@@ -139,8 +206,24 @@ class Transaction:
 
         It may be called several times: each call sees the result of those before. Edits that change nothing are
         dropped; the others are returned. The first call takes the lock, unless this was done before. `finish` validates
-        the documents. Raise `Forbidden` if an edit is outside of the limits.
+        the documents. Raise `Forbidden` if an edit is outside of the limits. Event-condition-action rules run at once.
         """
+        effective = self.apply_edits(cause, additions, deletions, document, limits)
+        if self.state.eca_version and self.reacts and (effective.gained or effective.lost):
+            self.scheduler.react_to_edit(effective, RuleCopy(by=cause.by))
+        return effective
+
+    def apply_edits(
+        self,
+        cause: Cause,
+        additions: Sequence[Edit],
+        deletions: Sequence[Edit],
+        document: str | None,
+        limits: WriteLimits,
+        is_checked: bool = False,
+    ) -> EffectiveEdits:
+        """Remove and add single statements, without running rules. `is_checked`: validate what was added at once. If it
+        is invalid or not allowed, nothing changes."""
         refuse_reserved_names(additions, deletions, document)
         found, schema = None, self.schema if self._is_locked else self.provider.schemas.last_known
         if not self._is_locked:
@@ -155,11 +238,35 @@ class Transaction:
         effective = self._store.edit(
             encode_edits(additions, self.schema), encode_edits(deletions, self.schema), document, found, cause
         )
-        limits.check(effective)
         for uri, key, statement in found.single_values():
             self._single_values[uri][key] = statement
+        try:
+            limits.check(effective)
+            if is_checked:
+                self._validate_round(self._store, effective)
+        except MdvError:
+            self._revert(self._store, effective, found, cause)
+            raise
         hit_failpoint(AFTER_EDIT)
         return effective
+
+    def _validate_round(self, store: StatementStore, effective: EffectiveEdits) -> None:
+        """Raise `InvalidDocument` if the additions of the last round make a document invalid."""
+        added: dict[str, list[Statement]] = defaultdict(list)
+        for uri, statement in effective.added:
+            added[uri].append(statement)
+        for uri, statements in added.items():
+            subjects = {statement.subject for statement in statements}
+            present = store.statements_about(uri, subjects)
+            stored = [(key, one) for key, one in self._single_values[uri].items() if one.subject in subjects]
+            values = store.values_after(uri, stored)
+            validate(Document(uri, tuple(dict.fromkeys((*statements, *present, *values)))), self.schema.schema)
+
+    def _revert(self, store: StatementStore, effective: EffectiveEdits, found: EditLookups, cause: Cause) -> None:
+        """Undo the last round of edits."""
+        back = encode_edits([Edit(statement, uri) for uri, statement in effective.removed], self.schema)
+        away = encode_edits([Edit(statement, uri) for uri, statement in effective.added], self.schema)
+        store.edit(back, away, None, found, cause)
 
     def stored_document(self, uri: str) -> StoredDocument | None:
         """Return a document that an edit names, as it was before this transaction; None if it was never registered."""
@@ -197,6 +304,9 @@ class Transaction:
         they were determined before. Without a change, the position does not advance."""
         store = self._store
         if store is None or not store.is_changed:
+            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED)
+        self._react(store)
+        if not store.is_changed:
             return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED)
         self._validate_edits(store)
         groups, state, rules = self.groups(), self.state, self.provider.rules

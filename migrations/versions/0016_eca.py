@@ -45,6 +45,12 @@ def upgrade() -> None:
         sa.Column("template_id", sa.Integer(), sa.ForeignKey("eca_templates.id"), nullable=False, index=True),
         sa.Column("constants", ARRAY(sa.Text()), nullable=False, comment="the texts of the slots of the template"),
         sa.Column("rank", ARRAY(sa.BigInteger()), nullable=False, comment="rules run in the order of their ranks"),
+        sa.Column(
+            "precedes", ARRAY(sa.Text()), nullable=False, server_default=sa.text("'{}'"), comment="names of rules"
+        ),
+        sa.Column(
+            "follows", ARRAY(sa.Text()), nullable=False, server_default=sa.text("'{}'"), comment="names of rules"
+        ),
         sa.Column("prefixes", ARRAY(sa.Text()), comment="URI prefixes that its actions are limited to; NULL: no limit"),
         sa.Column("position", sa.BigInteger(), nullable=False, comment="of the transaction that last changed it"),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),

@@ -1,6 +1,7 @@
 """The queries of actions: the nodes that a path selects, and the stored arcs that a triple matches.
 
-Parameters: `deltas`, a list with the instantiation of `$delta` (or an empty one), and `constants`, the texts of slots.
+Parameters: `deltas`, a list with the instantiation of `$delta` (or an empty one), and `constants`, the texts of slots
+as a JSON list.
 """
 
 # ruff: noqa: S608 (the parts are SQL written here, numbers, and quoted names of the schema)
@@ -19,7 +20,6 @@ from mdv.rdftl.model import Axis, ConstantValue, NodePath, Triple, TripleNode
 from mdv.rdftl.template import arc_kind
 from mdv.rules.operators import Operator
 
-_SLOT = "(%(constants)s::text[])"
 _STATEMENT = ValueSql("f.target_id", "f.value", "f.lang", "f.datatype_id", "f.number", "f.instant", "f.truth", None)
 
 
@@ -29,12 +29,15 @@ class ActionWriter:
     def __init__(self, schema: Schema, property_id: Callable[[str], int]) -> None:
         self._schema = schema
         self._property_id = property_id
-        self._paths = PathWriter(schema, property_id, lambda number: f"{_SLOT}[{number + 1}]", delta_value)
+        self._paths = PathWriter(
+            schema, property_id, lambda number: f"(%(constants)s::jsonb ->> {number})", delta_value
+        )
 
     def select_nodes(self, path: NodePath, class_iri: str | None) -> str:
-        """Return the query of the nodes and literals that a path selects: URI, value, language tag and datatype."""
+        """Return the query of the nodes and literals that a path selects: URI, value, language tag and datatype.
+        `resource(u)` is u, even if there is no statement with it."""
         body = FromWhere([DELTAS])
-        value = self._paths.path(path, body)
+        value = self._paths.path(path, body, itself=True)
         if class_iri is not None:
             body.conditions.append(self._paths.is_instance(value, [class_iri]))
         return f"select distinct {_term(value)} {_from(body)}"
@@ -90,10 +93,8 @@ class ActionWriter:
 
 
 def _term(value: ValueSql) -> str:
-    return (
-        f"(select u.uri from resources u where u.id = {value.id}), {value.value}, {value.lang},"
-        f" (select t.uri from vocabulary t where t.id = {value.datatype})"
-    )
+    uri = value.uri or f"(select u.uri from resources u where u.id = {value.id})"
+    return f"{uri}, {value.value}, {value.lang}, (select t.uri from vocabulary t where t.id = {value.datatype})"
 
 
 def _from(body: FromWhere) -> str:

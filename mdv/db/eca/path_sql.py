@@ -130,17 +130,24 @@ class PathWriter:
 
     # Paths
 
-    def path(self, path: NodePath, into: FromWhere) -> ValueSql:
-        """Add a path to a query. Return the values that it selects, with repetitions."""
-        value = self._head(path, into)
+    def path(self, path: NodePath, into: FromWhere, itself: bool = False) -> ValueSql:
+        """Add a path to a query. Return the values that it selects, with repetitions. `itself`: the head `resource(u)`
+        is u, even if there is no statement with it."""
+        value = self._head(path, into, itself)
         self._qualify(value, path.qualifiers, into)
         for step in path.steps:
             value = self._step(value, step, into)
             self._qualify(value, step.qualifiers, into)
         return value
 
-    def _head(self, path: NodePath, into: FromWhere) -> ValueSql:
+    def _head(self, path: NodePath, into: FromWhere, itself: bool) -> ValueSql:
         match path.head:
+            case NamedNode(name) if itself:
+                alias, uri = self.alias("u"), self.slot(slot_number(name))
+                into.tables.append(
+                    f"lateral (select {uri} as uri, (select r.id from resources r where r.uri = {uri}) as id) {alias}"
+                )
+                return ValueSql(f"{alias}.id", uri=f"{alias}.uri")
             case AllNodes():
                 alias = self.alias("n")
                 into.tables.append(f"{self.statements} {alias}")

@@ -66,14 +66,38 @@ set fired = eca_counts.fired + excluded.fired, failed = eca_counts.failed + excl
     failures = case when excluded.failed > 0 then eca_counts.failures + 1 else 0 end, last_fired = excluded.last_fired;
 
 -- name: insert_rules
-insert into eca_rules (id, rule_set, name, text, normal, state, template_id, constants, rank, prefixes, position, changed_by)
+insert into eca_rules (id, rule_set, name, text, normal, state, template_id, constants, rank, precedes, follows, prefixes,
+                       position, changed_by)
 select id, rule_set, name, text, normal, state, template_id,
        array(select jsonb_array_elements_text(constants)), array(select jsonb_array_elements_text(rank)::bigint),
-       case when prefixes is null then null else array(select jsonb_array_elements_text(prefixes)) end,
+       array(select jsonb_array_elements_text(precedes)), array(select jsonb_array_elements_text(follows)),
+       case when jsonb_typeof(prefixes) = 'array' then array(select jsonb_array_elements_text(prefixes)) end,
        %(position)s::bigint, changed_by
 from jsonb_to_recordset(%(rules)s::jsonb) as r (
     id bigint, rule_set text, name text, text text, normal text, state text, template_id int, constants jsonb,
-    rank jsonb, prefixes jsonb, changed_by text);
+    rank jsonb, precedes jsonb, follows jsonb, prefixes jsonb, changed_by text);
+
+-- name: read_order
+-- Rules that name others in PRECEDES or FOLLOWS, and the rules that they name.
+with named as (
+    select distinct unnest(precedes || follows) as name from eca_rules where precedes <> '{}' or follows <> '{}'
+)
+select id, name, to_jsonb(precedes), to_jsonb(follows), to_jsonb(rank) from eca_rules
+where precedes <> '{}' or follows <> '{}' or name in (select name from named)
+   or name = any (array(select jsonb_array_elements_text(%(names)s::jsonb)));
+
+-- name: set_ranks
+update eca_rules r set rank = array(select jsonb_array_elements_text(k.rank)::bigint)
+from jsonb_to_recordset(%(ranks)s::jsonb) as k (id bigint, rank jsonb) where r.id = k.id;
+
+-- name: find_rule_names
+select name from eca_rules where name = any (array(select jsonb_array_elements_text(%(names)s::jsonb)));
+
+-- name: last_rule
+select coalesce(max(id), 0) from eca_rules;
+
+-- name: has_classes
+select exists (select from eca_classes);
 
 -- name: insert_keys
 insert into eca_keys (template_id, key, rule_id)

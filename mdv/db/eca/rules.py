@@ -1,0 +1,127 @@
+"""The rows of event-condition-action rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from mdv.db.load_sql import load_sql
+from mdv.db.pipeline import Pipeline, TextRow
+from mdv.rdftl.order import OrderedRule, Rank
+
+
+class NewRule(NamedTuple):
+    """A rule to be stored. `keys`: the constants that it is found by."""
+
+    id: int
+    rule_set: str
+    name: str | None
+    text: str
+    normal: str
+    state: str
+    template_id: int
+    constants: tuple[str, ...]
+    rank: Rank
+    precedes: tuple[str, ...]
+    follows: tuple[str, ...]
+    prefixes: tuple[str, ...] | None
+    changed_by: str | None
+    keys: tuple[str, ...]
+
+    def as_row(self) -> dict[str, Any]:
+        return {name: value for name, value in self._asdict().items() if name != "keys"}
+
+
+def read_templates(connection: Connection) -> dict[int, str]:
+    """Return the templates of active and shadow rules: the text of one rule of each, by ID."""
+    return {int(number or 0): text or "" for number, text in _query(connection, "read_templates")}
+
+
+def find_template(connection: Connection, text: str, digest: bytes) -> int:
+    """Return the ID of a template. `text`: a rule with this template."""
+    return _int(_query(connection, "find_template", text=text, digest=digest.hex()))
+
+
+def last_rule(connection: Connection) -> int:
+    """Return the highest ID of a rule."""
+    return _int(_query(connection, "last_rule"))
+
+
+def find_rule_names(connection: Connection, names: Collection[str]) -> set[str]:
+    """Return those of these names that rules have."""
+    return {name or "" for (name,) in _query(connection, "find_rule_names", names=_json(list(names)))}
+
+
+def read_order(connection: Connection, names: Collection[str]) -> dict[int, tuple[OrderedRule, Rank]]:
+    """Return the rules that name others, those that they name, and those called `names`, with their ranks."""
+    return {
+        int(number or 0): (
+            OrderedRule(name, json.loads(precedes or "[]"), json.loads(follows or "[]")),
+            tuple(json.loads(rank or "[]")),
+        )
+        for number, name, precedes, follows, rank in _query(connection, "read_order", names=_json(list(names)))
+    }
+
+
+def set_ranks(connection: Connection, ranks: Mapping[int, Rank]) -> None:
+    """Store the ranks of rules."""
+    if ranks:
+        _query(connection, "set_ranks", ranks=_json([{"id": one, "rank": rank} for one, rank in ranks.items()]))
+
+
+def insert_rules(connection: Connection, rules: Sequence[NewRule], position: int) -> None:
+    """Store rules. Active and shadow ones get keys."""
+    keys = [
+        {"template_id": rule.template_id, "key": key, "rule_id": rule.id}
+        for rule in rules
+        if rule.state in ("active", "shadow")
+        for key in rule.keys
+    ]
+    sql = load_sql("eca")
+    with Pipeline(connection) as pipeline:
+        pipeline.queue_named(
+            sql["insert_rules"], rules=_json([rule.as_row() for rule in rules]), position=position
+        )  # fmt: skip
+        if keys:
+            pipeline.queue_named(sql["insert_keys"], keys=_json(keys))
+
+
+def advance_rules(connection: Connection, position: int, version: int, last_resource: int) -> None:
+    """Record a change of the rules: their version and the position."""
+    _query(connection, "advance", position=position, version=version, last_resource=last_resource)
+
+
+def has_classes(connection: Connection) -> bool:
+    """True if the classes of the schema are stored."""
+    return _query(connection, "has_classes") == [("t",)]
+
+
+def store_classes(connection: Connection, pairs: Iterable[tuple[str, str]], last_resource: int) -> int:
+    """Store the classes of the schema with their superclasses. New URIs get IDs. Return the last ID."""
+    listed = list(pairs)
+    uris = list({uri for pair in listed for uri in pair})
+    sql = load_sql("eca")
+    with Pipeline(connection) as pipeline:
+        new = pipeline.queue_named(sql["insert_resources"], uris=_json(uris), last=last_resource)
+        pipeline.queue_named(sql["delete_classes"])
+        pipeline.queue_named(
+            sql["insert_classes"], pairs=_json([{"class": below, "superclass": above} for below, above in listed])
+        )
+    return last_resource + new.changed_rows
+
+
+def _query(connection: Connection, name: str, **values: object) -> list[TextRow]:
+    with Pipeline(connection) as pipeline:
+        found = pipeline.queue_named(load_sql("eca")[name], **values)
+    return found.rows()
+
+
+def _int(rows: list[TextRow]) -> int:
+    return int(rows[0][0] or 0)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,86 @@
+"""The rules of an MDP as a process has loaded them: templates, found by what their events watch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+
+from sqlalchemy import Connection
+
+from mdv.db.eca.action_sql import ActionWriter
+from mdv.db.eca.rule_sql import TemplateQueries, write_template
+from mdv.db.eca.rules import read_templates
+from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.schemas import SchemaInForce
+from mdv.rdftl.compile import compile_rules
+from mdv.rdftl.events import EventKey, WatchIndex, event_key
+from mdv.rdftl.model import DeltaValue, EcaRule
+from mdv.rdftl.template import abstract_rule
+
+
+@dataclass(frozen=True)
+class LoadedTemplate:
+    """A template with its queries."""
+
+    id: int
+    rule: EcaRule
+    queries: TemplateQueries
+
+    @cached_property
+    def key(self) -> EventKey:
+        return event_key(self.rule.event)
+
+    @cached_property
+    def is_set_oriented(self) -> bool:
+        """True if `$delta` occurs in neither condition nor action. Such a rule fires once for all instantiations."""
+        return not mentions_delta((self.rule.condition, self.rule.actions))
+
+
+def mentions_delta(part: object) -> bool:
+    """True if `$delta` occurs in a part of a rule."""
+    if isinstance(part, tuple):
+        return any(map(mentions_delta, part))
+    if isinstance(part, DeltaValue):
+        return True
+    return is_dataclass(part) and any(mentions_delta(getattr(part, one.name)) for one in fields(part))
+
+
+class RuleSet:
+    """The templates of the active rules, for one version of the rules and of the schema."""
+
+    def __init__(self, templates: Sequence[LoadedTemplate], actions: ActionWriter) -> None:
+        self.actions = actions
+        self.by_id = {template.id: template for template in templates}
+        self.by_key: dict[EventKey, list[LoadedTemplate]] = defaultdict(list)
+        for template in templates:
+            self.by_key[template.key].append(template)
+        self.watched = WatchIndex(self.by_key)
+
+
+class RuleSetCache:
+    """Caches the rules of an MDP. They are loaded again if their version or the schema has changed."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._known: tuple[tuple[int, int], RuleSet] | None = None
+
+    def at(self, connection: Connection, version: int, schema: SchemaInForce) -> RuleSet:
+        """Return the rules of a version. Version 0 has no rules."""
+        known = self._known  # another thread may replace it
+        if known is None or known[0] != (version, schema.version):
+            old = known[1].by_id if known is not None and known[0][1] == schema.version else {}
+            texts = read_templates(connection) if version else {}
+            templates = [old.get(number) or self._load(number, text, schema) for number, text in texts.items()]
+            known = (version, schema.version), RuleSet(templates, ActionWriter(schema.schema, self.property_id))
+            self._known = known
+        return known[1]
+
+    def property_id(self, iri: str) -> int:
+        return self._vocabulary.ids([iri])[iri]
+
+    def _load(self, number: int, text: str, schema: SchemaInForce) -> LoadedTemplate:
+        (compiled,) = compile_rules(text, schema.schema)
+        template, _ = abstract_rule(compiled.rule, schema.schema)
+        return LoadedTemplate(number, template, write_template(template, number, schema.schema, self.property_id))

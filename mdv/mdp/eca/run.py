@@ -1,0 +1,480 @@
+"""execSched: runs event-condition-action rules in the transaction of a change.
+
+    update → apply → what became visible and invisible → events → conditions, all on one state → copies first → next
+
+An update is a registration, or one action. A copy of a rule's actions that run immediately is placed before the rest of
+the schedule. A deferred one runs after it. What an update does is an edit of documents, like any other change.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from sqlalchemy import Connection
+
+from mdv.cause import RULE, UPDATE, Cause
+from mdv.db.delta import EffectiveEdits, EncodedStatement
+from mdv.db.eca.lookups import decode_statements, find_held
+from mdv.db.pipeline import PendingResult, Pipeline
+from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
+from mdv.mdp.eca.actions import ActionFailed, ActionReader, encode_delta
+from mdv.mdp.eca.rule_set import LoadedTemplate, RuleSet
+from mdv.mdp.edit import Edit
+from mdv.mdp.schemas import SchemaInForce
+from mdv.mdp.write_limits import UNLIMITED, WriteLimits
+from mdv.model import Statement, Term
+from mdv.rdf.digest import statement_hash
+from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange
+from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta
+
+RULES_DOCUMENT = "urn:mdv:eca:"
+"""The document of a rule set, without its name."""
+SHADOW = "shadow"
+
+
+class RunLimits(NamedTuple):
+    """Limits of one run: updates, causal depth, and seconds."""
+
+    steps: int = 10_000
+    depth: int = 1_000
+    seconds: float = 10.0
+
+
+DEFAULT_RUN_LIMITS = RunLimits()
+
+
+class EffectiveChange(NamedTuple):
+    """A statement that a document gained, lost, or replaced by another."""
+
+    document: str
+    removed: Statement | None
+    added: Statement | None
+
+    def sort_key(self) -> tuple[Any, ...]:
+        """Deletions first, then replacements, then insertions."""
+        return (
+            (self.added is not None) + (self.removed is None), self.document,
+            *(statement.sort_key() if statement else () for statement in (self.removed, self.added)),
+        )  # fmt: skip
+
+
+class EditedTransaction(Protocol):
+    """The transaction that rules run in."""
+
+    connection: Connection
+    schema: SchemaInForce
+    position: int
+
+    def apply_edits(
+        self, cause: Cause, additions: Sequence[Edit], deletions: Sequence[Edit], document: str | None,
+        limits: WriteLimits, is_checked: bool,
+    ) -> EffectiveEdits: ...  # fmt: skip
+
+    def is_in(self, document: str, statement: Statement) -> bool: ...
+
+    def flush(self) -> None: ...
+
+    def name_ids(self, names: Collection[str]) -> dict[str, int]: ...
+
+
+class FiredRule(NamedTuple):
+    """A rule that fires, as it is stored."""
+
+    id: int
+    name: str | None
+    rule_set: str
+    state: str
+    rank: tuple[int, ...]
+    constants: tuple[str, ...]
+    prefixes: tuple[str, ...] | None
+
+    @property
+    def label(self) -> str:
+        return self.name or f"rule {self.id}"
+
+
+@dataclass(eq=False, slots=True)
+class RuleCopy:
+    """A copy of the actions of a rule; without a rule, the transaction itself."""
+
+    actions: tuple[Action, ...] = ()
+    constants: tuple[str, ...] = ()
+    rule: FiredRule | None = None
+    abort: AbortDependency = AbortDependency.MUTUAL
+    delta: Delta | None = None
+    parent: RuleCopy | None = None
+    depth: int = 0
+    cause: int | None = None
+    """The number of the step that triggered it."""
+    document: str | None = None
+    """Where its insertions go."""
+    limits: WriteLimits = UNLIMITED
+    by: str | None = None
+
+    @property
+    def aborts_parent(self) -> bool:
+        return self.rule is not None and self.abort in (AbortDependency.CHILD_PARENT, AbortDependency.MUTUAL)
+
+    @property
+    def aborts_with_parent(self) -> bool:
+        return self.rule is not None and self.abort in (AbortDependency.PARENT_CHILD, AbortDependency.MUTUAL)
+
+
+class ScheduledUpdate(NamedTuple):
+    """An action of a copy."""
+
+    owner: RuleCopy
+    action: int
+
+
+class RunStep(NamedTuple):
+    """An update that was executed, or undone."""
+
+    owner: RuleCopy
+    action: int
+    changes: tuple[EffectiveChange, ...]
+    is_undone: bool = False
+
+
+@dataclass(slots=True)
+class RuleRun:
+    """What the rules of a transaction did."""
+
+    steps: list[RunStep] = field(default_factory=list)
+    fired: list[RuleCopy] = field(default_factory=list)
+    failed: list[tuple[RuleCopy, str]] = field(default_factory=list)
+    detached: list[RuleCopy] = field(default_factory=list)
+
+
+class Scheduler:
+    """Runs rules on the changes of one transaction."""
+
+    def __init__(self, tx: EditedTransaction, rules: RuleSet, limits: RunLimits) -> None:
+        self._tx, self._rules, self._limits = tx, rules, limits
+        self._schedule: deque[ScheduledUpdate] = deque()
+        self._deferred: deque[RuleCopy] = deque()
+        self._executed: list[tuple[RuleCopy, int, tuple[EffectiveChange, ...]]] = []
+        self._count = 0
+        self._deadline = time.monotonic() + limits.seconds
+        self.run = RuleRun()
+
+    def react_to_replacement(
+        self, gained: Collection[EncodedStatement], lost: Collection[EncodedStatement], root: RuleCopy
+    ) -> None:
+        """Run the rules that replaced documents trigger. Their rows are written."""
+        connection = self._tx.connection
+        change = UpdateChange(
+            frozenset(decode_statements(connection, gained)), frozenset(decode_statements(connection, lost)), None
+        )
+        self._react(root, change, is_written=True)
+        self._work()
+
+    def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
+        """Run the rules that an edit triggers. It is not flushed yet."""
+        self._react(root, UpdateChange(frozenset(effective.gained), frozenset(effective.lost), None), is_written=False)
+        self._work()
+
+    def execute(self, root: RuleCopy) -> None:
+        """Run a schedule of actions with the rules that it triggers. Raise `ActionFailed` if one of them fails."""
+        self._schedule.extend(ScheduledUpdate(root, number) for number in range(len(root.actions)))
+        self._work()
+
+    def _work(self) -> None:
+        while self._schedule or self._deferred:
+            if not self._schedule:
+                self._extend(self._deferred.popleft())
+            self._execute_first()
+
+    def _extend(self, copy: RuleCopy) -> None:
+        self._schedule.extend(ScheduledUpdate(copy, number) for number in range(len(copy.actions)))
+
+    def _execute_first(self) -> None:
+        owner, index = self._schedule.popleft()
+        self._count += 1
+        self._check_limits(owner)
+        try:
+            change, changes = self._apply(owner, index)
+        except ActionFailed as failure:
+            if owner.rule is None:
+                raise
+            self._abort(owner, owner, index, str(failure))
+            return
+        self.run.steps.append(RunStep(owner, index, changes))
+        self._executed.append((owner, index, changes))
+        if changes:
+            self._react(owner, change, is_written=False)
+
+    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
+        tx = self._tx
+        tx.flush()
+        reader = ActionReader(tx.connection, self._rules.actions, tx.schema, owner.delta, owner.constants)
+        edits = reader.edits_of(owner.actions[index])
+        cause = owner_cause(owner)
+        try:
+            effective = tx.apply_edits(
+                cause, edits.additions, edits.deletions, owner.document, owner.limits, is_checked=True
+            )
+        except (InvalidDocument, Forbidden) as error:
+            raise ActionFailed(error.detail) from None
+        change = UpdateChange(frozenset(effective.gained), frozenset(effective.lost), frozenset(edits.updates))
+        return change, pair_changes(effective, edits.updates)
+
+    # Events and conditions
+
+    def _react(self, owner: RuleCopy, change: UpdateChange, is_written: bool) -> None:
+        """Place the copies of the rules that fire. All conditions are evaluated on one state."""
+        found = self._find_firing(change, is_written)
+        immediate: list[ScheduledUpdate] = []
+        number = len(self.run.steps) - 1 if self.run.steps else None
+        for template, rule, delta in found:
+            copy = RuleCopy(
+                template.rule.actions, rule.constants, rule, template.rule.abort, delta, owner, owner.depth + 1, number,
+                RULES_DOCUMENT + rule.rule_set, WriteLimits(rule.prefixes, rule.prefixes), owner.by,
+            )  # fmt: skip
+            self.run.fired.append(copy)
+            if rule.state == SHADOW:
+                continue
+            match template.rule.coupling:
+                case Coupling.IMMEDIATE:
+                    immediate += [ScheduledUpdate(copy, index) for index in range(len(copy.actions))]
+                case Coupling.DEFERRED:
+                    self._deferred.append(copy)
+                case Coupling.DETACHED:
+                    self.run.detached.append(copy)
+        self._schedule.extendleft(reversed(immediate))
+
+    def _find_firing(
+        self, change: UpdateChange, is_written: bool
+    ) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
+        """Return the rules that fire with their instantiations of `$delta`, in the order of execution."""
+        tx = self._tx
+        watched = WatchedChange(change, self._rules.watched, tx.schema.schema)
+        if not watched.is_watched:
+            return []
+        touched = change.gained | change.lost
+        listed = [*watched.others, *touched]
+        names = tx.name_ids({n for s in listed for n in (s.property, s.object.datatype) if n is not None})
+        held, described = find_held(
+            tx.connection, watched.others, watched.subjects, touched, names, statement_hash
+        )  # fmt: skip
+        deltas = watched.deltas(held, described)
+        if not deltas:
+            return []
+        evaluation = _Evaluation(tx, self._rules, deltas)
+        evaluation.look_before(is_written)
+        tx.flush()
+        found = evaluation.evaluate()
+        return sorted(found, key=lambda one: (one[1].rank, one[2] or ()))
+
+    # Failures
+
+    def _check_limits(self, owner: RuleCopy) -> None:
+        limits = self._limits
+        if self._count > limits.steps:
+            exceeded = f"more than {limits.steps:,} updates"
+        elif owner.depth > limits.depth:
+            exceeded = f"a chain of more than {limits.depth:,} rules"
+        elif time.monotonic() > self._deadline:
+            exceeded = f"more than {limits.seconds:g} seconds"
+        else:
+            return
+        names = [step.owner.rule.label for step in self.run.steps if step.owner.rule is not None]
+        sequence, times = repeating_end(names)
+        last = next((step.changes for step in reversed(self.run.steps) if step.changes), ())
+        shown = " → ".join(sequence)
+        raise RulesDoNotEnd(
+            f"The rules of this change took {exceeded}, so it was refused. The sequence {shown} ran {times:,} times at"
+            f" the end.{_last_change(last)}",
+            rules=sequence, times=times, limit=exceeded,
+        )  # fmt: skip
+
+    def _abort(self, failed: RuleCopy, culprit: RuleCopy, index: int | None, reason: str) -> None:
+        """Undo a copy with those that depend on it. If the transaction itself does, refuse it."""
+        aborted = {failed}
+        while True:
+            more = {one.parent for one in aborted if one.aborts_parent and one.parent is not None}
+            more |= {copy for copy in self.run.fired if copy.parent in aborted and copy.aborts_with_parent}
+            if more <= aborted:
+                break
+            aborted |= more
+        self.run.failed.append((culprit, reason))
+        if any(one.rule is None for one in aborted):
+            raise rule_failure(culprit, index, reason)
+        self._schedule = deque(update for update in self._schedule if update.owner not in aborted)
+        self._deferred = deque(copy for copy in self._deferred if copy not in aborted)
+        self.run.detached = [copy for copy in self.run.detached if copy not in aborted]
+        done = [entry for entry in self._executed if entry[0] in aborted]
+        self._executed = [entry for entry in self._executed if entry[0] not in aborted]
+        for owner, number, changes in reversed(done):
+            if changes:
+                self.run.steps.append(RunStep(owner, number, self._undo(owner, changes), is_undone=True))
+
+    def _undo(self, owner: RuleCopy, changes: Sequence[EffectiveChange]) -> tuple[EffectiveChange, ...]:
+        """Invert changes in reverse order. Return the inverse changes, without those whose result is not there any
+        more, or that would make the document invalid."""
+        inverse = []
+        for uri, removed, added in reversed(changes):
+            additions = [Edit(removed, uri)] if removed is not None else []
+            deletions = [Edit(added, uri)] if added is not None else []
+            is_there = (added is None or self._tx.is_in(uri, added)) and (
+                removed is None or not self._tx.is_in(uri, removed)
+            )
+            if not is_there:
+                continue
+            try:
+                self._tx.apply_edits(owner_cause(owner), additions, deletions, uri, UNLIMITED, is_checked=True)
+            except InvalidDocument:
+                continue
+            inverse.append(EffectiveChange(uri, added, removed))
+        return tuple(inverse)
+
+
+class _Evaluation:
+    """The evaluation of the events and conditions of all templates that a change triggers."""
+
+    def __init__(self, tx: EditedTransaction, rules: RuleSet, deltas: Deltas) -> None:
+        self._tx = tx
+        self._triggered = [(template, found) for key, found in deltas.items() for template in rules.by_key[key]]
+        self._deltas = {
+            id(found): json.dumps([encode_delta(one, n, tx.schema) for n, one in enumerate(found)], ensure_ascii=False)
+            for found in deltas.values()
+        }
+        self._pairs: dict[int, str] = {}
+
+    def look_before(self, is_written: bool) -> None:
+        """Evaluate those parts of events that look at the state before the change. `is_written`: its rows are written,
+        so that this state is partly in the history."""
+        pipeline, pending = Pipeline(self._tx.connection), []
+        for template, found in self._triggered:
+            sql = template.queries.before if is_written else template.queries.before_flush
+            if sql is not None:
+                values = {"position": self._tx.position} if is_written else {}
+                pending.append((template, pipeline.queue_named(sql, deltas=self._deltas[id(found)], **values)))
+        pipeline.send()
+        for template, result in pending:
+            pairs = [{"n": int(n or 0), "rule_id": int(rule or 0)} for n, rule in result.rows()]
+            self._pairs[template.id] = json.dumps(pairs)
+
+    def evaluate(self) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
+        """Evaluate the rest on the state after the change."""
+        pipeline: Pipeline = Pipeline(self._tx.connection)
+        pending: list[tuple[LoadedTemplate, list[Delta], PendingResult]] = []
+        for template, found in self._triggered:
+            values = {"pairs": self._pairs[template.id]} if template.queries.before is not None else {}
+            query = pipeline.queue_named(template.queries.after, deltas=self._deltas[id(found)], **values)
+            pending.append((template, found, query))
+        pipeline.send()
+        firing: dict[tuple[int, Delta | None], tuple[LoadedTemplate, FiredRule, Delta | None]] = {}
+        for template, found, query in pending:
+            for n, *row in query.rows():
+                rule = _fired_rule(row)
+                delta = None if template.is_set_oriented else found[int(n or 0)]
+                firing[rule.id, delta] = template, rule, delta
+        return list(firing.values())
+
+
+def _fired_rule(row: Sequence[str | None]) -> FiredRule:
+    number, name, rule_set, state, rank, constants, prefixes = row
+    return FiredRule(
+        int(number or 0), name, rule_set or "", state or "", tuple(json.loads(rank or "[]")),
+        tuple(json.loads(constants or "[]")), None if prefixes is None else tuple(json.loads(prefixes)),
+    )  # fmt: skip
+
+
+def owner_cause(owner: RuleCopy) -> Cause:
+    """Return the cause of the changes of a copy."""
+    if owner.rule is None:
+        return Cause(UPDATE, by=owner.by)
+    return Cause(RULE, owner.rule.label, owner.by)
+
+
+def pair_changes(effective: EffectiveEdits, updates: Iterable[Delta]) -> tuple[EffectiveChange, ...]:
+    """Return the changes of an update, sorted. An old value and the new value of an UPDATE are one change."""
+    added, removed = dict.fromkeys(effective.added), dict.fromkeys(effective.removed)
+    for same in added.keys() & removed.keys():
+        del added[same], removed[same]
+    changes = []
+    documents = {uri for uri, _ in (*added, *removed)}
+    for source, name, old_target, new_target in sorted(updates):
+        assert old_target is not None and new_target is not None
+        old, new = Statement(source, name, old_target), Statement(source, name, new_target)
+        for uri in documents:
+            if (uri, old) in removed and (uri, new) in added:
+                changes.append(EffectiveChange(uri, old, new))
+                del removed[uri, old], added[uri, new]
+    changes += [EffectiveChange(uri, one, None) for uri, one in removed]
+    changes += [EffectiveChange(uri, None, one) for uri, one in added]
+    return tuple(sorted(changes, key=EffectiveChange.sort_key))
+
+
+def rule_failure(copy: RuleCopy, index: int | None, reason: str) -> RuleFailed:
+    """Return the error of a change that a failing rule refuses."""
+    assert copy.rule is not None
+    part = "its event or condition" if index is None else f"action {index + 1}"
+    about = f" for {copy.delta.source}" if copy.delta is not None else ""
+    return RuleFailed(
+        f"The {copy.rule.label} failed{about}, so this change was refused: {part}: {reason}. Change the rule, disable"
+        " it, or let it fail alone with ABORT ParentChild or Independent.",
+        rule=copy.rule.id, name=copy.rule.name, delta=delta_json(copy.delta), action=index, reason=reason,
+    )  # fmt: skip
+
+
+def delta_json(delta: Delta | None) -> dict[str, Any] | None:
+    """Return an instantiation of `$delta` as JSON."""
+    if delta is None:
+        return None
+    found: dict[str, Any] = {"source": delta.source}
+    if delta.arc_name:
+        found["arc_name"] = delta.arc_name
+    for name, term in (("target", delta.target), ("new_target", delta.new_target)):
+        if term is not None:
+            found[name] = term.as_dict()
+    return found
+
+
+def repeating_end(names: Sequence[str]) -> tuple[list[str], int]:
+    """Return the shortest sequence that repeats at the end of a list, and how often.
+
+    >>> repeating_end(["a", "b", "c", "b", "c", "b", "c"])
+    (['b', 'c'], 3)
+    >>> repeating_end(["a", "b"])
+    (['b'], 1)
+    """
+    for length in range(1, len(names) // 2 + 1):
+        last = names[-length:]
+        times = 1
+        while names[len(names) - length * (times + 1) : len(names) - length * times] == last:
+            times += 1
+        if times > 1:
+            return list(last), times
+    return list(names[-1:]), 1
+
+
+def _last_change(changes: Sequence[EffectiveChange]) -> str:
+    for document, removed, added in changes[-1:]:
+        statement = added or removed
+        assert statement is not None
+        verb = "added to" if added is not None else "removed from"
+        return f" The last change: {_text(statement)} was {verb} {document}."
+    return ""
+
+
+def _text(statement: Statement) -> str:
+    subject, name, term = statement
+    return f"<{subject}> <{name}> {_term_text(term)}"
+
+
+def _term_text(term: Term) -> str:
+    return f"<{term.value}>" if term.is_uri else repr(term.value[:60])
+
+
+def count_copies(run: RuleRun) -> dict[int, tuple[int, int]]:
+    """Return how often each rule fired and failed in a run."""
+    fired = Counter(copy.rule.id for copy in run.fired if copy.rule is not None)
+    failed = Counter(copy.rule.id for copy, _ in run.failed if copy.rule is not None)
+    return {rule: (fired[rule], failed[rule]) for rule in fired.keys() | failed.keys()}
