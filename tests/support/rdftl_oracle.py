@@ -394,11 +394,9 @@ def find_updates(deleted: Iterable[Statement], inserted: Iterable[Statement]) ->
     return updates
 
 
-def deltas(
-    event: Event, before: State, after: State, updates: Updates = None, strict: bool = False, notes: set[Note] = set()
-) -> list[Delta]:
+def deltas(event: Event, before: State, after: State, updates: Updates = None, strict: bool = False) -> list[Delta]:
     """Return the instantiations of `$delta`, in the order of their copies (X4)."""
-    return _deltas(event, before, after, arc_changes(before, after, updates), strict, notes)
+    return _deltas(event, before, after, arc_changes(before, after, updates), strict, set())
 
 
 def _deltas(
@@ -564,9 +562,7 @@ def new_terms(node: TripleNode, evaluation: Evaluation) -> list[Term]:
     return sorted(term for term in terms if class_iri is None or evaluation.state.is_instance(term, class_iri))
 
 
-def _insert(
-    triple: Triple, evaluation: Evaluation, document: str, edits: Edits, members: dict[str, int]
-) -> None:
+def _insert(triple: Triple, evaluation: Evaluation, document: str, edits: Edits, members: dict[str, int]) -> None:
     for source, target in product(new_terms(triple.source, evaluation), new_terms(triple.target, evaluation)):
         if not source.is_uri:
             continue  # A literal is no source.
@@ -740,7 +736,8 @@ def rule_order(rules: Mapping[int, EcaRule]) -> list[int]:
         number: {
             other
             for other, one in rules.items()
-            if (one.name is not None and one.name in rule.follows) or (rule.name is not None and rule.name in one.precedes)
+            if (one.name is not None and one.name in rule.follows)
+            or (rule.name is not None and rule.name in one.precedes)
         }
         for number, rule in rules.items()
     }
@@ -901,9 +898,7 @@ class _Run:
             number, reason = failure
             self.abort(owner, Fired(number, None), None, reason)
 
-    def firing(
-        self, number: int, parent: _Subtransaction, before: State, changes: ArcChanges
-    ) -> list[_Subtransaction]:
+    def firing(self, number: int, parent: _Subtransaction, before: State, changes: ArcChanges) -> list[_Subtransaction]:
         """Return the copies of a rule (X3, X4)."""
         rule = self.rules[number]
         notes: set[Note] = set()
