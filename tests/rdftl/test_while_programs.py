@@ -26,7 +26,8 @@ from tests.support.while_programs import (
 )
 
 FUEL = 60
-ROUNDS = 1_000
+ROUNDS = 1_500
+"""About one program in five is too long."""
 
 
 def test_compiled_programs_compute_what_the_interpreter_does() -> None:
@@ -49,7 +50,7 @@ def test_compiled_programs_compute_what_the_interpreter_does() -> None:
         assert outcome.documents.keys() == {DOCUMENT}, "all flags are deleted"
 
     compare()
-    assert compared["while"] > 100 and compared["other"] > 100, compared
+    assert compared["while"] > 100 and compared["while"] + compared["other"] >= 1_000, compared
 
 
 def add_twice() -> Program:

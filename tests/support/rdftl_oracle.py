@@ -281,9 +281,9 @@ class Evaluation:
             case Negation(part):
                 return not here.holds(part, context)
             case AllOf(parts):
-                return all([here.holds(part, context) for part in parts])
+                return False not in [here.holds(part, context) for part in parts]
             case AnyOf(parts):
-                return any([here.holds(part, context) for part in parts])
+                return True in [here.holds(part, context) for part in parts]
             case ValueComparison(left, operator, right, kind):
                 pairs = product(here.operand(left, context), here.operand(right, context))
                 return any(compare(one, operator, other, kind, self.state.schema) for one, other in pairs)
@@ -686,6 +686,9 @@ class Limits(NamedTuple):
     depth: int = 1_000
 
 
+DEFAULT_LIMITS = Limits()
+
+
 class Fired(NamedTuple):
     """A copy of the actions of a rule. `delta`: None for a set-oriented rule."""
 
@@ -754,7 +757,7 @@ def exec_sched(
     cause: Registration | Sequence[Action],
     rules: Mapping[int, EcaRule],
     state: State,
-    limits: Limits = Limits(),
+    limits: Limits = DEFAULT_LIMITS,
     *,
     document: str = UPDATES_DOCUMENT,
     rule_documents: Mapping[int, str] = MappingProxyType({}),
@@ -762,8 +765,8 @@ def exec_sched(
     """Run a transaction: a registration, or a schedule of actions. `document`: where the schedule inserts.
     `rule_documents`: where rules insert, by default `RULES_DOCUMENT`.
 
-    If it is refused, raise `InvalidDocument` or `ActionFailed` for the registration or schedule itself, `RuleFailed` for
-    a rule, or `RulesDoNotEnd` for a limit. The state is then as before.
+    If it is refused, raise `InvalidDocument` or `ActionFailed` for the registration or schedule itself, `RuleFailed`
+    for a rule, or `RulesDoNotEnd` for a limit. The state is then as before.
     """
     run = _Run(rules, state, limits, document, rule_documents)
     run.run(cause)
@@ -840,7 +843,7 @@ class _Run:
 
     def execute_first(self) -> None:
         update = self.schedule.pop(0)
-        owner, index, action = update
+        owner, index, _ = update
         self.steps += 1
         if self.steps > self.limits.steps or owner.depth > self.limits.depth:
             limit = "steps" if self.steps > self.limits.steps else "depth"

@@ -139,8 +139,8 @@ def start(flag: str = "flag_0") -> Action:
 
 @dataclass
 class Compiler:
-    """Makes the rules of a program. `paper`: sequences are encoded as in the paper, which is wrong if a part but the last
-    is a `while`: its rule inserts the flag of the sequence again, and that runs the rest of the sequence again."""
+    """Makes the rules of a program. `paper`: sequences are encoded as in the paper. That is wrong if the first part
+    is a `while`: its rule inserts the flag of the sequence again, which runs the rest of the sequence again."""
 
     paper: bool = False
     rules: list[EcaRule] = field(default_factory=list)
