@@ -69,7 +69,7 @@ def read_order(connection: Connection, names: Collection[str]) -> dict[int, tupl
 def set_ranks(connection: Connection, ranks: Mapping[int, Rank]) -> None:
     """Store the ranks of rules."""
     if ranks:
-        _query(connection, "set_ranks", ranks=_json([{"id": one, "rank": rank} for one, rank in ranks.items()]))
+        _execute(connection, "set_ranks", ranks=_json([{"id": one, "rank": rank} for one, rank in ranks.items()]))
 
 
 def insert_rules(connection: Connection, rules: Sequence[NewRule], position: int) -> None:
@@ -91,7 +91,7 @@ def insert_rules(connection: Connection, rules: Sequence[NewRule], position: int
 
 def advance_rules(connection: Connection, position: int, version: int, last_resource: int) -> None:
     """Record a change of the rules: their version and the position."""
-    _query(connection, "advance", position=position, version=version, last_resource=last_resource)
+    _execute(connection, "advance", position=position, version=version, last_resource=last_resource)
 
 
 def has_classes(connection: Connection) -> bool:
@@ -117,6 +117,13 @@ def _query(connection: Connection, name: str, **values: object) -> list[TextRow]
     with Pipeline(connection) as pipeline:
         found = pipeline.queue_named(load_sql("eca")[name], **values)
     return found.rows()
+
+
+def _execute(connection: Connection, name: str, **values: object) -> int:
+    """Run a statement that returns no rows. Return how many rows it changed."""
+    with Pipeline(connection) as pipeline:
+        done = pipeline.queue_named(load_sql("eca")[name], **values)
+    return done.changed_rows
 
 
 def _int(rows: list[TextRow]) -> int:

@@ -35,7 +35,7 @@ from mdv.rdftl.template import abstract_rule
 DEFAULT_SET = "main"
 
 
-class RuleDraft(NamedTuple):
+class EcaDraft(NamedTuple):
     """The text of one or several rules, and where they belong. `prefixes`: URI prefixes that the author may write."""
 
     text: str
@@ -45,7 +45,7 @@ class RuleDraft(NamedTuple):
     by: str | None = None
 
 
-class AddedRule(NamedTuple):
+class AddedEcaRule(NamedTuple):
     """A rule that was added."""
 
     id: int
@@ -56,7 +56,7 @@ class AddedRule(NamedTuple):
     position: int
 
 
-def add_rules(connection: Connection, draft: RuleDraft, provider: Provider) -> list[AddedRule]:
+def add_rules(connection: Connection, draft: EcaDraft, provider: Provider) -> list[AddedEcaRule]:
     """Add the rules of a text. Raise `InvalidRule`, or `Conflict` if a name is in use."""
     tx = Transaction(provider, connection)
     tx.lock()
@@ -74,7 +74,7 @@ def add_rules(connection: Connection, draft: RuleDraft, provider: Provider) -> l
     last_resource = ensure_classes(tx)
     advance_rules(connection, tx.position, randbits(62) | 1, last_resource)
     return [
-        AddedRule(row.id, row.name, row.text, row.normal, one.warnings, tx.position)
+        AddedEcaRule(row.id, row.name, row.text, row.normal, one.warnings, tx.position)
         for row, one in zip(rows, compiled, strict=True)
     ]
 
@@ -121,7 +121,7 @@ def _new_rule(
     connection: Connection,
     provider: Provider,
     schema: Schema,
-    draft: RuleDraft,
+    draft: EcaDraft,
     number: int,
     one: CompiledRule,
     rank: Rank,
@@ -137,6 +137,6 @@ def _new_rule(
     )  # fmt: skip
 
 
-def warnings_of(rules: Sequence[AddedRule]) -> list[str]:
+def warnings_of(rules: Sequence[AddedEcaRule]) -> list[str]:
     """Return the warnings of added rules as text."""
     return [str(flaw) for rule in rules for flaw in rule.warnings]
