@@ -16,6 +16,7 @@ MdvError
  │    ├── InvalidSchema         422  a schema that contradicts itself
  │    ├── InvalidRule           422  a rule or query with a syntax error, or one that the schema gives no meaning
  │    ├── TooCostly             422  a query that takes too long
+ │    ├── UpdateFailed          422  an update whose action cannot be carried out
  │    ├── RuleFailed            422  a change that an ECA rule refuses, because its action failed
  │    ├── RulesDoNotEnd         422  a change whose ECA rules trigger each other beyond a limit
  │    └── BreakingSchema        409  a schema that would make rules or stored documents invalid
@@ -216,15 +217,25 @@ class TooCostly(Refused):
     status, slug, title = 422, "too-costly", "Too costly"
 
 
+class UpdateFailed(Refused):
+    """An action of the update cannot be carried out; nothing was changed."""
+
+    status, slug, title = 422, "update-failed", "The update failed"
+
+
 class RuleFailed(Refused):
     """An event-condition-action rule failed, so the change was refused."""
 
+    record: Any = None
+    """What the rules did until then, to be stored."""
     status, slug, title = 422, "rule-failed", "A rule failed"
 
 
 class RulesDoNotEnd(Refused):
     """Event-condition-action rules trigger each other without an end, so the change was refused."""
 
+    record: Any = None
+    """What the rules did until then, to be stored."""
     status, slug, title = 422, "rules-do-not-end", "Rules do not end"
 
 

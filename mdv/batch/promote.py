@@ -21,9 +21,10 @@ from mdv.batch.prepare_partition import CHUNK_DOCUMENTS, with_retries
 from mdv.batch.rejects import Reject, RejectWriter
 from mdv.db.batch import PromotionCounts, claim_chunks, finish_chunks
 from mdv.db.metrics import record_metrics
-from mdv.errors import MdvError, Unavailable
+from mdv.errors import MdvError, Refused, Unavailable
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
+from mdv.mdp.eca.refusals import record_refusal
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.register import RegistrationOutcome, register
@@ -121,6 +122,8 @@ class Promoter:
             if is_database_outage(error):
                 raise
             savepoint.rollback()
+            if len(documents) == 1 and isinstance(error, Refused):
+                return [record_refusal(connection, error, self._provider)]
             if len(documents) == 1:
                 log.error("a document failed", uri=documents[0].item.uri, exc_info=error)
                 return [MdvError(f"Internal error in MDV: {type(error).__name__}: {error}")]

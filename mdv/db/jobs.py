@@ -42,6 +42,7 @@ JOB_KINDS = {
         JobKind("register", JobQueue.DOCUMENTS, is_superseded=True, is_batched=True),
         JobKind("delete", JobQueue.DOCUMENTS, is_superseded=True, is_batched=True),
         JobKind("edit", JobQueue.DOCUMENTS, is_superseded=True),
+        JobKind("update", JobQueue.DOCUMENTS),
         JobKind("subscribe", JobQueue.RULES),
         JobKind("change", JobQueue.RULES),
         JobKind("resume", JobQueue.RULES),
@@ -57,7 +58,7 @@ def kinds_of(queue: JobQueue) -> tuple[str, ...]:
     """Return the names of the kinds in a queue.
 
     >>> kinds_of(JobQueue.DOCUMENTS)
-    ('register', 'delete', 'edit')
+    ('register', 'delete', 'edit', 'update')
     """
     return tuple(kind.name for kind in JOB_KINDS.values() if kind.queue is queue)
 

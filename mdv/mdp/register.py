@@ -19,6 +19,7 @@ from mdv.db.delta import Replacement, StoredDocument, TypedValue
 from mdv.db.state import State
 from mdv.db.statement_store import list_described_resources
 from mdv.errors import InvalidDocument, MdvError, NotFound, PreconditionFailed, Refused
+from mdv.mdp.eca.refusals import record_refusal
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.schemas import SchemaInForce
@@ -186,7 +187,7 @@ def _register_each(
             savepoint.commit()
         except Refused as error:
             savepoint.rollback()
-            results.append(error)
+            results.append(record_refusal(connection, error, provider))
     return results
 
 

@@ -20,6 +20,8 @@ from sqlalchemy import Connection
 
 from mdv.cause import Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
+from mdv.db.eca.rules import has_classes, quarantine_rules, set_version, store_classes
+from mdv.db.eca.runs import RunRecord, store_run
 from mdv.db.pipeline import Pipeline
 from mdv.db.publish import Publication, RuleNotices
 from mdv.db.rule_graph import RuleGraph, RulesAdvance
@@ -27,11 +29,12 @@ from mdv.db.schemas import store_schema_version
 from mdv.db.state import LockPurpose, State, queue_state_lock
 from mdv.db.statement_store import StatementStore
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
-from mdv.errors import MdvError
+from mdv.errors import MdvError, RuleFailed, RulesDoNotEnd
 from mdv.failpoints import AFTER_EDIT, hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.eca.rule_set import RuleSet
-from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler
+from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler, count_copies
+from mdv.mdp.eca.trace import audit_rows, write_trace
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
 from mdv.mdp.groups import Groups
@@ -43,7 +46,11 @@ from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.metrics import RESOURCES_MATCHED, time_stage
 from mdv.model import Document, Statement
 from mdv.rdf.validate import validate
+from mdv.rdftl.events import class_pairs
 from mdv.rdftl.model import Action
+
+MAX_RULE_FAILURES = 5
+"""A rule that fails in this many transactions in a row is quarantined."""
 
 
 class OneByOne(Exception):
@@ -61,11 +68,12 @@ class DocumentOutcome(NamedTuple):
 
 
 class TransactionOutcome(NamedTuple):
-    """The effect of a transaction that changed documents."""
+    """The effect of a transaction that changed documents. `run`: the ID of the run of event-condition-action rules."""
 
     position: int
     documents: Mapping[str, DocumentOutcome]
     publication: PublicationResult
+    run: int | None = None
 
 
 class Transaction:
@@ -86,6 +94,8 @@ class Transaction:
         self._single_values: dict[str, dict[EncodedStatement, Statement]] = defaultdict(dict)
         self._replaced: Sequence[Replacement] = ()
         self._scheduler: Scheduler | None = None
+        self._subject: str | None = None
+        self._by: str | None = None
         self.reacts = True
         """False: event-condition-action rules are not run."""
 
@@ -139,7 +149,7 @@ class Transaction:
         if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
             if len(replacements) > 1:
                 raise OneByOne
-            self._replaced = replacements
+            self._replaced, self._subject, self._by = replacements, replacements[0].uri, replacements[0].by
         return self._store.replace(replacements)
 
     def _is_watched(self, store: StatementStore, replacements: Sequence[Replacement], names: Collection[str]) -> bool:
@@ -161,11 +171,26 @@ class Transaction:
                         limits: WriteLimits = UNLIMITED) -> None:  # fmt: skip
         """Execute actions in order, with the rules that they trigger. The lock is taken. Raise `ActionFailed` if one
         of them fails."""
+        self._subject, self._by = document, cause.by
         root = RuleCopy(tuple(actions), tuple(constants), document=document, limits=limits, by=cause.by)
-        self.scheduler.execute(root)
+        with self._refusals():
+            self.scheduler.execute(root)
+
+    def number_classes(self) -> None:
+        """Store the classes of the schema with their superclasses, unless they are stored. Paths through rdf:type need
+        them. The lock is taken."""
+        if not has_classes(self.connection):
+            self.store_classes()
+
+    def store_classes(self) -> None:
+        """Store the classes of the schema with their superclasses. New URIs get IDs."""
+        pairs = class_pairs(self.schema.schema)
+        last_resource = store_classes(self.connection, pairs, self.state.last_resource)
+        self.state = replace(self.state, last_resource=last_resource)
 
     @property
     def scheduler(self) -> Scheduler:
+        """Runs event-condition-action rules in this transaction."""
         if self._scheduler is None:
             self._scheduler = Scheduler(self, self.rule_set, self.provider.run_limits)
         return self._scheduler
@@ -189,8 +214,18 @@ class Transaction:
         if not self._replaced:
             return
         gained, lost = store.write_replaced()
-        self.scheduler.react_to_replacement(gained, lost, RuleCopy(by=self._replaced[0].by))
-        self._replaced = ()
+        by, self._replaced = self._replaced[0].by, ()
+        with self._refusals():
+            self.scheduler.react_to_replacement(gained, lost, RuleCopy(by=by))
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Add the record of the run to the error of a change that rules refuse."""
+        try:
+            yield
+        except (RuleFailed, RulesDoNotEnd) as error:
+            error.record = self.run_record("refused")
+            raise
 
     # Edits
 
@@ -210,7 +245,9 @@ class Transaction:
         """
         effective = self.apply_edits(cause, additions, deletions, document, limits)
         if self.state.eca_version and self.reacts and (effective.gained or effective.lost):
-            self.scheduler.react_to_edit(effective, RuleCopy(by=cause.by))
+            self._subject, self._by = document, cause.by
+            with self._refusals():
+                self.scheduler.react_to_edit(effective, RuleCopy(by=cause.by))
         return effective
 
     def apply_edits(
@@ -350,7 +387,34 @@ class Transaction:
             uri: DocumentOutcome(counts, matched[uri], lmrs[uri], present)
             for uri, (counts, present) in store.outcomes.items()
         }
-        return TransactionOutcome(self.position, documents, publication)
+        return TransactionOutcome(self.position, documents, publication, self._store_run())
+
+    def _store_run(self) -> int | None:
+        """Store what event-condition-action rules did. Return the ID of the run; None if nothing happened."""
+        run = self.rule_run
+        if run is None or not (run.fired or run.steps):
+            return None
+        if run.failed:
+            self._quarantine(run)
+        return store_run(self.connection, self.position, self.run_record("done"))
+
+    def _quarantine(self, run: RuleRun) -> None:
+        """Stop rules that have failed too often. Their failures in this transaction are counted next."""
+        failing = {copy.rule.id for copy, _ in run.failed if copy.rule is not None}
+        if quarantine_rules(self.connection, failing, MAX_RULE_FAILURES - 1, self.position):
+            version = new_graph_version() | 1
+            set_version(self.connection, version)
+            self.state = replace(self.state, eca_version=version)
+
+    def run_record(self, outcome: str) -> RunRecord:
+        """Return what event-condition-action rules did, to be stored."""
+        run = self.scheduler.run
+        is_update = any(step.owner.rule is None for step in run.steps)
+        changes = audit_rows(run) if outcome == "done" else []
+        cause = "update" if is_update else "registration"
+        return RunRecord(
+            cause, self._subject, outcome, len(run.fired), write_trace(run), changes, count_copies(run), self._by
+        )
 
     # Rules
 

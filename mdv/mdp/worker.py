@@ -30,9 +30,11 @@ from mdv.db.jobs import (
     mark_jobs_started,
     postpone_job,
 )
-from mdv.errors import MdvError
+from mdv.errors import MdvError, Refused
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
+from mdv.mdp.eca.refusals import record_refusal
+from mdv.mdp.eca.update import UpdateOutcome, UpdateRequest, execute_update
 from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
@@ -209,12 +211,17 @@ class Worker:
             outcomes = [
                 outcome
                 for claimed in claim_jobs_by_id(connection, [job.id])
-                for outcome in self._count_failure(connection, claimed, error)
+                for outcome in self._failed_outcomes(connection, claimed, error)
             ]
             finish_jobs(connection, outcomes)
         self._running = []
         self._report(outcomes, 0)
         return len(outcomes)
+
+    def _failed_outcomes(self, connection: Connection, job: Job, error: Exception) -> list[JobOutcome]:
+        if isinstance(error, Refused):  # by an event-condition-action rule
+            return [_job_outcome(job, record_refusal(connection, error, self._provider))]
+        return self._count_failure(connection, job, error)
 
     def _run_jobs(self, connection: Connection, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Run claimed jobs. Return how they end, without those that will be retried after an internal error."""
@@ -240,17 +247,17 @@ class Worker:
             return [JobOutcome(job, None, error.problem())]
 
     def _edit(self, connection: Connection, job: Job) -> JobOutcome:
-        """Edit a document. A rejected edit changes nothing, and does not affect other jobs of the transaction."""
+        """Edit documents. A rejected edit changes nothing, and does not affect other jobs of the transaction."""
+        run = EDIT_JOB_HANDLERS[job.kind]
         try:
-            item = _document_edit(job)
             if job.options.get("dry_run"):
-                return _job_outcome(
-                    job, self._dry_run(connection, lambda provider: edit_document(connection, item, provider, True))
-                )
+                return _job_outcome(job, self._dry_run(connection, lambda provider: run(connection, job, provider)))
             with connection.begin_nested():
-                return _job_outcome(job, edit_document(connection, item, self._provider))
+                return _job_outcome(job, run(connection, job, self._provider))
         except MdvError as error:
-            return _job_outcome(job, error)
+            if job.options.get("dry_run"):
+                return _job_outcome(job, error)
+            return _job_outcome(job, record_refusal(connection, error, self._provider))
 
     def _register(self, connection: Connection, jobs: Sequence[Job]) -> list[JobOutcome]:
         schema = self._provider.schemas.now(connection)
@@ -337,7 +344,7 @@ class Worker:
             )  # fmt: skip
 
 
-def _job_outcome(job: Job, result: RegistrationOutcome | MdvError) -> JobOutcome:
+def _job_outcome(job: Job, result: RegistrationOutcome | UpdateOutcome | MdvError) -> JobOutcome:
     if isinstance(result, MdvError):
         return JobOutcome(job, None, result.problem())
     return JobOutcome(job, result.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
@@ -353,6 +360,26 @@ def _document_edit(job: Job) -> DocumentEdit:
     conditions = _preconditions(job)
     limits = WriteLimits(resources=conditions.resource_prefixes)  # the request was refused if the document is foreign
     return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by)
+
+
+def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> RegistrationOutcome:
+    return edit_document(connection, _document_edit(job), provider, naming=bool(job.options.get("dry_run")))
+
+
+def _run_update_job(connection: Connection, job: Job, provider: Provider) -> UpdateOutcome:
+    limits = WriteLimits(*(_prefixes(job.options.get(name)) for name in ("document_prefixes", "resource_prefixes")))
+    text = (job.body or b"").decode()
+    return execute_update(connection, UpdateRequest(text, job.uri, limits, job.by), provider)
+
+
+def _prefixes(given: list[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else tuple(given)
+
+
+EDIT_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], RegistrationOutcome | UpdateOutcome]] = {
+    "edit": _run_edit_job,
+    "update": _run_update_job,
+}
 
 
 def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dict[str, Any]:

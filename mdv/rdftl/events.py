@@ -105,6 +105,16 @@ def entailing_statements(arc: Statement, schema: Schema) -> Iterator[Statement]:
                     yield Statement(subject, iri, Term.uri(below))
 
 
+def class_pairs(schema: Schema) -> list[tuple[str, str]]:
+    """Return each class with each of its superclasses, itself first. Membership in rdfs:Resource is no arc."""
+    return [
+        (iri, above)
+        for iri, declared in schema.classes.items()
+        for above in declared.superclasses
+        if above == iri or above != RDFS_RESOURCE
+    ]
+
+
 Deltas: TypeAlias = dict[EventKey, list[Delta]]
 
 

@@ -13,7 +13,7 @@ from mdv.db.pipeline import Pipeline, TextRow
 from mdv.rdftl.order import OrderedRule, Rank
 
 
-class NewRule(NamedTuple):
+class NewEcaRule(NamedTuple):
     """A rule to be stored. `keys`: the constants that it is found by."""
 
     id: int
@@ -72,7 +72,7 @@ def set_ranks(connection: Connection, ranks: Mapping[int, Rank]) -> None:
         _execute(connection, "set_ranks", ranks=_json([{"id": one, "rank": rank} for one, rank in ranks.items()]))
 
 
-def insert_rules(connection: Connection, rules: Sequence[NewRule], position: int) -> None:
+def insert_rules(connection: Connection, rules: Sequence[NewEcaRule], position: int) -> None:
     """Store rules. Active and shadow ones get keys."""
     keys = [
         {"template_id": rule.template_id, "key": key, "rule_id": rule.id}
@@ -89,9 +89,20 @@ def insert_rules(connection: Connection, rules: Sequence[NewRule], position: int
             pipeline.queue_named(sql["insert_keys"], keys=_json(keys))
 
 
-def advance_rules(connection: Connection, position: int, version: int, last_resource: int) -> None:
+def quarantine_rules(connection: Connection, rules: Collection[int], most: int, position: int) -> list[int]:
+    """Stop those of these rules that have failed in `most` transactions in a row. Return their IDs."""
+    found = _query(connection, "quarantine", rules=_json(list(rules)), most=most, position=position)
+    return [int(number or 0) for (number,) in found]
+
+
+def set_version(connection: Connection, version: int) -> None:
+    """Record that the rules have changed, in a transaction that advances the position otherwise."""
+    _execute(connection, "set_version", version=version)
+
+
+def advance_rules(connection: Connection, position: int, version: int) -> None:
     """Record a change of the rules: their version and the position."""
-    _execute(connection, "advance", position=position, version=version, last_resource=last_resource)
+    _execute(connection, "advance", position=position, version=version)
 
 
 def has_classes(connection: Connection) -> bool:
@@ -110,7 +121,9 @@ def store_classes(connection: Connection, pairs: Iterable[tuple[str, str]], last
         pipeline.queue_named(
             sql["insert_classes"], pairs=_json([{"class": below, "superclass": above} for below, above in listed])
         )
-    return last_resource + new.changed_rows
+    last = last_resource + new.changed_rows
+    _execute(connection, "set_last_resource", last=last)
+    return last
 
 
 def _query(connection: Connection, name: str, **values: object) -> list[TextRow]:

@@ -65,6 +65,20 @@ on conflict (rule_id) do update
 set fired = eca_counts.fired + excluded.fired, failed = eca_counts.failed + excluded.failed,
     failures = case when excluded.failed > 0 then eca_counts.failures + 1 else 0 end, last_fired = excluded.last_fired;
 
+-- name: quarantine
+-- Stop rules that have failed in several transactions in a row. Return their names.
+with failing as (
+    update eca_rules r set state = 'quarantined', position = %(position)s::bigint,
+        reason = 'It failed in ' || c.failures || ' transactions in a row.'
+    from eca_counts c
+    where c.rule_id = r.id and c.failures >= %(most)s::int and r.state = 'active'
+      and r.id = any (array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint))
+    returning r.id
+), gone as (
+    delete from eca_keys k using failing f where k.rule_id = f.id
+)
+select id from failing;
+
 -- name: insert_rules
 insert into eca_rules (id, rule_set, name, text, normal, state, template_id, constants, rank, precedes, follows, prefixes,
                        position, changed_by)
@@ -115,6 +129,9 @@ select (%(last)s::bigint + row_number() over ()), uri
 from (select distinct uri from jsonb_array_elements_text(%(uris)s::jsonb) as u (uri)
       where not exists (select from resources r where r.uri = u.uri)) missing;
 
+-- name: set_last_resource
+update mdp_state set last_resource = %(last)s::bigint;
+
 -- name: delete_classes
 delete from eca_classes;
 
@@ -130,4 +147,56 @@ with one as (
     insert into transactions (position, cause) values (%(position)s::bigint, 'rules')
 )
 update mdp_state
-set position = %(position)s::bigint, eca_version = %(version)s::bigint, last_resource = %(last_resource)s::bigint;
+set position = %(position)s::bigint, eca_version = %(version)s::bigint;
+
+-- name: set_version
+update mdp_state set eca_version = %(version)s::bigint;
+
+-- name: list_rules
+select r.id, r.name, r.rule_set, r.state, r.reason, r.text, r.normal, r.position, r.created_at::text, r.changed_by,
+       coalesce(c.fired, 0), coalesce(c.failed, 0), c.last_fired::text
+from eca_rules r left join eca_counts c on c.rule_id = r.id
+where r.id > %(after)s::bigint
+  and (%(id)s::bigint is null or r.id = %(id)s::bigint)
+  and (%(rule_set)s::text is null or r.rule_set = %(rule_set)s::text)
+  and (%(state)s::text is null or r.state = %(state)s::text)
+order by r.id limit %(limit)s::int;
+
+-- name: find_rule_id
+select id from eca_rules where name = %(name)s;
+
+-- name: delete_rule
+delete from eca_rules where id = %(id)s::bigint;
+
+-- name: delete_keys
+delete from eca_keys where rule_id = %(id)s::bigint;
+
+-- name: set_state
+update eca_rules set state = %(state)s, reason = null, position = %(position)s::bigint, changed_by = %(by)s
+where id = %(id)s::bigint;
+
+-- name: reset_failures
+update eca_counts set failures = 0 where rule_id = %(id)s::bigint;
+
+-- name: find_followers
+-- Rules that name this one in PRECEDES or FOLLOWS.
+select id, name from eca_rules where %(name)s::text = any (precedes || follows) order by id;
+
+-- name: list_runs
+select id, position, at::text, cause, subject, outcome, fired, changed_by from eca_runs
+where id < %(before)s::bigint and (%(position)s::bigint is null or position = %(position)s::bigint)
+order by id desc limit %(limit)s::int;
+
+-- name: read_run
+select id, position, at::text, cause, subject, outcome, fired, changed_by, trace from eca_runs where id = %(id)s::bigint;
+
+-- name: list_changes
+select id, position, run_id, step, rule_id, rule_name, delta, is_added, document, subject, property, object
+from eca_changes
+where id < %(before)s::bigint
+  and (%(resource)s::text is null or subject = %(resource)s::text)
+  and (%(rule)s::bigint is null or rule_id = %(rule)s::bigint)
+order by id desc limit %(limit)s::int;
+
+-- name: remove_old_runs
+delete from eca_runs where at < now() - make_interval(days => %(days)s::int);

@@ -11,21 +11,18 @@ from sqlalchemy import Connection
 
 from mdv.db.eca.rule_sql import MAX_KEY, write_template
 from mdv.db.eca.rules import (
-    NewRule,
+    NewEcaRule,
     advance_rules,
     find_rule_names,
     find_template,
-    has_classes,
     insert_rules,
     last_rule,
     read_order,
     set_ranks,
-    store_classes,
 )
 from mdv.errors import Conflict, Flaw, InvalidRule
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction
-from mdv.model import RDFS_RESOURCE
 from mdv.rdf.schema import Schema
 from mdv.rdftl.compile import CompiledRule, compile_rules
 from mdv.rdftl.model import Coupling, EcaRule
@@ -71,29 +68,11 @@ def add_rules(connection: Connection, draft: EcaDraft, provider: Provider) -> li
         for number, one in zip(numbers, compiled, strict=True)
     ]
     insert_rules(connection, rows, tx.position)
-    last_resource = ensure_classes(tx)
-    advance_rules(connection, tx.position, randbits(62) | 1, last_resource)
+    tx.number_classes()
+    advance_rules(connection, tx.position, randbits(62) | 1)
     return [
         AddedEcaRule(row.id, row.name, row.text, row.normal, one.warnings, tx.position)
         for row, one in zip(rows, compiled, strict=True)
-    ]
-
-
-def ensure_classes(tx: Transaction) -> int:
-    """Store the classes of the schema with their superclasses, unless they are stored. Return the last ID of a
-    resource."""
-    if has_classes(tx.connection):
-        return tx.state.last_resource
-    return store_classes(tx.connection, class_pairs(tx.schema.schema), tx.state.last_resource)
-
-
-def class_pairs(schema: Schema) -> list[tuple[str, str]]:
-    """Return each class with each of its superclasses. Membership in rdfs:Resource is no arc, so it is left out."""
-    return [
-        (iri, above)
-        for iri, declared in schema.classes.items()
-        for above in declared.superclasses
-        if above == iri or above != RDFS_RESOURCE
     ]
 
 
@@ -125,13 +104,13 @@ def _new_rule(
     number: int,
     one: CompiledRule,
     rank: Rank,
-) -> NewRule:
+) -> NewEcaRule:
     template, constants = abstract_rule(one.rule, schema)
     digest = blake2b(repr(template).encode(), digest_size=32).digest()
     template_id = find_template(connection, one.normal, digest)
     slots = write_template(template, template_id, schema, provider.eca_rules.property_id).key_slots
     keys = tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)
-    return NewRule(
+    return NewEcaRule(
         number, draft.rule_set, one.rule.name, one.text, one.normal, draft.state, template_id, constants, rank,
         one.rule.precedes, one.rule.follows, draft.prefixes, draft.by, keys,
     )  # fmt: skip

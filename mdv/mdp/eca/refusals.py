@@ -1,0 +1,27 @@
+"""Changes that event-condition-action rules refuse: the run is stored after the change was rolled back."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from mdv.db.eca.rules import advance_rules, quarantine_rules
+from mdv.db.eca.runs import store_run
+from mdv.errors import MdvError, RuleFailed, RulesDoNotEnd
+from mdv.mdp.provider import Provider
+from mdv.mdp.transaction import MAX_RULE_FAILURES, Transaction, new_graph_version
+
+
+def record_refusal(connection: Connection, error: MdvError, provider: Provider) -> MdvError:
+    """Store the run of a refused change, and add its ID to the error. Rules that have failed too often are quarantined.
+    Other errors are returned as they are."""
+    if not isinstance(error, RuleFailed | RulesDoNotEnd) or error.record is None:
+        return error
+    record, error.record = error.record, None
+    error.extra["run"] = store_run(connection, None, record)
+    failing = [rule for rule, (_, failed) in record.counts.items() if failed]
+    if failing:
+        tx = Transaction(provider, connection)
+        tx.lock()
+        if quarantine_rules(connection, failing, MAX_RULE_FAILURES, tx.position):
+            advance_rules(connection, tx.position, new_graph_version() | 1)
+    return error

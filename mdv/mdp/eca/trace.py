@@ -1,0 +1,76 @@
+"""The trace of a run: what event-condition-action rules did in a transaction, as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mdv.mdp.eca.run import EffectiveChange, RuleCopy, RuleRun, RunStep, delta_json
+from mdv.rdf.term_json import write_statement
+
+FIRST_STEPS, LAST_STEPS = 1_000, 100
+"""A trace has the first and the last steps of a run, and the number of those between them."""
+MAX_CHANGES_PER_STEP = 100
+
+
+def write_trace(run: RuleRun) -> dict[str, Any]:
+    """Return the trace of a run. `cause`: the step that triggered a rule; None for the transaction itself."""
+    steps = list(enumerate(run.steps))
+    left_out = max(0, len(steps) - FIRST_STEPS - LAST_STEPS)
+    kept = steps if not left_out else steps[:FIRST_STEPS] + steps[-LAST_STEPS:]
+    return {
+        "steps": [_step(number, step) for number, step in kept],
+        "left_out": left_out,
+        "fired": [_copy(copy) for copy in run.fired[: FIRST_STEPS + LAST_STEPS]],
+        "fired_count": len(run.fired),
+        "failed": [_copy(copy) | {"reason": reason} for copy, reason in run.failed[:LAST_STEPS]],
+    }
+
+
+def _step(number: int, step: RunStep) -> dict[str, Any]:
+    return {
+        "n": number,
+        **_copy(step.owner),
+        "action": step.action,
+        "changes": [change_json(change) for change in step.changes[:MAX_CHANGES_PER_STEP]],
+        "change_count": len(step.changes),
+        **({"undone": True} if step.is_undone else {}),
+    }
+
+
+def _copy(copy: RuleCopy) -> dict[str, Any]:
+    rule = copy.rule
+    return {
+        "rule": rule.id if rule is not None else None,
+        "name": rule.name if rule is not None else None,
+        "state": rule.state if rule is not None else None,
+        "delta": delta_json(copy.delta),
+        "cause": copy.cause,
+        "depth": copy.depth,
+    }
+
+
+def change_json(change: EffectiveChange) -> dict[str, Any]:
+    """Return an effective change as JSON."""
+    document, removed, added = change
+    return {
+        "document": document,
+        "removed": write_statement(removed) if removed is not None else None,
+        "added": write_statement(added) if added is not None else None,
+    }
+
+
+def audit_rows(run: RuleRun) -> list[dict[str, Any]]:
+    """Return the rows of `eca_changes`: every statement that an action added or removed, undone ones included."""
+    rows = []
+    for number, step in enumerate(run.steps):
+        rule, delta = step.owner.rule, delta_json(step.owner.delta)
+        for document, removed, added in step.changes:
+            for statement, is_added in ((removed, False), (added, True)):
+                if statement is not None:
+                    rows.append({
+                        "step": number, "rule_id": rule.id if rule is not None else None,
+                        "rule_name": rule.name if rule is not None else None, "delta": delta, "is_added": is_added,
+                        "document": document, "subject": statement.subject, "property": statement.property,
+                        "object": statement.object.as_dict(),
+                    })  # fmt: skip
+    return rows

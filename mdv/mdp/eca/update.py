@@ -1,0 +1,81 @@
+"""Updates: RDFTL's actions as an update language. One update is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from mdv.cause import UPDATE, Cause
+from mdv.db.state import LockPurpose
+from mdv.errors import UpdateFailed
+from mdv.mdp.eca.actions import ActionFailed
+from mdv.mdp.eca.run import EffectiveChange
+from mdv.mdp.provider import Provider
+from mdv.mdp.transaction import Transaction
+from mdv.mdp.write_limits import UNLIMITED, WriteLimits
+from mdv.rdftl.compile import compile_update
+from mdv.rdftl.template import abstract_part
+
+UPDATES_DOCUMENT = "urn:mdv:updates"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRequest:
+    """The text of an update. `graph`: the document that its insertions go to. `by`: the caller."""
+
+    text: str
+    graph: str = UPDATES_DOCUMENT
+    limits: WriteLimits = UNLIMITED
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOutcome:
+    """The effect of an update: statements that its own actions inserted, deleted and updated; how many copies of rules
+    fired; and the effect of the whole transaction on subscriptions."""
+
+    position: int
+    inserted: int
+    deleted: int
+    updated: int
+    run: int | None
+    fired: int
+    matched: int
+    lmrs: int
+    warnings: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def execute_update(connection: Connection, request: UpdateRequest, provider: Provider) -> UpdateOutcome:
+    """Execute an update. Raise `UpdateFailed` if an action fails, or `RuleFailed` if a rule refuses it."""
+    tx = Transaction(provider, connection)
+    with tx.locking(LockPurpose.DOCUMENTS):
+        """There are no look-ups."""
+    compiled = compile_update(request.text, tx.schema.schema)
+    tx.number_classes()
+    actions, constants = abstract_part(compiled.actions, tx.schema.schema)
+    try:
+        tx.execute_actions(actions, constants, request.graph, Cause(UPDATE, by=request.by), request.limits)
+    except ActionFailed as failure:
+        raise UpdateFailed(f"The update failed, and nothing was changed: {failure}.") from None
+    done = tx.finish()
+    run = tx.scheduler.run
+    inserted, deleted, updated = count_changes(
+        change for step in run.steps if step.owner.rule is None for change in step.changes
+    )
+    return UpdateOutcome(
+        done.position, inserted, deleted, updated, done.run, len(run.fired),
+        sum(one.matched for one in done.documents.values()), len(list(done.publication.names())),
+        tuple(str(flaw) for flaw in compiled.warnings),
+    )  # fmt: skip
+
+
+def count_changes(changes: Iterable[EffectiveChange]) -> tuple[int, int, int]:
+    """Return how many statements were inserted, deleted and updated."""
+    kinds = [(change.removed is not None, change.added is not None) for change in changes]
+    return kinds.count((False, True)), kinds.count((True, False)), kinds.count((True, True))
