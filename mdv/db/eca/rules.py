@@ -35,6 +35,72 @@ class NewEcaRule(NamedTuple):
         return {name: value for name, value in self._asdict().items() if name != "keys"}
 
 
+class StoredEcaRule(NamedTuple):
+    """A stored rule, with how often it fired and failed."""
+
+    id: int
+    name: str | None
+    rule_set: str
+    state: str
+    reason: str | None
+    text: str
+    normal: str
+    position: int
+    created_at: str
+    by: str | None
+    fired: int
+    failed: int
+    last_fired: str | None
+
+
+def list_eca_rules(
+    connection: Connection,
+    after: int = 0,
+    limit: int = 1_000,
+    rule_set: str | None = None,
+    state: str | None = None,
+    number: int | None = None,
+) -> list[StoredEcaRule]:
+    """Return rules in the order of their IDs, from the one after `after`."""
+    rows = _query(connection, "list_rules", after=after, limit=limit, rule_set=rule_set, state=state, id=number)
+    return [
+        StoredEcaRule(
+            int(row[0] or 0), row[1], row[2] or "", row[3] or "", row[4], row[5] or "", row[6] or "", int(row[7] or 0),
+            row[8] or "", row[9], int(row[10] or 0), int(row[11] or 0), row[12],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def find_rule_id(connection: Connection, name: str) -> int | None:
+    """Return the ID of the rule with this name."""
+    rows = _query(connection, "find_rule_id", name=name)
+    return _int(rows) if rows else None
+
+
+def delete_rule(connection: Connection, number: int) -> None:
+    """Delete a rule. Its changes, and what it did to documents, stay."""
+    _execute(connection, "delete_rule", id=number)
+
+
+def set_rule_state(connection: Connection, number: int, state: str, position: int, by: str | None) -> None:
+    """Set the state of a rule, without its keys."""
+    _execute(connection, "set_state", id=number, state=state, position=position, by=by)
+    _execute(connection, "reset_failures", id=number)
+    _execute(connection, "delete_keys", id=number)
+
+
+def insert_keys(connection: Connection, template_id: int, number: int, keys: Iterable[str]) -> None:
+    """Store the constants that a rule is found by."""
+    rows = [{"template_id": template_id, "key": key, "rule_id": number} for key in keys]
+    _execute(connection, "insert_keys", keys=_json(rows))
+
+
+def find_followers(connection: Connection, name: str) -> list[str]:
+    """Return the names (or IDs) of the rules that name a rule in PRECEDES or FOLLOWS."""
+    return [found or number or "" for number, found in _query(connection, "find_followers", name=name)]
+
+
 def read_templates(connection: Connection) -> dict[int, str]:
     """Return the templates of active and shadow rules: the text of one rule of each, by ID."""
     return {int(number or 0): text or "" for number, text in _query(connection, "read_templates")}
@@ -105,6 +171,11 @@ def advance_rules(connection: Connection, position: int, version: int) -> None:
     _execute(connection, "advance", position=position, version=version)
 
 
+def has_rules(connection: Connection) -> bool:
+    """True if there is an active or shadow rule."""
+    return _query(connection, "has_rules") == [("t",)]
+
+
 def has_classes(connection: Connection) -> bool:
     """True if the classes of the schema are stored."""
     return _query(connection, "has_classes") == [("t",)]
@@ -126,16 +197,16 @@ def store_classes(connection: Connection, pairs: Iterable[tuple[str, str]], last
     return last
 
 
-def _query(connection: Connection, name: str, **values: object) -> list[TextRow]:
+def _query(connection: Connection, statement: str, **values: object) -> list[TextRow]:
     with Pipeline(connection) as pipeline:
-        found = pipeline.queue_named(load_sql("eca")[name], **values)
+        found = pipeline.queue_named(load_sql("eca")[statement], **values)
     return found.rows()
 
 
-def _execute(connection: Connection, name: str, **values: object) -> int:
+def _execute(connection: Connection, statement: str, **values: object) -> int:
     """Run a statement that returns no rows. Return how many rows it changed."""
     with Pipeline(connection) as pipeline:
-        done = pipeline.queue_named(load_sql("eca")[name], **values)
+        done = pipeline.queue_named(load_sql("eca")[statement], **values)
     return done.changed_rows
 
 

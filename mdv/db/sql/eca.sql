@@ -110,6 +110,9 @@ select name from eca_rules where name = any (array(select jsonb_array_elements_t
 -- name: last_rule
 select coalesce(max(id), 0) from eca_rules;
 
+-- name: has_rules
+select exists (select from eca_keys);
+
 -- name: has_classes
 select exists (select from eca_classes);
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from secrets import randbits
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -12,17 +11,25 @@ from sqlalchemy import Connection
 from mdv.db.eca.rule_sql import MAX_KEY, write_template
 from mdv.db.eca.rules import (
     NewEcaRule,
+    StoredEcaRule,
     advance_rules,
+    delete_rule,
+    find_followers,
+    find_rule_id,
     find_rule_names,
     find_template,
+    has_rules,
+    insert_keys,
     insert_rules,
     last_rule,
+    list_eca_rules,
     read_order,
     set_ranks,
+    set_rule_state,
 )
-from mdv.errors import Conflict, Flaw, InvalidRule
+from mdv.errors import Conflict, Flaw, InvalidRule, NotFound
 from mdv.mdp.provider import Provider
-from mdv.mdp.transaction import Transaction
+from mdv.mdp.transaction import Transaction, new_graph_version
 from mdv.rdf.schema import Schema
 from mdv.rdftl.compile import CompiledRule, compile_rules
 from mdv.rdftl.model import Coupling, EcaRule
@@ -30,6 +37,8 @@ from mdv.rdftl.order import CyclicOrder, OrderedRule, Rank, rank_rules
 from mdv.rdftl.template import abstract_rule
 
 DEFAULT_SET = "main"
+QUARANTINED = "quarantined"
+RUNNING_STATES = ("active", "shadow")
 
 
 class EcaDraft(NamedTuple):
@@ -40,6 +49,14 @@ class EcaDraft(NamedTuple):
     state: str = "active"
     prefixes: tuple[str, ...] | None = None
     by: str | None = None
+
+
+class EcaRuleChange(NamedTuple):
+    """A rule that was changed or removed."""
+
+    id: int
+    position: int
+    warnings: tuple[str, ...] = ()
 
 
 class AddedEcaRule(NamedTuple):
@@ -58,10 +75,16 @@ def add_rules(connection: Connection, draft: EcaDraft, provider: Provider) -> li
     tx = Transaction(provider, connection)
     tx.lock()
     compiled = compile_rules(draft.text, tx.schema.schema)
-    for one in compiled:
-        if one.rule.coupling is Coupling.DETACHED:
-            raise InvalidRule("COUPLING Detached is not supported yet. Write Immediate or Deferred.")
-    numbers = range(last_rule(connection) + 1, last_rule(connection) + 1 + len(compiled))
+    first = last_rule(connection) + 1
+    return _add(tx, draft, compiled, range(first, first + len(compiled)), provider)
+
+
+def _add(
+    tx: Transaction, draft: EcaDraft, compiled: Sequence[CompiledRule], numbers: Sequence[int], provider: Provider
+) -> list[AddedEcaRule]:
+    connection = tx.connection
+    if any(one.rule.coupling is Coupling.DETACHED for one in compiled):
+        raise InvalidRule("COUPLING Detached is not supported yet. Write Immediate or Deferred.")
     ranks = _rank(connection, dict(zip(numbers, (one.rule for one in compiled), strict=True)))
     rows = [
         _new_rule(connection, provider, tx.schema.schema, draft, number, one, ranks[number])
@@ -69,11 +92,77 @@ def add_rules(connection: Connection, draft: EcaDraft, provider: Provider) -> li
     ]
     insert_rules(connection, rows, tx.position)
     tx.number_classes()
-    advance_rules(connection, tx.position, randbits(62) | 1)
+    _advance(tx)
     return [
         AddedEcaRule(row.id, row.name, row.text, row.normal, one.warnings, tx.position)
         for row, one in zip(rows, compiled, strict=True)
     ]
+
+
+def find_rule(connection: Connection, name: str) -> StoredEcaRule:
+    """Return the rule with this name or ID. Raise `NotFound`."""
+    number = find_rule_id(connection, name)
+    if number is None and name.isascii() and name.isdigit() and len(name) < 19:
+        number = int(name)
+    found = list_eca_rules(connection, number=number) if number is not None else []
+    if not found:
+        raise NotFound(f"There is no event-condition-action rule {name!r}. `mdv eca list` shows all rules.")
+    return found[0]
+
+
+def remove_rule(connection: Connection, name: str, provider: Provider) -> EcaRuleChange:
+    """End a rule. What it did to documents stays."""
+    tx = Transaction(provider, connection)
+    tx.lock()
+    rule = find_rule(connection, name)
+    followers = find_followers(connection, rule.name) if rule.name is not None else []
+    delete_rule(connection, rule.id)
+    _renew_ranks(connection)
+    _advance(tx)
+    warnings = [f"The rule {one} names {rule.name} in PRECEDES or FOLLOWS." for one in followers]
+    return EcaRuleChange(rule.id, tx.position, tuple(warnings))
+
+
+def change_state(connection: Connection, name: str, state: str, by: str | None, provider: Provider) -> EcaRuleChange:
+    """Enable or disable a rule, or set it to shadow: its condition is evaluated, its actions do not run."""
+    tx = Transaction(provider, connection)
+    tx.lock()
+    rule = find_rule(connection, name)
+    set_rule_state(connection, rule.id, state, tx.position, by)
+    if state in RUNNING_STATES:
+        (compiled,) = compile_rules(rule.normal, tx.schema.schema)
+        template_id, _, keys = _find_template(connection, provider, tx.schema.schema, compiled)
+        insert_keys(connection, template_id, rule.id, keys)
+    tx.number_classes()
+    _advance(tx)
+    return EcaRuleChange(rule.id, tx.position)
+
+
+def replace_rule(connection: Connection, name: str, draft: EcaDraft, provider: Provider) -> AddedEcaRule:
+    """Replace the text of a rule. It keeps its ID, its set and its state, unless it is quarantined."""
+    tx = Transaction(provider, connection)
+    tx.lock()
+    rule = find_rule(connection, name)
+    compiled = compile_rules(draft.text, tx.schema.schema)
+    if len(compiled) != 1:
+        raise InvalidRule(f"The text has {len(compiled)} rules. Send the text of one rule.")
+    delete_rule(connection, rule.id)
+    state = rule.state if rule.state != QUARANTINED else "active"
+    kept = draft._replace(rule_set=rule.rule_set, state=state)
+    (added,) = _add(tx, kept, compiled, [rule.id], provider)
+    return added
+
+
+def _renew_ranks(connection: Connection) -> None:
+    stored = read_order(connection, ())
+    ranks = rank_rules({number: rule for number, (rule, _) in stored.items()})
+    set_ranks(connection, {number: ranks[number] for number, (_, rank) in stored.items() if ranks[number] != rank})
+
+
+def _advance(tx: Transaction) -> None:
+    """Give the rules a new version, at a new position. Version 0 means that there are none."""
+    version = new_graph_version() | 1 if has_rules(tx.connection) else 0
+    advance_rules(tx.connection, tx.position, version)
 
 
 def _rank(connection: Connection, new: dict[int, EcaRule]) -> dict[int, Rank]:
@@ -105,17 +194,19 @@ def _new_rule(
     one: CompiledRule,
     rank: Rank,
 ) -> NewEcaRule:
-    template, constants = abstract_rule(one.rule, schema)
-    digest = blake2b(repr(template).encode(), digest_size=32).digest()
-    template_id = find_template(connection, one.normal, digest)
-    slots = write_template(template, template_id, schema, provider.eca_rules.property_id).key_slots
-    keys = tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)
+    template_id, constants, keys = _find_template(connection, provider, schema, one)
     return NewEcaRule(
         number, draft.rule_set, one.rule.name, one.text, one.normal, draft.state, template_id, constants, rank,
         one.rule.precedes, one.rule.follows, draft.prefixes, draft.by, keys,
     )  # fmt: skip
 
 
-def warnings_of(rules: Sequence[AddedEcaRule]) -> list[str]:
-    """Return the warnings of added rules as text."""
-    return [str(flaw) for rule in rules for flaw in rule.warnings]
+def _find_template(
+    connection: Connection, provider: Provider, schema: Schema, one: CompiledRule
+) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """Return the ID of a rule's template, its constants, and its keys."""
+    template, constants = abstract_rule(one.rule, schema)
+    digest = blake2b(repr(template).encode(), digest_size=32).digest()
+    number = find_template(connection, one.normal, digest)
+    slots = write_template(template, number, schema, provider.eca_rules.property_id).key_slots
+    return number, constants, tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)
