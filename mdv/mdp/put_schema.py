@@ -27,6 +27,7 @@ from mdv.db.schemas import (
 )
 from mdv.db.suspensions import Suspensions
 from mdv.errors import BreakingSchema, Flaw, InvalidDocument, InvalidRule, PreconditionFailed
+from mdv.mdp.eca.reread import reread_eca_rules, store_reread
 from mdv.mdp.evaluate import evaluate_ends, full_results
 from mdv.mdp.merge import PlannedRule, merge_rules
 from mdv.mdp.precompute import MAX_EVALUATION_SECONDS
@@ -99,6 +100,7 @@ def put_schema(
     retyped = _retyped_properties(old.schema, new.schema)
     graph = RuleGraph(connection)
     changed_rules = _reread_rules(connection, graph, provider.rules, old, new)
+    changed_eca_rules = reread_eca_rules(connection, old, new)
     before = tx.groups()
     touched = [group for group in before.groups if _touches(group.group.pattern, old.schema, new.schema, retyped)]
     suspensions = Suspensions(connection)
@@ -109,6 +111,8 @@ def put_schema(
     if retyped:
         update_typed_values(connection, _retyped(iter_stored_values(connection, retyped), new.typing))
     tx.store_schema(new, document, by)
+    store_reread(connection, changed_eca_rules, new.schema, provider)
+    tx.renew_classes()
     if before.groups:
         last = tx.state.last_atomic_rule
         new_ends = _merge_changed(tx, graph, changed_rules, before.known)

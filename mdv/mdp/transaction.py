@@ -180,10 +180,14 @@ class Transaction:
         """Store the classes of the schema with their superclasses, unless they are stored. Paths through rdf:type need
         them. The lock is taken."""
         if not has_classes(self.connection):
-            self.store_classes()
+            self._store_classes()
 
-    def store_classes(self) -> None:
-        """Store the classes of the schema with their superclasses. New URIs get IDs."""
+    def renew_classes(self) -> None:
+        """Store the classes of a new schema with their superclasses, if those of the old one are stored."""
+        if has_classes(self.connection):
+            self._store_classes()
+
+    def _store_classes(self) -> None:
         pairs = class_pairs(self.schema.schema)
         last_resource = store_classes(self.connection, pairs, self.state.last_resource)
         self.state = replace(self.state, last_resource=last_resource)

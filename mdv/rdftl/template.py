@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from mdv.rdf.schema import Schema
 from mdv.rdf.values import ValueKind, typed_text
-from mdv.rdftl.model import ConstantValue, EcaRule, NamedNode, Triple, TripleNode, ValueComparison
+from mdv.rdftl.model import ArcAction, ArcEvent, ConstantValue, EcaRule, NamedNode, Triple, TripleNode, ValueComparison
 
 T = TypeVar("T")
 
@@ -90,6 +90,13 @@ def arc_kind(triple: Triple, schema: Schema) -> ValueKind:
     """Return how the constants in the place of the target are compared with stored values."""
     declared = schema.property_of(triple.arc) if isinstance(triple.arc, str) else None
     return ValueKind.TEXT if declared is None else declared.kind
+
+
+def arc_kinds(rule: EcaRule, schema: Schema) -> tuple[ValueKind, ...]:
+    """Return how the constants of all triples of a rule are compared."""
+    actions = [triple for action in rule.actions if isinstance(action, ArcAction) for triple in action.triples]
+    event = [rule.event.triple] if isinstance(rule.event, ArcEvent) else []
+    return tuple(arc_kind(triple, schema) for triple in (*event, *actions))
 
 
 def _map_parts(part: Any, change: Callable[[Any], Any]) -> Any:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mdv.errors import RuleFailed
-from mdv.mdp.eca.change_rules import AddedEcaRule, EcaDraft, add_rules
+from mdv.db.eca.rules import list_eca_rules
+from mdv.errors import BreakingSchema, RuleFailed
+from mdv.mdp.eca.change_rules import AddedEcaRule, EcaDraft, add_rules, change_state, remove_rule, replace_rule
+from mdv.mdp.edit_document import DocumentEdit, edit_document
 from mdv.mdp.register import RegistrationOutcome
+from mdv.model import XSD, Statement, Term
 from tests.support.mdp import Mdp
 
 SCHEMA = """
@@ -108,3 +111,103 @@ def test_a_registration_that_no_rule_watches_is_not_looked_at(eca: Mdp) -> None:
     put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 1 .")
 
     assert statements(eca, "urn:mdv:eca:main") == set()
+
+
+def test_a_schema_that_breaks_a_rule_is_refused(eca: Mdp) -> None:
+    add(eca, "RULE mark ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'new')")
+
+    with pytest.raises(BreakingSchema, match="rule mark"):
+        eca.put_schema(SCHEMA.replace(":tag", ":label"))
+
+
+def test_a_rule_follows_a_new_subclass(eca: Mdp) -> None:
+    add(eca, "ON INSERT resource() AS INSTANCE OF Lo IF $delta/target(rdf:type) = 'http://v/Lo'"
+             " DO INSERT ($delta, tag, 'new')")  # fmt: skip
+
+    eca.put_schema(SCHEMA + ":Tutorial rdfs:subClassOf :Course .")
+    put(eca, "http://d/1", "<http://r/1> a :Tutorial .")
+
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "tag", "new")}
+
+
+def test_a_constant_is_compared_as_the_new_range_says(eca: Mdp) -> None:
+    schema = SCHEMA + ":size mdv:setValued true ."
+    eca.put_schema(schema)
+    for text in ("5", "5.0"):
+        add(eca, f"ON INSERT (_, size, '{text}') IF TRUE DO INSERT ($delta, tag, '{text}')")
+    put(eca, "http://d/1", "<http://r/1> :size '5' .")
+    eca.put_schema(schema + ":size rdfs:range xsd:decimal .")
+
+    put(eca, "http://d/2", "<http://r/2> :size '5.00' .")
+
+    assert statements(eca, "urn:mdv:eca:main") == {
+        ("http://r/1", "tag", "5"), ("http://r/2", "tag", "5"), ("http://r/2", "tag", "5.0"),
+    }  # fmt: skip
+
+
+def test_rules_are_disabled_enabled_replaced_and_removed(eca: Mdp) -> None:
+    (rule,) = add(eca, "RULE mark ON INSERT (_, subject, 'x') IF TRUE DO INSERT ($delta, tag, 'old')")
+    with eca.engine.begin() as connection:
+        change_state(connection, "mark", "disabled", None, eca.provider)
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    assert statements(eca, "urn:mdv:eca:main") == set()
+
+    with eca.engine.begin() as connection:
+        change_state(connection, str(rule.id), "active", None, eca.provider)
+    put(eca, "http://d/2", "<http://r/2> :subject 'x' .")
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/2", "tag", "old")}
+
+    with eca.engine.begin() as connection:
+        text = "RULE mark ON INSERT (_, subject, 'x') IF TRUE DO INSERT ($delta, tag, 'new')"
+        assert replace_rule(connection, "mark", EcaDraft(text), eca.provider).id == rule.id
+    put(eca, "http://d/3", "<http://r/3> :subject 'x' .")
+    with eca.engine.begin() as connection:
+        remove_rule(connection, "mark", eca.provider)
+    put(eca, "http://d/4", "<http://r/4> :subject 'x' .")
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/2", "tag", "old"), ("http://r/3", "tag", "new")}
+
+
+def test_a_shadow_rule_is_recorded_and_does_nothing(eca: Mdp) -> None:
+    with eca.engine.begin() as connection:
+        text = "RULE mark ON INSERT (_, subject, 'x') IF TRUE DO INSERT ($delta, tag, 'old')"
+        add_rules(connection, EcaDraft(text, state="shadow"), eca.provider)
+
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+
+    assert statements(eca, "urn:mdv:eca:main") == set()
+    with eca.engine.connect() as connection:
+        (rule,) = list_eca_rules(connection)
+        assert (rule.fired, rule.failed) == (1, 0)
+
+
+def test_a_rule_that_fails_again_and_again_is_quarantined(eca: Mdp) -> None:
+    add(
+        eca,
+        "RULE bad ABORT ParentChild ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, level, 1), ($delta, level, 2)",
+    )
+
+    for number in range(6):
+        put(eca, f"http://d/{number}", f"<http://r/{number}> :subject 'x' .")
+
+    with eca.engine.connect() as connection:
+        (rule,) = list_eca_rules(connection)
+        assert (rule.state, rule.failed) == ("quarantined", 5)
+
+
+def test_rules_see_an_edit_of_a_document(eca: Mdp) -> None:
+    put(eca, "http://d/1", "<http://r/1> :level 1 .")
+    add(eca, "ON UPDATE (_, level, _ -> _) IF TRUE DO INSERT ($delta, tag, $delta.new_target)")
+
+    with eca.engine.begin() as connection:
+        old, new = (Statement("http://r/1", "http://v/level", Term.literal(v, datatype=XSD + "integer")) for v in "12")
+        edit_document(connection, DocumentEdit("http://d/1", (new,), (old,)), eca.provider)
+
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "tag", "2")}
+
+
+def test_the_size_of_a_batch_changes_nothing(eca: Mdp) -> None:
+    add(eca, "ON INSERT (_, subject, _) IF not resource()/target(tag) = 'first' DO INSERT ($delta, tag, 'first')")
+
+    eca.put({f"http://d/{number}": f"<http://r/{number}> :subject 'x' ." for number in range(3)})
+
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/0", "tag", "first")}

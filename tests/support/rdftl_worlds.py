@@ -6,7 +6,8 @@ well-typed: constants and comparisons fit the ranges of the properties. Their ef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -101,6 +102,7 @@ def valid(statements: Iterable[Statement]) -> frozenset[Statement]:
     return frozenset(kept)
 
 
+@cache
 def statements() -> st.SearchStrategy[Statement]:
     about_resources = [Statement(s, p, o) for s in RESOURCES for p in VALUES for o in VALUES[p] if p not in MEMBERS]
     members = [Statement(s, p, o) for s in (BAG, SEQ) for p in MEMBERS for o in VALUES[p]]
@@ -108,15 +110,18 @@ def statements() -> st.SearchStrategy[Statement]:
     return st.one_of(*map(st.sampled_from, (about_resources, about_resources, members, types)))
 
 
+@cache
 def contents(most: int = 12) -> st.SearchStrategy[frozenset[Statement]]:
     """The statements of a document: valid, and never empty."""
     return st.lists(statements(), min_size=1, max_size=most).map(valid)
 
 
+@cache
 def documents() -> st.SearchStrategy[dict[str, frozenset[Statement]]]:
     return st.dictionaries(st.sampled_from(DOCUMENTS), contents(), min_size=1)
 
 
+@cache
 def registrations() -> st.SearchStrategy[Registration]:
     return st.builds(Registration, st.sampled_from(DOCUMENTS), st.one_of(contents(), contents(), st.none()))
 
@@ -124,6 +129,7 @@ def registrations() -> st.SearchStrategy[Registration]:
 # Paths and conditions
 
 
+@cache
 def steps(depth: int) -> st.SearchStrategy[NodeStep]:
     names = st.sampled_from([None, RDF_TYPE, *REFERENCES, *REFERENCES])
     qualifiers = (
@@ -139,7 +145,8 @@ def heads(delta: bool = False) -> tuple[PathHead, ...]:
     return (AllNodes(), *map(NamedNode, NODES), *([DeltaValue()] * 6 if delta else []))
 
 
-def paths(heads: Sequence[PathHead], depth: int = 1, fewest: int = 0) -> st.SearchStrategy[NodePath]:
+@cache
+def paths(heads: tuple[PathHead, ...], depth: int = 1, fewest: int = 0) -> st.SearchStrategy[NodePath]:
     qualifiers = (
         st.just(()) if depth == 0 else st.one_of(st.just(()), st.tuples(conditions((ContextNode(),), depth - 1)))
     )
@@ -147,6 +154,7 @@ def paths(heads: Sequence[PathHead], depth: int = 1, fewest: int = 0) -> st.Sear
     return st.builds(NodePath, st.sampled_from(heads), qualifiers, some)
 
 
+@cache
 def constants(property_: str | None) -> st.SearchStrategy[ConstantValue]:
     """Constants for values of a property; None stands for any."""
     terms = VALUES[property_] if property_ is not None else [*VALUES[V + "about"], *VALUES[V + "label"]]
@@ -158,8 +166,9 @@ def _after_base(term: Term) -> str:
     return term.value if term.is_uri else "http://r/" + term.value
 
 
+@cache
 @st.composite
-def comparisons(draw: st.DrawFn, heads: Sequence[PathHead]) -> ValueComparison:
+def comparisons(draw: st.DrawFn, heads: tuple[PathHead, ...]) -> ValueComparison:
     name = draw(st.sampled_from([None, *(name for name in VALUES if name not in MEMBERS)]))
     kind = value_kind_of(name, SCHEMA)
     start = draw(paths(heads, 0))
@@ -172,7 +181,8 @@ def comparisons(draw: st.DrawFn, heads: Sequence[PathHead]) -> ValueComparison:
     return ValueComparison(left, operator, right, kind)
 
 
-def conditions(heads: Sequence[PathHead], depth: int = 1) -> st.SearchStrategy[Condition]:
+@cache
+def conditions(heads: tuple[PathHead, ...], depth: int = 1) -> st.SearchStrategy[Condition]:
     fewest = 1 if ContextNode() in heads else 0
     simple = st.one_of(st.builds(Exists, paths(heads, depth, fewest)), comparisons(heads), comparisons(heads))
     if depth == 0:
@@ -184,16 +194,19 @@ def conditions(heads: Sequence[PathHead], depth: int = 1) -> st.SearchStrategy[C
 # Events and actions
 
 
+@cache
 def arc_names() -> st.SearchStrategy[str | None]:
     return st.sampled_from([None, *VALUES])
 
 
+@cache
 def classes() -> st.SearchStrategy[str | None]:
     return st.sampled_from([None, None, None, *CLASSES])
 
 
+@cache
 @st.composite
-def triple_nodes(draw: st.DrawFn, heads: Sequence[PathHead], constant: str | bool | None = False) -> TripleNode:
+def triple_nodes(draw: st.DrawFn, heads: tuple[PathHead, ...], constant: str | bool | None = False) -> TripleNode:
     """A node that is matched. `constant`: the property whose constants it may be, if any."""
     choices: list[st.SearchStrategy[object]] = [st.none(), paths(heads)]
     if constant is not False:
@@ -201,6 +214,7 @@ def triple_nodes(draw: st.DrawFn, heads: Sequence[PathHead], constant: str | boo
     return TripleNode(draw(st.one_of(*choices)), draw(classes()))  # type: ignore[arg-type]
 
 
+@cache
 @st.composite
 def events(draw: st.DrawFn) -> Event:
     some, everything = heads(), st.just(NodePath(AllNodes()))
@@ -215,8 +229,9 @@ def events(draw: st.DrawFn) -> Event:
     return ArcEvent(kind, Triple(start, arc, ends[0], ends[1] if kind is ChangeKind.UPDATE else None))
 
 
+@cache
 @st.composite
-def new_nodes(draw: st.DrawFn, heads: Sequence[PathHead], property_: str) -> TripleNode:
+def new_nodes(draw: st.DrawFn, heads: tuple[PathHead, ...], property_: str) -> TripleNode:
     """The target of a triple to insert, or a new target: a constant if the range is a datatype, else a path."""
     if all(not term.is_uri for term in VALUES[property_]):
         return TripleNode(draw(constants(property_)))
@@ -226,8 +241,9 @@ def new_nodes(draw: st.DrawFn, heads: Sequence[PathHead], property_: str) -> Tri
     return TripleNode(draw(st.one_of(named, named, paths(heads, 0))))
 
 
+@cache
 @st.composite
-def triples(draw: st.DrawFn, kind: ChangeKind, heads: Sequence[PathHead]) -> Triple:
+def triples(draw: st.DrawFn, kind: ChangeKind, heads: tuple[PathHead, ...]) -> Triple:
     named = [head for head in heads if not isinstance(head, AllNodes)]
     start = draw(st.one_of(st.sampled_from(named).map(lambda head: TripleNode(NodePath(head))), triple_nodes(heads)))
     if kind is ChangeKind.DELETE:
@@ -243,6 +259,7 @@ def triples(draw: st.DrawFn, kind: ChangeKind, heads: Sequence[PathHead]) -> Tri
     return Triple(start, property_, draw(new_nodes(heads, property_)))
 
 
+@cache
 @st.composite
 def actions(draw: st.DrawFn, delta: bool = False) -> Action:
     """An action; with `delta`, one of a rule whose deltas are any."""
@@ -255,9 +272,25 @@ def actions(draw: st.DrawFn, delta: bool = False) -> Action:
     return ArcAction(kind, tuple(draw(st.lists(triples(kind, some), min_size=1, max_size=2))))
 
 
+def _named(uri: str) -> TripleNode:
+    return TripleNode(NodePath(NamedNode(uri)))
+
+
+@cache
 def schedules() -> st.SearchStrategy[tuple[Action, ...]]:
     """The actions of an update."""
     return st.lists(actions(), min_size=1, max_size=3).map(tuple)
+
+
+def effective_actions() -> st.SearchStrategy[Action]:
+    """Actions that always succeed, and mostly change something."""
+    nodes = st.sampled_from([NodePath(NamedNode(uri)) for uri in RESOURCES])
+    inserted = st.builds(NodeAction, st.just(ChangeKind.INSERT), nodes, st.sampled_from(CLASSES))
+    return st.one_of(inserted, st.builds(NodeAction, st.just(ChangeKind.DELETE), nodes))
+
+
+FAILING = ArcAction(ChangeKind.INSERT, (Triple(_named(RESOURCES[0]), SequenceNext(), _named(RESOURCES[1])),))
+"""Fails, because the source is no collection."""
 
 
 # Rules
@@ -271,6 +304,7 @@ def _fields(event: Event) -> list[DeltaField]:
     return [DeltaField.TARGET]
 
 
+@cache
 @st.composite
 def rules(draw: st.DrawFn, strict: bool = True) -> EcaRule:
     """A rule of mode Immediate or Deferred. `strict`: also STRICT ones."""
@@ -278,6 +312,8 @@ def rules(draw: st.DrawFn, strict: bool = True) -> EcaRule:
     some = (*heads(delta=True), *map(DeltaValue, _fields(event)))
     condition = draw(st.one_of(st.just(Always()), st.just(Always()), conditions(some)))
     parts = draw(st.lists(actions(delta=True), min_size=1, max_size=2))
+    if draw(st.integers(0, 2)) == 0:
+        parts = [*draw(st.lists(effective_actions(), max_size=1)), *parts, FAILING]
     return EcaRule(
         event,
         condition,
@@ -288,10 +324,11 @@ def rules(draw: st.DrawFn, strict: bool = True) -> EcaRule:
     )
 
 
+@cache
 @st.composite
 def rule_sets(draw: st.DrawFn, most: int = 4, strict: bool = True) -> dict[int, EcaRule]:
     """Rules by number. PRECEDES and FOLLOWS form no cycle."""
-    made = draw(st.lists(rules(strict), min_size=1, max_size=most))
+    made = draw(st.lists(rules(strict), min_size=2, max_size=most))
     order = draw(st.permutations(range(len(made))))
     named = {}
     for place, index in enumerate(order):
@@ -313,6 +350,7 @@ def rule_sets(draw: st.DrawFn, most: int = 4, strict: bool = True) -> dict[int, 
     return dict(sorted(named.items()))
 
 
+@cache
 @st.composite
 def transactions(draw: st.DrawFn, strict: bool = True) -> TransactionStep:
     """A registration, deletion or update, under random rules."""

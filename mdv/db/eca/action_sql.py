@@ -42,12 +42,12 @@ class ActionWriter:
             body.conditions.append(self._paths.is_instance(value, [class_iri]))
         return f"select distinct {_term(value)} {_from(body)}"
 
-    def find_bad_elements(self, path: NodePath) -> Iterator[str]:
+    def find_bad_elements(self, path: NodePath, itself: bool) -> Iterator[str]:
         """Yield queries that have a row if an `element` step of a path is applied to a value that is no collection."""
         for number, step in enumerate(path.steps):
             if step.axis is Axis.ELEMENT:
                 body = FromWhere([DELTAS])
-                value = self._paths.path(replace(path, steps=path.steps[:number]), body)
+                value = self._paths.path(replace(path, steps=path.steps[:number]), body, itself)
                 body.conditions.append(f"not {self._paths.is_collection(value, step.index)}")
                 yield f"select {_term(value)} {_from(body)} limit 1"
 

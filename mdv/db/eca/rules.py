@@ -106,6 +106,46 @@ def read_templates(connection: Connection) -> dict[int, str]:
     return {int(number or 0): text or "" for number, text in _query(connection, "read_templates")}
 
 
+class RuleConstants(NamedTuple):
+    """A rule of a template. `is_running`: it has keys."""
+
+    id: int
+    name: str | None
+    constants: tuple[str, ...]
+    is_running: bool
+
+
+def read_all_templates(connection: Connection) -> dict[int, str]:
+    """Return the templates of all rules: the text of one rule of each, by ID."""
+    return {int(number or 0): text or "" for number, text in _query(connection, "read_all_templates")}
+
+
+def list_constants(connection: Connection, template_id: int) -> list[RuleConstants]:
+    """Return the rules of a template with their constants."""
+    return [
+        RuleConstants(int(number or 0), name, tuple(json.loads(constants or "[]")), state in ("active", "shadow"))
+        for number, name, constants, state in _query(connection, "list_constants", template_id=template_id)
+    ]
+
+
+def read_template_of(connection: Connection, number: int) -> tuple[int, str, tuple[str, ...]]:
+    """Return the ID and the text of a rule's template, and the rule's constants."""
+    ((template_id, text, constants),) = _query(connection, "read_template_of", id=number)
+    return int(template_id or 0), text or "", tuple(json.loads(constants or "[]"))
+
+
+def update_template(
+    connection: Connection, rule: RuleConstants, template_id: int, constants: Sequence[str], keys: Iterable[str]
+) -> None:
+    """Give a rule another template."""
+    _execute(
+        connection, "update_template", id=rule.id, template_id=template_id, constants=_json(list(constants))
+    )  # fmt: skip
+    _execute(connection, "delete_keys", id=rule.id)
+    if rule.is_running:
+        insert_keys(connection, template_id, rule.id, keys)
+
+
 def find_template(connection: Connection, text: str, digest: bytes) -> int:
     """Return the ID of a template. `text`: a rule with this template."""
     return _int(_query(connection, "find_template", text=text, digest=digest.hex()))

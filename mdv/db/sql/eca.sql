@@ -6,6 +6,24 @@ select t.id, t.text from eca_templates t
 where exists (select from eca_keys k where k.template_id = t.id)
 order by t.id;
 
+-- name: read_all_templates
+-- The templates of all rules.
+select t.id, t.text from eca_templates t
+where exists (select from eca_rules r where r.template_id = t.id)
+order by t.id;
+
+-- name: list_constants
+select id, name, to_jsonb(constants), state from eca_rules where template_id = %(template_id)s::int order by id;
+
+-- name: read_template_of
+select t.id, t.text, to_jsonb(r.constants) from eca_rules r join eca_templates t on t.id = r.template_id
+where r.id = %(id)s::bigint;
+
+-- name: update_template
+update eca_rules
+set template_id = %(template_id)s::int, constants = array(select jsonb_array_elements_text(%(constants)s::jsonb))
+where id = %(id)s::bigint;
+
 -- name: find_held
 -- Those of these statements that a document contains.
 select k.n

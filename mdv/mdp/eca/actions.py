@@ -178,7 +178,7 @@ class ActionReader:
                     return [Term.uri(self._constants[slot_number(name)])]
                 case DeltaValue(delta_field):
                     return [self._delta_term(delta_field)]
-        self._check_elements(path)
+        self._check_elements(path, itself=True)
         return sorted(_term(*row) for row in self._query(self._writer.select_nodes(path, class_iri)))
 
     def _delta_term(self, delta_field: DeltaField) -> Term:
@@ -196,9 +196,10 @@ class ActionReader:
         assert term is not None
         return term
 
-    def _check_elements(self, path: NodePath) -> None:
-        """Raise `ActionFailed` if the elements of something are selected that is no collection."""
-        for sql in self._writer.find_bad_elements(path):
+    def _check_elements(self, path: NodePath, itself: bool = False) -> None:
+        """Raise `ActionFailed` if the elements of something are selected that is no collection. `itself`: the head
+        `resource(u)` is u, even if there is no statement with it."""
+        for sql in self._writer.find_bad_elements(path, itself):
             for row in self._query(sql):
                 raise ActionFailed(f"{_term(*row).value} is no collection")
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from mdv.db.eca.rule_sql import MAX_KEY, write_template
 from mdv.db.eca.rules import (
     NewEcaRule,
     StoredEcaRule,
@@ -17,24 +15,24 @@ from mdv.db.eca.rules import (
     find_followers,
     find_rule_id,
     find_rule_names,
-    find_template,
     has_rules,
     insert_keys,
     insert_rules,
     last_rule,
     list_eca_rules,
     read_order,
+    read_template_of,
     set_ranks,
     set_rule_state,
 )
 from mdv.errors import Conflict, Flaw, InvalidRule, NotFound
+from mdv.mdp.eca.templates import compile_template, store_template, template_of, write_plain
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction, new_graph_version
 from mdv.rdf.schema import Schema
 from mdv.rdftl.compile import CompiledRule, compile_rules
 from mdv.rdftl.model import Coupling, EcaRule
 from mdv.rdftl.order import CyclicOrder, OrderedRule, Rank, rank_rules
-from mdv.rdftl.template import abstract_rule
 
 DEFAULT_SET = "main"
 QUARANTINED = "quarantined"
@@ -130,8 +128,9 @@ def change_state(connection: Connection, name: str, state: str, by: str | None, 
     rule = find_rule(connection, name)
     set_rule_state(connection, rule.id, state, tx.position, by)
     if state in RUNNING_STATES:
-        (compiled,) = compile_rules(rule.normal, tx.schema.schema)
-        template_id, _, keys = _find_template(connection, provider, tx.schema.schema, compiled)
+        template_id, text, constants = read_template_of(connection, rule.id)
+        compiled = compile_template(text, tx.schema.schema)._replace(constants=constants)
+        _, keys = store_template(connection, compiled, text, tx.schema.schema, provider)
         insert_keys(connection, template_id, rule.id, keys)
     tx.number_classes()
     _advance(tx)
@@ -194,19 +193,9 @@ def _new_rule(
     one: CompiledRule,
     rank: Rank,
 ) -> NewEcaRule:
-    template_id, constants, keys = _find_template(connection, provider, schema, one)
+    compiled = template_of(one.rule, schema)
+    template_id, keys = store_template(connection, compiled, write_plain(one.rule, schema), schema, provider)
     return NewEcaRule(
-        number, draft.rule_set, one.rule.name, one.text, one.normal, draft.state, template_id, constants, rank,
+        number, draft.rule_set, one.rule.name, one.text, one.normal, draft.state, template_id, compiled.constants, rank,
         one.rule.precedes, one.rule.follows, draft.prefixes, draft.by, keys,
     )  # fmt: skip
-
-
-def _find_template(
-    connection: Connection, provider: Provider, schema: Schema, one: CompiledRule
-) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Return the ID of a rule's template, its constants, and its keys."""
-    template, constants = abstract_rule(one.rule, schema)
-    digest = blake2b(repr(template).encode(), digest_size=32).digest()
-    number = find_template(connection, one.normal, digest)
-    slots = write_template(template, number, schema, provider.eca_rules.property_id).key_slots
-    return number, constants, tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)

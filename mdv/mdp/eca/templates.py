@@ -1,0 +1,55 @@
+"""Compile rules to templates, and store templates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from mdv.db.eca.rule_sql import MAX_KEY, write_template
+from mdv.db.eca.rules import find_template
+from mdv.mdp.provider import Provider
+from mdv.rdf.schema import Schema
+from mdv.rdf.values import ValueKind
+from mdv.rdftl.compile import compile_rules
+from mdv.rdftl.model import EcaRule
+from mdv.rdftl.template import abstract_rule, arc_kinds
+from mdv.rdftl.write import write_rule
+
+
+class CompiledTemplate(NamedTuple):
+    """The template of a rule, the texts of its slots, and how the constants of its triples are compared."""
+
+    template: EcaRule
+    constants: tuple[str, ...]
+    kinds: tuple[ValueKind, ...]
+
+
+def write_plain(rule: EcaRule, schema: Schema) -> str:
+    """Return the text of a rule without prefixes, name and order. It means the same under other prefixes."""
+    return write_rule(replace(rule, name=None, precedes=(), follows=()), replace(schema, prefixes={}))
+
+
+def compile_template(text: str, schema: Schema) -> CompiledTemplate:
+    """Return the template of the rule with this text. Raise `InvalidRule`."""
+    (compiled,) = compile_rules(text, schema)
+    return template_of(compiled.rule, schema)
+
+
+def template_of(rule: EcaRule, schema: Schema) -> CompiledTemplate:
+    """Return the template of a rule."""
+    return CompiledTemplate(*abstract_rule(rule, schema), arc_kinds(rule, schema))
+
+
+def store_template(
+    connection: Connection, compiled: CompiledTemplate, text: str, schema: Schema, provider: Provider
+) -> tuple[int, tuple[str, ...]]:
+    """Return the ID of a template, and the keys of the rule with these constants. `text`: the plain text of the
+    rule."""
+    template, constants, _ = compiled
+    digest = blake2b(repr(template).encode(), digest_size=32).digest()
+    number = find_template(connection, text, digest)
+    slots = write_template(template, number, schema, provider.eca_rules.property_id).key_slots
+    return number, tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)
