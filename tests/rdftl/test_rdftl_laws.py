@@ -1,4 +1,4 @@
-"""Laws of RDFTL on random rules: the normal text of a rule compiles to the same rule, and no text breaks the compiler."""
+"""Laws of RDFTL on random rules: a normal text compiles to the same rule, and no text breaks the compiler."""
 
 from __future__ import annotations
 
