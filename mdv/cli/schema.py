@@ -107,14 +107,11 @@ def infer(files: tuple[Path, ...], syntax: str | None) -> None:
     """Draft a schema from sample documents: files and folders. Needs no server."""
     from mdv.errors import Refused
     from mdv.model import Document
-    from mdv.rdf.blank import name_blank_nodes
-    from mdv.rdf.gate import gate
-    from mdv.rdf.infer import infer_schema
-    from mdv.rdf.parse import parse
+    from mdv.rdf.infer import infer_schema, read_sample
 
     def read(source: SourceFile) -> Document:
         try:
-            return name_blank_nodes(parse(gate(source.read(), source.syntax(syntax)), source.path.resolve().as_uri()))
+            return read_sample(source.read(), source.syntax(syntax), source.path.resolve().as_uri())
         except Refused as error:
             raise type(error)(f"{source.path}: {error.detail}", error.flaws) from None
 

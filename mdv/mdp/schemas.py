@@ -74,9 +74,7 @@ def read_schema_document(body: bytes, media_type: str | None) -> Document:
         refuse_reserved(parsed)
         document = name_blank_nodes(parsed)
         schema = build_schema(0, document.statements, dict(document.prefixes)).schema
-        declared = (schema.classes, schema.properties, schema.datatypes)
-        nothing = (EMPTY_SCHEMA.classes, EMPTY_SCHEMA.properties, EMPTY_SCHEMA.datatypes)
-        if declared == nothing and not any(statement.property.startswith(MDV) for statement in document.statements):
+        if schema.is_empty and not any(statement.property.startswith(MDV) for statement in document.statements):
             raise InvalidDocument(
                 "The text declares no class and no property, so it is not a schema. Nothing was changed. To store it,"
                 " register it as a document: `mdv register`, or the page Register."

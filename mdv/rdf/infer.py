@@ -12,7 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mdv.model import BLANK_MARK, MDV, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, XSD_STRING, Document, Term
+from mdv.rdf.blank import name_blank_nodes
+from mdv.rdf.gate import gate
+from mdv.rdf.parse import parse
 from mdv.rdf.schema import EMPTY_SCHEMA, MDV_TERMS
+from mdv.rdf.syntax import Syntax
 from mdv.rdf.values import ValueKind, find_flaw, is_datatype, value_kind
 
 _PREFIXES = {"rdf": RDF, "rdfs": RDFS, "xsd": XSD, "mdv": MDV}
@@ -43,6 +47,11 @@ class _Known:
     sizes: Mapping[str, int]  # number of resources of each class
     classes: frozenset[str]
     datatypes: frozenset[str]
+
+
+def read_sample(body: bytes, syntax: Syntax, uri: str, charset: str | None = None) -> Document:
+    """Return the text of a sample document. It is not validated: there may be no schema yet."""
+    return name_blank_nodes(parse(gate(body, syntax, charset), uri))
 
 
 def infer_schema(documents: Iterable[Document]) -> str:

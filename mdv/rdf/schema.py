@@ -126,6 +126,12 @@ class Schema:
     def __hash__(self) -> int:
         return hash((frozenset(self.classes), frozenset(self.properties), self.datatypes, self.open))
 
+    @property
+    def is_empty(self) -> bool:
+        """True if the schema declares no class, no property and no datatype, apart from the built-in ones."""
+        nothing = (EMPTY_SCHEMA.classes, EMPTY_SCHEMA.properties, EMPTY_SCHEMA.datatypes)
+        return (self.classes, self.properties, self.datatypes) == nothing
+
     def property_of(self, iri: str) -> SchemaProperty | None:
         """Return the property with this IRI; None if it is not declared.
 

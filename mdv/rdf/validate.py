@@ -21,6 +21,11 @@ MAX_SHOWN_CHARACTERS = 200
 _MAX_HINTS = 50
 """Hints with similar names for one document. Each search for similar names takes a millisecond."""
 
+_NO_SCHEMA_HINT = (
+    "Draft a schema with `mdv schema infer FILE > schema.ttl` and load it with `mdv schema put schema.ttl`, or use the"
+    " page Schema."
+)
+
 TypedValues = tuple[Decimal | None, Decimal | None, bool | None]
 _UNTYPED: TypedValues = (None, None, None)
 
@@ -43,11 +48,18 @@ def validate(document: Document, schema: Schema) -> None:
     >>> from mdv.rdf.schema import EMPTY_SCHEMA
     >>> validate(Document("http://d", (Statement("http://d#a", "http://v/p", Term.literal("x")),)), EMPTY_SCHEMA)
     Traceback (most recent call last):
-    mdv.errors.InvalidDocument: The document http://d has an error: the property <http://v/p> is not declared.
+    mdv.errors.InvalidDocument: There is no schema yet. The document http://d has an error: the property <http://v/p> is
+        not declared. Draft a schema with `mdv schema infer FILE > schema.ttl` and load it with `mdv schema put
+        schema.ttl`, or use the page Schema.
     """
     if _is_sound(document.statements, schema):
         return
-    _raise(document.uri, _flaws(document.statements, schema))
+    try:
+        _raise(document.uri, _flaws(document.statements, schema))
+    except InvalidDocument as error:
+        if not schema.is_empty:
+            raise
+        raise InvalidDocument(f"There is no schema yet. {error.detail} {_NO_SCHEMA_HINT}", error.flaws) from None
 
 
 def refuse_reserved(parsed: ParsedDocument) -> None:

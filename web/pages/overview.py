@@ -18,6 +18,7 @@ from mdv.inspect.sql.minute_metrics import MinuteMetrics, read_metrics
 from mdv.inspect.sql.status import Status
 from mdv.mdp.worker_heartbeats import list_live_workers
 from web.pages.base import pages, render_fragment, render_page, require_viewer
+from web.pages.first_schema import is_schema_missing
 from web.services import services
 
 HOUR_SECONDS = 3600.0
@@ -87,6 +88,7 @@ def _current_values() -> dict[str, Any]:
         found = read_overview(connection, MAX_RECENT_JOBS, MAX_SUSPENDED_SHOWN)
     return {
         "status": found.status,
+        "schema_missing": is_schema_missing(),
         "recent": found.recent_jobs,
         "lmr_names": found.lmr_names,
         "batches": found.batches,

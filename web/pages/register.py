@@ -10,7 +10,7 @@ from flask import Response, request
 from werkzeug.datastructures import FileStorage
 
 from mdv.accounts.callers import Caller, check_may_write
-from mdv.errors import BadRequest, MdvError, PreconditionFailed, TooLarge
+from mdv.errors import BadRequest, InvalidDocument, MdvError, PreconditionFailed, TooLarge
 from mdv.inspect.filter_replay import replay_filter
 from mdv.inspect.sql.documents import DocumentInfo, count_statements, read_document
 from mdv.inspect.sql.registration_outcome import OwnedRule, list_notified_lmrs, list_rules_by_end
@@ -27,6 +27,13 @@ from web.pages.changes import (
     StatementDiff,
     change_document,
     diff_versions,
+)
+from web.pages.first_schema import (
+    activate_first_schema,
+    first_schema,
+    infer_first_schema,
+    is_schema_missing,
+    try_to_infer,
 )
 from web.services import services
 from web.use_cases.documents import document_text
@@ -47,10 +54,17 @@ class DocumentDraft:
 
 @pages.get("/register")
 def register_form() -> Response:
-    require_editor()
+    caller = require_editor()
     uri = request.args.get("uri", "")
-    draft = _existing_draft(uri) if uri else DocumentDraft()
-    return render_page("register.html", draft=draft, syntaxes=SYNTAXES)
+    return _render_form(_existing_draft(uri) if uri else DocumentDraft(), caller)
+
+
+def _render_form(
+    draft: DocumentDraft, caller: Caller, status: int = 200, schema_text: str = "", **values: Any
+) -> Response:
+    """Render the form. `schema_text`: a draft of the first schema, if the system has none."""
+    missing = first_schema(caller, schema_text)
+    return render_page("register.html", status, draft=draft, syntaxes=SYNTAXES, first_schema=missing, **values)
 
 
 @pages.post("/register")
@@ -64,7 +78,13 @@ def register() -> Response:
             "register_many.html", outcomes=outcomes, ignored=len(files) - len(outcomes), tried=not _is_confirmed()
         )
     draft = _form_draft()
+    schema_text = request.form.get("schema", "")
     try:
+        if request.form.get("act") == "infer":
+            schema_text = infer_first_schema(draft.uri, draft.content)
+            return _render_form(draft, caller, schema_text=schema_text)
+        if request.form.get("act") == "put_schema":
+            activate_first_schema(schema_text)
         return _register(draft, caller) if _is_confirmed() and _is_expected(draft) else _preview(draft, caller)
     except MdvError as error:
         problem = error.problem()
@@ -78,9 +98,9 @@ def register() -> Response:
             }
             draft = replace(draft, version=None)
         errors = json.dumps(problem.get("errors", [])[:200])
-        return render_page(
-            "register.html", problem["status"], draft=draft, syntaxes=SYNTAXES, problem=problem, errors=errors
-        )
+        if not schema_text and isinstance(error, InvalidDocument) and is_schema_missing():
+            schema_text = try_to_infer(draft.uri, draft.content)
+        return _render_form(draft, caller, problem["status"], schema_text, problem=problem, errors=errors)
 
 
 @pages.post("/register/each")
@@ -172,15 +192,7 @@ def _preview(draft: DocumentDraft, caller: Caller) -> Response:
         now = f"is now at version {version}" if newest is not None else "was deleted"
         warning = f"The document was changed since you opened it: it {now}. Register overwrites that change."
     result = change_document("register", uri, caller, draft.content.body, draft.content.media_type, dry_run=True).result
-    return render_page(
-        "register.html",
-        draft=draft,
-        syntaxes=SYNTAXES,
-        result=result,
-        changes=changes,
-        version=version,
-        warning=warning,
-    )
+    return _render_form(draft, caller, result=result, changes=changes, version=version, warning=warning)
 
 
 def _difference(draft: DocumentDraft, uri: str, newest: DocumentInfo | None) -> StatementDiff | None:
