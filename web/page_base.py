@@ -14,14 +14,15 @@ from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, current_app, g, make_response, redirect, render_template, request, url_for
-from werkzeug.exceptions import ClientDisconnected, HTTPException
+from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 import mdv
 from mdv.config import Config
-from mdv.errors import BadRequest, Forbidden, MdvError, NotFound, Unauthenticated, Unavailable
+from mdv.errors import BadRequest, Forbidden, MdvError, NotFound, TooLarge, Unauthenticated, Unavailable
 from mdv.rules.parse import KEYWORDS
 from web.errors import unexpected
 from web.negotiate import read_within
+from web.oversized_forms import FormTooLarge, refuse_oversized_form, renderer_of_form, short_size
 from web.template_filters import FILTERS
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -85,6 +86,7 @@ def make_pages_blueprint(bring_text: Collection[str]) -> Blueprint:
 
     pages.after_request(_protect)
     pages.register_error_handler(MdvError, _refused)
+    pages.register_error_handler(FormTooLarge, _too_large)
     pages.register_error_handler(HTTPException, _http)
     pages.register_error_handler(Exception, _failed)
     return pages
@@ -93,7 +95,12 @@ def make_pages_blueprint(bring_text: Collection[str]) -> Blueprint:
 def configure_pages(app: Flask, config: Config, **more: Any) -> None:
     """Configure template globals and filters, and the page for unknown paths."""
     app.jinja_env.globals.update(
-        mdv_version=mdv.__version__, public=config.public_read, rule_keywords=" ".join(sorted(KEYWORDS)), **more
+        mdv_version=mdv.__version__,
+        public=config.public_read,
+        rule_keywords=" ".join(sorted(KEYWORDS)),
+        max_upload_bytes=config.max_document_bytes,
+        max_upload=short_size(config.max_document_bytes),
+        **more,
     )
     app.jinja_env.filters.update(FILTERS)
     answer_unknown_paths(app)
@@ -116,8 +123,13 @@ def check_form(brings_text: bool) -> None:
     request.max_form_memory_size = MAX_FORM_TEXT_BYTES if brings_text and is_multipart else MAX_FORM_BYTES
     if not (brings_text and is_multipart):
         request.max_content_length = MAX_FORM_BYTES
+    seconds = page_services().config.body_seconds
     try:
-        form = read_within(page_services().config.body_seconds, lambda: request.form)
+        form = read_within(seconds, lambda: request.form)
+    except RequestEntityTooLarge:
+        raise read_within(seconds, lambda: refuse_oversized_form(MAX_FORM_BYTES)) from None
+    except TooLarge as error:  # the worker has read the body (web/lmr/worker.py)
+        raise FormTooLarge(error.detail) from None
     except ClientDisconnected:
         raise BadRequest("The form is incomplete. Nothing was changed. Send it again.") from None
     # No name or value can contain NUL. Document text is checked by the parser, which reports the position.
@@ -188,6 +200,16 @@ def _protect(response: Response) -> Response:
 
 def _refused(error: MdvError) -> Response:
     return render_error(error.problem())
+
+
+def _too_large(error: FormTooLarge) -> Response:
+    renderer = renderer_of_form(request.endpoint)
+    if renderer is None:
+        return render_error(error.problem())
+    try:
+        return renderer(error)
+    except MdvError as refused:
+        return render_error(refused.problem())
 
 
 def _http(error: HTTPException) -> Response:

@@ -57,7 +57,7 @@ def validate(document: Document, schema: Schema) -> None:
     try:
         _raise(document.uri, _flaws(document.statements, schema))
     except InvalidDocument as error:
-        if not schema.is_empty:
+        if schema.open or not schema.is_empty:
             raise
         raise InvalidDocument(f"There is no schema yet. {error.detail} {_NO_SCHEMA_HINT}", error.flaws) from None
 

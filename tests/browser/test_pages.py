@@ -187,6 +187,25 @@ def test_a_file_in_another_encoding_is_sent_as_it_is(desk: Visit, mdp: Client, t
     expect(page.get_by_role("alert")).to_contain_text("table.csv seems to be a table")
 
 
+def test_a_file_over_the_limit_keeps_the_form(desk: Visit, plain: Visit, tmp_path: Path) -> None:
+    large, uri = tmp_path / "large.ttl", "http://mdv.example/large.ttl"
+    large.write_bytes(b"#" * (40 * 2**20))
+    page = plain.to("/register")
+    page.get_by_label("URI of the document").fill(uri)
+    page.get_by_label("Drop files here or choose them").set_input_files(large)
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("alert")).to_contain_text("The limit is 32 MiB (33,554,432 bytes)")
+    expect(page.get_by_label("URI of the document")).to_have_value(uri)
+    page = desk.to("/register")
+    page.get_by_label("URI of the document").fill(uri)
+    field = page.get_by_label("Drop files here or choose them")
+    field.set_input_files(large)
+    page.get_by_role("button", name="Register").click()
+    refusal = field.evaluate("field => field.validationMessage")
+    assert refusal == "large.ttl has 40 MiB. The limit is 32 MiB." and page.url.endswith("/register")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Register a document")
+
+
 def test_a_value_is_edited_in_place(desk: Visit, mdp: Client) -> None:
     uri = "http://mdv.example/edited.ttl"
     mdp.register(uri, provider("e", "before.example").encode(), "text/turtle")

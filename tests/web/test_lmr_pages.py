@@ -559,6 +559,13 @@ def test_a_rule_may_search_a_named_rule_of_the_lmr(
 # Local documents
 
 
+def test_a_local_document_over_the_limit_keeps_the_form(user: Visitor) -> None:
+    large = {"file": ("a.ttl", b"#" * (40 * 1024 * 1024))}
+    page = user.post("/local/put", files=large, uri="http://docs.example/large", edition="")
+    assert page.status == 413 and "32 MiB (33,554,432 bytes)" in page.alert()
+    assert "text" in page.form("/local/put") and "at most 32 MiB" in page.words
+
+
 def test_a_local_document_is_put_edited_and_deleted(lmr: Lmr, user: Visitor, server: Server, mark: str) -> None:
     uri = f"http://local.example/{mark}"
     page = user.post("/local/put", files={"file": ("", b"")}, uri=uri, text=turtle("<#a> ex:note 'one' ."), syntax="")

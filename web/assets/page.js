@@ -91,6 +91,21 @@ for (const zone of document.querySelectorAll("[data-drop]")) {
   });
 }
 
+// A file over the limit is not sent: the form stays as it is.
+const MIB = 2 ** 20;
+const oversized = (file, form) => {
+  const most = Number(form?.dataset.maxBytes);
+  if (!most || file.size <= most) return "";
+  return `${file.name} has ${number.format(Math.ceil((file.size / MIB) * 10) / 10)} MiB. The limit is ${number.format(most / MIB)} MiB.`;
+};
+for (const input of document.querySelectorAll('form[data-max-bytes] input[type="file"]')) {
+  input.addEventListener("change", () => {
+    const [file, ...others] = input.files;
+    input.setCustomValidity(file && !others.length ? oversized(file, input.form) : "");
+    input.reportValidity();
+  });
+}
+
 // Several files are sent one after the other, with a result for each.
 const many = document.querySelector("form[data-many]");
 if (many) {
@@ -113,6 +128,13 @@ if (many) {
       const row = rows.insertRow();
       row.insertCell().textContent = file.name;
       const cell = row.insertCell();
+      const refusal = oversized(file, many);
+      if (refusal) {
+        cell.textContent = refusal;
+        row.className = "bad";
+        bar.value += 1;
+        continue;
+      }
       cell.textContent = "…";
       const form = new FormData(many);
       form.set("file", file);

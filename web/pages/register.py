@@ -20,6 +20,7 @@ from mdv.rdf.syntax import SYNTAXES, TURTLE
 from mdv.uris import join_uri
 from web.document_form import EMPTY_TEXT, FormText, file_text, pasted_text
 from web.negotiate import run_in_thread
+from web.oversized_forms import FormTooLarge, keep_form
 from web.pages.base import pages, redirect_to, render_fragment, render_page, require_editor, require_signed_in
 from web.pages.changes import (
     ABSENT,
@@ -103,12 +104,26 @@ def register() -> Response:
         return _render_form(draft, caller, problem["status"], schema_text, problem=problem, errors=errors)
 
 
+@keep_form("register")
+def _too_large(error: FormTooLarge) -> Response:
+    caller, fields = require_editor(), error.fields
+    version = fields.get("version") or None
+    draft = DocumentDraft(fields.get("uri", ""), FormText(b"", fields.get("syntax", "")), version)
+    return _render_form(draft, caller, error.status, problem=error.problem() | {"large_file": True})
+
+
 @pages.post("/register/each")
 def register_each() -> Response:
     """Register one of several files, and return a fragment with the result."""
     caller = require_editor()
     outcome = _register_file(request.files.get("file"), caller)
     return render_fragment("register_each.html", outcome.problem["status"] if outcome.problem else 200, outcome=outcome)
+
+
+@keep_form("register_each")
+def _file_too_large(error: FormTooLarge) -> Response:
+    require_editor()
+    return render_fragment("register_each.html", error.status, outcome=FileOutcome(problem=error.problem()))
 
 
 @dataclass(frozen=True, slots=True)

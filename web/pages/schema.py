@@ -22,6 +22,7 @@ from web.document_form import FormText, file_text, pasted_text
 from web.job_queue import PendingJob
 from web.negotiate import run_in_thread
 from web.number_params import read_after
+from web.oversized_forms import FormTooLarge, keep_form
 from web.pages.base import pages, redirect_to, render_page, require_unlimited_editor, require_viewer, session
 from web.pages.changes import MAX_DIFF_STATEMENTS, diff_statements
 from web.pages.schema_view import MAX_CLASSES_DRAWN, make_schema_view, prefixes, schema_diagram
@@ -176,6 +177,13 @@ def schema_change() -> Response:
             named=_errors_with_documents(problem),
             breaking=_is_breaking(problem),
         )
+
+
+@keep_form("schema_change")
+def _too_large(error: FormTooLarge) -> Response:
+    require_unlimited_editor()
+    draft = SchemaDraft(FormText(b"", error.fields.get("syntax", "")), error.fields.get("version") or None)
+    return render_page("schema_change.html", error.status, draft=draft, syntaxes=SYNTAXES, problem=error.problem())
 
 
 def _preview(draft: SchemaDraft, caller: Caller) -> Response:

@@ -18,6 +18,7 @@ from web.document_form import EMPTY_TEXT, MAX_TEXT_SHOWN_BYTES, FormText, file_t
 from web.lmr.pages.base import may_change, pages, redirect_to, render_page, require_editor, require_viewer
 from web.lmr.services import lmr, local_write_slot, require_snapshot
 from web.negotiate import rdf_response, serialise_statements
+from web.oversized_forms import FormTooLarge, keep_form
 
 PAGE_SIZE = 50
 MAX_STATEMENTS_SHOWN = 200
@@ -113,6 +114,14 @@ def local_put() -> Response:
         return _form(draft, problem["status"], problem=problem, errors=json.dumps(problem.get("errors", [])[:200]))
     outcome = "created" if done.created else "changed" if done.changed else "same"
     return redirect_to("local_document", uri=uri, done=outcome)
+
+
+@keep_form("local_put")
+def _too_large(error: FormTooLarge) -> Response:
+    require_editor()
+    fields = error.fields
+    draft = LocalDraft(fields.get("uri", ""), FormText(b"", fields.get("syntax", "")), fields.get("edition", ""))
+    return _form(draft, error.status, problem=error.problem())
 
 
 @pages.get("/local/delete")
