@@ -73,6 +73,15 @@ class StatementEdits(BaseModel):
     remove: list[list[Any]] = Field([], description="statements to remove")
 
 
+class DanglingReference(BaseModel):
+    """A reference to a resource that a deletion would remove."""
+
+    document: str = Field(description="the document with the reference")
+    resource: str
+    property: str
+    target: str
+
+
 class Registration(BaseModel):
     """Result of a registration, an edit or a deletion."""
 
@@ -91,6 +100,11 @@ class Registration(BaseModel):
     created: bool
     dry_run: bool | None = None
     told: list[str] | None = Field(None, description="dry run only: the LMRs that would be notified, at most 100")
+    references: list[DanglingReference] | None = Field(
+        None,
+        description="only of the dry run of a deletion: references of other documents to resources that would be"
+        " deleted, at most 100",
+    )
 
 
 class Accepted(BaseModel):

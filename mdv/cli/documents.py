@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from datetime import datetime
 
 import click
@@ -10,6 +11,7 @@ import click
 from mdv.cli.command import ExampleCommand, ExampleGroup, connect, data_option, json_option
 from mdv.cli.errors import EXIT_FAILED, format_error
 from mdv.cli.output import Columns, Item, Listing, list_options, print_line, write_json
+from mdv.client import Client
 from mdv.errors import Forbidden, NotFound
 from mdv.rdf.parse import check_document_uri
 from mdv.rdf.snippet import read_prefixes, read_snippet
@@ -119,6 +121,31 @@ def _reasons_for_no_change(uri: str, added: tuple[str, ...], removed: tuple[str,
     return reasons
 
 
+MAX_DOCUMENTS_CHECKED = 20
+"""Maximum number of documents whose deletion is tried before the confirmation."""
+MAX_REFERENCES_PRINTED = 10
+
+
+def _warn_of_references(mdp: Client, uris: tuple[str, ...]) -> None:
+    """Print the references of other documents to resources that would be deleted."""
+    for uri in list(dict.fromkeys(uris))[:MAX_DOCUMENTS_CHECKED]:
+        with suppress(NotFound, Forbidden):  # reported when the document is deleted
+            _print_references(mdp.delete(uri, dry_run=True), err=True)
+
+
+def _print_references(tried: Item, err: bool) -> None:
+    references = tried.get("references", [])
+    if references:
+        click.echo(f"Other documents refer to resources of {tried['document']} that only it describes:", err=err)
+    for reference in references[:MAX_REFERENCES_PRINTED]:
+        line = (
+            f"  <{reference['resource']}> <{reference['property']}> <{reference['target']}> in {reference['document']}"
+        )
+        click.echo(line, err=err)
+    if len(references) > MAX_REFERENCES_PRINTED:
+        click.echo("  and others.", err=err)
+
+
 @click.command(cls=ExampleCommand, example="mdv delete http://mdv.example/doc.rdf")
 @click.argument("uris", metavar="URI...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
@@ -132,6 +159,7 @@ def delete(uris: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool) -> No
     if not (yes or dry_run):
         if not sys.stdin.isatty():
             raise click.UsageError(f"There is no terminal to confirm that {what} will be deleted: use --yes.")
+        _warn_of_references(mdp, uris)
         if not click.confirm(f"Delete {what}?", err=True):
             raise click.exceptions.Exit(EXIT_FAILED)
     answers, failed = [], 0
@@ -145,6 +173,7 @@ def delete(uris: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool) -> No
         if not as_json:
             would = "Would delete" if dry_run else "Deleted"
             print_line(f"{would} {uri}: {answers[-1]['deleted']} resources deleted, {answers[-1]['updated']} updated.")
+            _print_references(answers[-1], err=False)
     if as_json:
         write_json({"deleted": answers, "failed": failed})
     if failed:

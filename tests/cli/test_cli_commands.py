@@ -192,6 +192,20 @@ def test_documents_are_deleted(on: Callable, tmp_path: Path) -> None:
     assert on("export", uri).code == 1
 
 
+def test_a_dry_run_of_a_deletion_names_references_of_other_documents(on: Callable, tmp_path: Path) -> None:
+    file, uri, other = tmp_path / "x.ttl", "http://mdv.example/referred", "http://mdv.example/refers"
+    file.write_text(provider(1))
+    on("register", file, "--uri", uri)
+    file.write_text(f"<#h> <http://mdv.example/schema#serverInformation> <{uri}#h> .")
+    on("register", file, "--uri", other)
+    ran = on("delete", uri, "--dry-run")
+    assert ran.out.splitlines()[1:] == [
+        f"Other documents refer to resources of {uri} that only it describes:",
+        f"  <{other}#h> <http://mdv.example/schema#serverInformation> <{uri}#h> in {other}",
+    ]
+    assert "Other documents" not in on("delete", uri, "--yes").out
+
+
 def test_resources_are_listed_and_shown(on: Callable, figure_1: str) -> None:
     assert f"{DOC}#host\thttp://mdv.example/schema#CycleProvider" in on("resources").out.splitlines()
     assert f"{DOC}#info" not in on("resources", "--class", "CycleProvider").out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 import pytest
 
 from tests.support.page_visitor import Visitor
@@ -19,6 +21,23 @@ def test_deleting_and_restoring_need_the_newest_version(visitor: Visitor, api: A
     page = visitor.post("/document/restore", uri=doc, restored="1", version="3")
     assert page.status == 200 and "as a new version" in page.words
     assert [row["version"] for row in api.get("/documents/history", uri=doc).json()["items"]] == [4, 3, 2, 1]
+
+
+def test_a_deletion_names_other_documents_that_refer_to_its_resources(visitor: Visitor, api: Api, doc: str) -> None:
+    other = doc + "-other"
+    api.put(doc, turtle("<#info> a ex:ServerInformation ; ex:memory 1 . <#shared> a ex:ServerInformation ."))
+    refers = f"<#host> a ex:CycleProvider ; ex:serverInformation <{doc}#info> . <{doc}#shared> ex:memory 2 ."
+    api.put(other, turtle(refers + f" <#two> a ex:CycleProvider ; ex:serverInformation <{doc}#shared> ."))
+    page = visitor.get("/document/delete", uri=doc)
+    assert page.status == 200 and "Other documents refer to resources that will be deleted" in page.words
+    row = [f"{other}#host", "serverInformation", f"{doc}#info", other]
+    assert page.rows() == [row], "another document describes #shared"
+    assert f"/document?uri={other}" in [unquote(link) for link in page.links()]
+    tried = api.http.delete("/api/v1/documents", params={"uri": doc, "dry_run": "true"})
+    assert [list(found.values()) for found in tried.json()["references"]] == [
+        [other, f"{other}#host", "http://mdv.example/schema#serverInformation", f"{doc}#info"]
+    ]
+    assert "refer" not in visitor.get("/document/delete", uri=other).words
 
 
 def test_deleted_documents_can_be_listed(visitor: Visitor, api: Api, doc: str) -> None:

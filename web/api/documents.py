@@ -57,7 +57,7 @@ from web.openapi import (
 )
 from web.routing import RouteGroup
 from web.services import services
-from web.use_cases.documents import document_response
+from web.use_cases.documents import document_response, incoming_references
 from workers.messages import JobMessage
 
 routes = RouteGroup("documents", "Registered RDF documents")
@@ -131,7 +131,8 @@ def patch(query: DocumentUri) -> Response:
 )
 def delete(query: DocumentUri) -> Response:
     """Deletes the statements of the document, and every resource that no other document describes. The history is
-    kept."""
+    kept. A dry run also lists references of other documents to resources that would be deleted: they stay, and refer to
+    resources without a description."""
     caller = require_admin()
     uri = check_document_uri(query.uri)
     check_may_write(caller, uri)
@@ -253,6 +254,9 @@ def _change(
     job_id, status = enqueue_job(kind, uri, caller, options, wait or 0, body, media_type, keyed=not dry_run)
     if status is None or not has_ended(status):
         return accepted_response(PendingJob(job_id, uri, status))
+    if dry_run and kind == "delete" and status.result is not None:
+        references = [reference._asdict() for reference in incoming_references(uri)]
+        status = status._replace(result=status.result | {"references": references})
     return _ended(status, wait_seconds)
 
 

@@ -19,6 +19,7 @@ from mdv.inspect.sql.documents import (
     read_document,
     read_document_statements,
 )
+from mdv.inspect.sql.incoming_references import list_incoming_references
 from mdv.inspect.sql.registration_outcome import list_holding_lmrs
 from mdv.mdp.edit_document import read_statement
 from mdv.model import Statement
@@ -35,6 +36,8 @@ from web.use_cases.documents import document_text as as_text
 PAGE_SIZE = 50
 MAX_STATEMENTS_SHOWN = 200
 """Maximum number of statements that are shown."""
+MAX_REFERENCES_SHOWN = 20
+"""Maximum number of references to a document that its deletion shows."""
 MAX_VERSION = 2**31 - 1
 
 
@@ -164,9 +167,17 @@ def delete_form() -> Response:
     result = change_document("delete", found.uri, caller, dry_run=True).result
     with services().engine.connect() as connection:
         held = list_holding_lmrs(connection, found.id)
+        references = list_incoming_references(connection, found.id, MAX_REFERENCES_SHOWN + 1)
     action = Confirmation("Delete this document?", "Its versions are kept, and you can restore any of them.", "Delete")
     return render_page(
-        "change.html", action=action, document=found, result=result, held=held, to=url_for("pages.delete_document")
+        "change.html",
+        action=action,
+        document=found,
+        result=result,
+        held=held,
+        references=references[:MAX_REFERENCES_SHOWN],
+        are_references_cut=len(references) > MAX_REFERENCES_SHOWN,
+        to=url_for("pages.delete_document"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Return a version of a document as RDF."""
+"""Documents: a version as RDF, and the references of other documents to its resources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from flask import Response
 from sqlalchemy import Connection
 
 from mdv.errors import TooLarge
-from mdv.inspect.sql.documents import DocumentInfo, StoredStatements
+from mdv.inspect.sql.documents import DocumentInfo, StoredStatements, read_document
+from mdv.inspect.sql.incoming_references import MAX_REFERENCES_LISTED, IncomingReference, list_incoming_references
 from mdv.rdf.stream import make_stream_writer
 from mdv.rdf.syntax import Syntax
 from web.negotiate import rdf_response, run_in_thread, serialise_statements
@@ -46,3 +47,10 @@ def document_text(document: DocumentInfo, syntax: Syntax, most: int) -> bytes:
 
 def _prefixes(connection: Connection, document: DocumentInfo) -> dict[str, str]:
     return dict(services().schemas.now(connection).schema.prefixes) | document.prefixes
+
+
+def incoming_references(uri: str) -> list[IncomingReference]:
+    """Return the first references of other documents to resources that only this document describes."""
+    with services().engine.connect() as connection:
+        document = read_document(connection, uri)
+        return list_incoming_references(connection, document.id, MAX_REFERENCES_LISTED) if document is not None else []
