@@ -89,6 +89,9 @@ NOTICES = {
     "refetch": "The LMR will take a new snapshot at its next request.",
     "ended": "The LMR was removed.",
     "unsubscribed": "The subscription was removed.",
+    "rule_changed": "The rule was changed.",
+    "rule_resumed": "The rule is active again.",
+    "rule_removed": "The rule was removed.",
     "subscription_resumed": "The subscription is active again. The difference was sent to the LMR.",
 }
 """Notices after a form was sent, by the URL parameter `said`. Other values of the parameter show nothing."""

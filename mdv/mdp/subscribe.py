@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -22,11 +23,15 @@ from mdv.errors import NotFound
 from mdv.mdp.lmrs import get_lmr
 from mdv.mdp.provider import Provider
 from mdv.mdp.rules.operations import AddRules, ChangeRule, RemoveRules, carry_out
-from mdv.mdp.rules.planning import RuleDraft
+from mdv.mdp.rules.planning import PROVIDER_OWNER, RuleDraft
 from mdv.mdp.rules.remove import remove_rules
 
 ACTIVE, SUSPENDED = "active", "suspended"
 """The states of a subscription."""
+
+
+PROVIDER_AS_OWNER = Lmr(PROVIDER_OWNER, "this MDP", 0, None, None, datetime.fromtimestamp(0, UTC), paused=False)
+"""The provider as the owner of its own rules. It is no LMR: it has no feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,8 @@ def subscribe(
 
 def get_subscription(connection: Connection, lmr: Lmr, number: int) -> Subscription:
     found = db.find_lmr_rule(connection, lmr.id, number)
+    if found is None and lmr.id == PROVIDER_OWNER:
+        raise NotFound(f"The provider has no rule {number}. `mdv rule list` lists its rules.")
     if found is None:
         raise NotFound(f"The LMR {lmr.name} has no subscription {number}. `mdv subscriptions` lists its subscriptions.")
     return with_suspensions(connection, [found])[0]
@@ -177,5 +184,6 @@ RULE_JOBS: dict[str, Callable[[LmrJob], dict[str, Any]]] = {
 
 def run_rule_job(connection: Connection, job: Job, provider: Provider) -> dict[str, Any]:
     """Run a job that changes an LMR or its rules. Return its result."""
-    lmr = get_lmr(connection, str(job.options["lmr"]))
+    owner = job.options["lmr"]
+    lmr = PROVIDER_AS_OWNER if owner == PROVIDER_OWNER else get_lmr(connection, str(owner))
     return RULE_JOBS[job.kind](LmrJob(connection, lmr, json.loads(job.body or b"{}"), provider, job.by))

@@ -8,6 +8,7 @@ from web.pages import (
     jobs,
     lmrs,
     overview,
+    provider_rules,
     query,
     register,
     resource,
@@ -18,7 +19,21 @@ from web.pages import (
 )
 from web.pages.base import pages
 
-PARTS = (overview, register, documents, browse, resource, similar, query, rules, schema, lmrs, jobs, sign_in)
+PARTS = (
+    overview,
+    register,
+    documents,
+    browse,
+    resource,
+    similar,
+    query,
+    rules,
+    provider_rules,
+    schema,
+    lmrs,
+    jobs,
+    sign_in,
+)
 """Importing a module adds its pages to the blueprint."""
 
 __all__ = ["PARTS", "pages"]
