@@ -18,7 +18,7 @@ def explain(resource: str, name: str, as_json: bool) -> None:
     """Explain why RESOURCE is or is not at an LMR.
 
     Shows the rules that select it, with the values that satisfy them; the chain of strong references that leads to it;
-    or the rules that almost match, with the first predicate that fails.
+    or the rules that almost match, with the predicates that fail.
     """
     from mdv.inspect.resource_reasons import explanation_lines
 

@@ -2,13 +2,13 @@
 
     selected   the rules of the LMR that select it, each with the resources and values that satisfy it
     reached    the shortest chain of strong references to it from a selected resource
-    neither    the rules that come nearest, each with the first predicate that fails
+    neither    the rules that come nearest, each with the predicates that fail
     suspended  the rules that are not evaluated; those that selected it when they were suspended still do
 
 The rules that select it are found by groups, as in the filter, so that their number hardly matters. To find the first
 predicate that fails, the normal form is read as a list of stages: the class of the registered variable, then each
 predicate with the classes of its new variables. The first failing stage follows the longest list of stages that some
-choice of resources satisfies.
+choice of resources satisfies. Each later stage is then tried together with the satisfied ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from mdv.db.rule_graph import RuleGraph, StoredRule
 from mdv.db.state import read_state
 from mdv.db.suspensions import Suspensions
 from mdv.errors import BadRequest, TooCostly
-from mdv.inspect.match_origins import PartialMatcher, first_stages, is_instance, stages
+from mdv.inspect.match_origins import (
+    PartialMatcher,
+    first_stages,
+    is_instance,
+    needed_variables,
+    stages,
+    with_stage,
+)
 from mdv.inspect.resource_reasons import (
     ChainStep,
     FailingRule,
@@ -38,7 +45,7 @@ from mdv.inspect.resource_reasons import (
     SelectingRule,
     SuspendedRule,
 )
-from mdv.inspect.resource_wording import MatchWording
+from mdv.inspect.resource_wording import FailedStage, MatchWording
 from mdv.inspect.sql.explain_resource import EvidenceReader, ResourceReference, stop_when_slow
 from mdv.inspect.sql.explain_rule import ReadOnlyVocabulary
 from mdv.inspect.sql.resources import read_direct_classes
@@ -266,7 +273,7 @@ class _Question:
                 continue
             satisfied = self._satisfied(conjunction, number, classes)
             if best is None or satisfied > best.satisfied:
-                best = _Attempt(rule, conjunction, part, written, satisfied, len(stages(conjunction)))
+                best = _Attempt(rule, conjunction, part, written, satisfied)
         return best
 
     def _satisfied(self, conjunction: Conjunction, number: int, classes: Sequence[str]) -> int:
@@ -285,17 +292,36 @@ class _Question:
         return low
 
     def _failing_rule(self, attempt: _Attempt, number: int, classes: Sequence[str]) -> FailingRule:
-        rule, conjunction, satisfied = attempt.rule, attempt.conjunction, attempt.satisfied
-        bindings: list[dict[str, int]] = []
-        if satisfied:
-            bindings = self._matcher.bindings(first_stages(conjunction, satisfied), number, MAX_BINDINGS)
+        """Return the predicates that fail: the first one, and of the others those that no choice of resources satisfies
+        together with the satisfied ones."""
+        rule, conjunction = attempt.rule, attempt.conjunction
         wording = MatchWording(
             self._evidence, self._schema, self._groups.names, self._uri, conjunction, attempt.written
         )
-        predicate, sentence, found = wording.failing(stages(conjunction)[satisfied], bindings, classes)
+        base = first_stages(conjunction, attempt.satisfied)
+        failures: list[FailedStage] = []
+        failed, unbound = [], set[str]()
+        for stage in stages(conjunction)[attempt.satisfied :]:
+            further = with_stage(base, stage)
+            if unbound.isdisjoint(needed_variables(stage)):
+                if failures and self._matcher.holds(further, number):
+                    base = further
+                    continue
+                bindings = self._matcher.bindings(base, number, MAX_BINDINGS) if attempt.satisfied else []
+                failures.append(FailedStage(*wording.failing(stage, bindings, classes)))
+            unbound.update(variable.name for variable in stage.variables)
+            if stage.predicate is not None and wording.is_written(stage.predicate):
+                failed.append(wording.text(stage.predicate))
+            if not attempt.satisfied:  # it is no instance of the class: the predicates do not matter
+                break
+        of = sum(map(wording.is_written, conjunction.predicates))
         return FailingRule(
-            rule.id, rule.name, rule.text, predicate, sentence, satisfied, attempt.of, attempt.part, tuple(found)
-        )
+            rule.id, rule.name, rule.text, failures[0].predicate,
+            tuple(dict.fromkeys(failure.sentence for failure in failures)),
+            of - len(failed) if attempt.satisfied else 0, of, attempt.part,
+            tuple(dict.fromkeys(value for failure in failures for value in failure.found)), tuple(failed),
+            attempt.satisfied,
+        )  # fmt: skip
 
     # -- chains of strong references
 
@@ -349,7 +375,6 @@ class _Attempt:
     part: int
     written: frozenset[str]
     satisfied: int
-    of: int
 
 
 def _counted(number: int, more: bool) -> str:

@@ -58,6 +58,21 @@ def first_stages(conjunction: Conjunction, count: int) -> Conjunction:
     return Conjunction(variables, conjunction.register, predicates)
 
 
+def needed_variables(stage: MatchStage) -> set[str]:
+    """Return the variables of a stage that earlier stages bind."""
+    new = {variable.name for variable in stage.variables}
+    used = accesses(stage.predicate) if stage.predicate is not None else ()
+    return {access.variable for access in used} - new
+
+
+def with_stage(conjunction: Conjunction, stage: MatchStage) -> Conjunction:
+    """Return a conjunction with one more stage."""
+    predicates = (stage.predicate,) if stage.predicate is not None else ()
+    return Conjunction(
+        conjunction.variables + stage.variables, conjunction.register, conjunction.predicates + predicates
+    )
+
+
 class PartialMatcher:
     """Evaluates conjunctions for one resource. Those that differ only in constants are compiled once."""
 

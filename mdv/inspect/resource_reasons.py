@@ -96,21 +96,29 @@ class SuspendedRule:
 
 @dataclass(frozen=True, slots=True)
 class FailingRule:
-    """A rule that does not select the resource, and the first predicate that fails.
+    """A rule that does not select the resource, and the predicates that fail.
 
-    `predicate` is None if a class fails. `satisfied`: how many stages before it are satisfied, including the class of
-    the registered variable, out of `of`. `part`: the index of the conjunction in the normal form.
+    `predicate`: the first of them, None if a class fails. `failed`: all of them, with those that refer to a resource
+    that was not found. `sentences`: why they fail. `satisfied`: how many predicates of the rule's text are satisfied,
+    out of `of`; in a rule with `or`, of one side. `part`: the index of the conjunction in the normal form. `stages`:
+    how many of its first stages are satisfied together.
     """
 
     id: int
     name: str | None
     rule: str
     predicate: str | None
-    sentence: str
+    sentences: tuple[str, ...]
     satisfied: int
     of: int
     part: int = 0
     found: tuple[FoundValue, ...] = ()
+    failed: tuple[str, ...] = ()
+    stages: int = 0
+
+    @property
+    def sentence(self) -> str:
+        return "; ".join(self.sentences)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -118,6 +126,7 @@ class FailingRule:
             "name": self.name,
             "rule": self.rule,
             "predicate": self.predicate,
+            "failed": list(self.failed),
             "sentence": self.sentence,
             "satisfied": self.satisfied,
             "of": self.of,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mdv.inspect.match_origins import MatchStage, accesses
 from mdv.inspect.resource_reasons import FoundValue, SatisfiedPredicate
@@ -28,6 +28,14 @@ MAX_SHOWN_VALUES = 3
 MAX_VALUE_CHARACTERS = 200
 
 
+class FailedStage(NamedTuple):
+    """A stage that fails: its predicate (None for a class), a sentence, and the values that were found instead."""
+
+    predicate: str | None
+    sentence: str
+    found: list[FoundValue]
+
+
 class MatchWording:
     """Describes which predicates of one conjunction are satisfied and which one fails.
 
@@ -48,6 +56,8 @@ class MatchWording:
         self._classes = {variable.name: variable.class_iri for variable in conjunction.variables}
         self._paths: dict[str, str] = {}
         self._steps: set[Link] = set()
+        self._unwritten: dict[str, Link] = {}
+        """By variable, the link that is a step of a path in the text."""
         self._uris: dict[int, str] = {}
         for predicate in conjunction.predicates:
             if isinstance(predicate, Link):
@@ -55,8 +65,9 @@ class MatchWording:
 
     def _note_path(self, link: Link, written: frozenset[str]) -> None:
         name = link.right.variable
-        if not _is_reference(link) or name in written or name in self._paths or name == self._conjunction.register:
+        if not _is_reference(link) or name in written or name in self._unwritten or name == self._conjunction.register:
             return
+        self._unwritten[name] = link
         path = self._access(link.left)
         if path not in self._paths.values():  # each `?` is an independent choice
             self._paths[name] = path
@@ -80,6 +91,14 @@ class MatchWording:
                 return self._access(predicate.left)
             return predicate.operator.text(self._access(predicate.left), self._access(predicate.right))
         return predicate.operator.text(self._access(predicate.access), _clipped(predicate.constant.shown))
+
+    def text(self, predicate: NormalPredicate) -> str:
+        """Return a predicate as in the text of the rule."""
+        return self._text(predicate)
+
+    def is_written(self, predicate: NormalPredicate) -> bool:
+        """True if a predicate is in the text of the rule. Others are steps of paths."""
+        return not (isinstance(predicate, Link) and self._unwritten.get(predicate.right.variable) == predicate)
 
     def _resource_text(self, number: int) -> str:
         uri = self._uri_of(number)

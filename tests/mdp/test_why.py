@@ -194,7 +194,7 @@ FAILING = [
     (
         "search CycleProvider c register c where c.serverPort = 5874 and c.serverHost contains 'passau'"
         " and c.serverInformation.cpu > 500 and c.serverInformation.memory > 64",
-        "c.serverInformation.cpu > 500 fails: cpu is 300",
+        "c.serverInformation.cpu > 500 fails: cpu is 300; c.serverInformation.memory > 64 fails: memory is 32",
     ),
     (
         "search CycleProvider c, CycleProvider d register c where c.serverHost = d.serverHost and c != d",
@@ -213,13 +213,61 @@ FAILING = [
 ]
 
 
-def test_the_first_failing_predicate_is_explained_in_a_sentence(paper: Mdp) -> None:
+def test_the_failing_predicates_are_explained_in_a_sentence(paper: Mdp) -> None:
     for rule, sentence in FAILING:
         (added,) = paper.add_rules([rule])
         why = explained(paper, ATLAS)
         assert (why.held, why.selected, why.described) == (False, False, True)
         assert sentences(why) == [sentence]
         paper.remove_rules([added.id])
+
+
+THREE_PREDICATES = (
+    "search CycleProvider c register c where c.serverHost contains 'uni-passau.de'"
+    " and c.serverInformation.memory > 64 and c.serverInformation.cpu > 500"
+)
+
+
+def test_every_failing_predicate_is_named_and_the_predicates_of_the_text_are_counted(paper: Mdp) -> None:
+    paper.add_rules([THREE_PREDICATES])
+    (rule,) = explained(paper, ATLAS).nearest
+    assert (rule.satisfied, rule.of) == (1, 3)
+    assert set(rule.failed) == {"c.serverInformation.memory > 64", "c.serverInformation.cpu > 500"}
+    assert set(rule.sentences) == {
+        "c.serverInformation.memory > 64 fails: memory is 32",
+        "c.serverInformation.cpu > 500 fails: cpu is 300",
+    }
+    assert set(rule.as_dict()["failed"]) == set(rule.failed)
+    assert any("memory is 32" in line and "cpu is 300" in line for line in explanation_lines(explained(paper, ATLAS)))
+
+
+def test_a_missing_reference_fails_every_predicate_that_needs_it(paper: Mdp) -> None:
+    paper.put_one(f"{D}doc.rdf", None)
+    paper.put_one(
+        f"{D}atlas.ttl",
+        f"@prefix v: <http://mdv.example/schema#> . <{ATLAS}> a v:CycleProvider ; v:serverHost 'x.uni-passau.de' .",
+    )
+    paper.add_rules([THREE_PREDICATES])
+    (rule,) = explained(paper, ATLAS).nearest
+    assert (rule.satisfied, rule.of, len(rule.failed)) == (1, 3, 2)
+    assert rule.sentences == ("it has no value of serverInformation",)
+
+
+def test_steps_over_a_set_valued_property_are_not_counted_as_predicates(mdp: Mdp) -> None:
+    mdp.put_schema(
+        ":B a rdfs:Class . :A a rdfs:Class . :by rdfs:range :A ; mdv:setValued true ."
+        " :n rdfs:range xsd:integer . :m rdfs:range xsd:integer ."
+    )
+    mdp.put_one("http://d/1", "<#b> a :B ; :by <#a> . <#a> a :A ; :n 1 ; :m 2 .")
+    mdp.add_rules(["search B b register b where b.by?.n = 1 and b.by?.m = 1"])
+    (rule,) = explained(mdp, "http://d/1#b").nearest
+    assert (rule.satisfied, rule.of) == (1, 2)
+
+
+def test_a_wrong_class_satisfies_no_predicate(paper: Mdp) -> None:
+    paper.add_rules([THREE_PREDICATES])
+    (rule,) = explained(paper, INFO).nearest
+    assert (rule.satisfied, rule.of, rule.failed) == (0, 3, ())
 
 
 def test_a_missing_referrer_is_explained(paper: Mdp) -> None:
@@ -252,7 +300,7 @@ def test_the_rules_that_get_furthest_come_first_and_five_are_shown(paper: Mdp) -
     assert len(why.nearest) == 5
     first = why.nearest[0]
     assert first.id == last.id
-    assert (first.predicate, first.satisfied, first.of) == ("c.serverInformation.memory > 1000", 4, 5)
+    assert (first.predicate, first.satisfied, first.of) == ("c.serverInformation.memory > 1000", 2, 3)
     assert [found.as_dict() for found in first.found] == [
         {"resource": INFO, "property": "http://mdv.example/schema#memory", "value": "92", "type": "literal"}
     ]
@@ -456,7 +504,8 @@ def test_explanations_agree_with_the_oracle(mdp: Mdp, content: Said, texts: list
             for rule in why.rules:
                 assert all(held.found.value is not None for held in rule.predicates), rule
             for failing in why.nearest:
-                check_failing(failing.id, failing.part, failing.satisfied, rules, world, resource)
+                check_failing(failing.id, failing.part, failing.stages, rules, world, resource)
+                assert failing.satisfied + len(failing.failed) <= failing.of
             assert expected or why.nearest
     finally:
         mdp.remove_rules(list(rules))

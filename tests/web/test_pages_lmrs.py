@@ -341,6 +341,16 @@ def test_the_absence_of_a_resource_is_explained(visitor: Visitor, lmr: Repositor
     assert not unknown.tree.xpath("//main//b")
 
 
+def test_every_predicate_that_fails_is_shown_with_the_number_of_satisfied_ones(
+    visitor: Visitor, lmr: Repository, doc: str
+) -> None:
+    lmr.subscribe({"rule": lmr.rule + " and c.serverInformation.memory > 100 and c.serverInformation.cpu > 500"})
+    lmr.put(doc)
+    (row,) = [row for row in visitor.get(f"{lmr.path}/explain", uri=f"{doc}#host").rows() if row[-1] == "1 of 3"]
+    assert "ex:memory > 100 fails: ex:memory is 64" in row[1]
+    assert "has no value of ex:cpu" in row[1]
+
+
 @pytest.mark.parametrize(
     ("uri", "status"), [("nonsense", 400), ("javascript:alert(1)", 200), ("http://a.example/ space", 400)]
 )
