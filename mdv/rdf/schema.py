@@ -246,8 +246,7 @@ class Schema:
         folded: dict[str, list[str]] = defaultdict(list)
         for local in by_local:
             folded[local.casefold()].append(local)
-        # Very long names match nothing and are slow to compare, so they are truncated.
-        near = get_close_matches(_local_name(name.strip("<>")).casefold()[:80], folded, 3, 0.7)
+        near = _similar_names(_local_name(name.strip("<>")).casefold(), folded)
         found: list[str] = []
         for local in (local for match in near for local in folded[match]):
             unique = bare and len(by_local[local]) == 1
@@ -521,6 +520,21 @@ def _by_local_name(iris: Iterable[str]) -> dict[str, tuple[str, ...]]:
         if local := _local_name(iri):
             found[local].append(iri)
     return {local: tuple(named) for local, named in found.items()}
+
+
+def _similar_names(name: str, known: Collection[str]) -> list[str]:
+    """Return up to three known names that are similar to `name`; else the shortest ones that begin with it.
+
+    >>> _similar_names("cycelprovider", ["cycleprovider", "server"]), _similar_names("cta", ["cat", "server"])
+    (['cycleprovider'], ['cat'])
+    >>> _similar_names("cycle", ["cycleprovider", "server"]), _similar_names("xyz", ["cycleprovider", "server"])
+    (['cycleprovider'], [])
+    """
+    name = name[:80]  # very long names match nothing and are slow to compare
+    near = get_close_matches(name, known, 3, 0.7 if len(name) > 4 else 0.6)
+    if near or len(name) < 3:
+        return near
+    return sorted((other for other in known if other.startswith(name)), key=lambda other: (len(other), other))[:3]
 
 
 def _nearest_term(iri: str) -> str | None:

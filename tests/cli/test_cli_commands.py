@@ -125,6 +125,13 @@ def test_edit_changes_single_statements(on: Callable, tmp_path: Path) -> None:
     assert on("documents", "edit", uri, "--remove", every).out.endswith("It has no statements, so it is deleted.\n")
 
 
+@pytest.mark.parametrize("typo", ["CycleProvidr", "Cycle"])
+def test_an_unknown_class_of_a_document_gets_a_suggestion(on: Callable, tmp_path: Path, typo: str) -> None:
+    (tmp_path / "typo.ttl").write_text(provider(1).replace("#CycleProvider", f"#{typo}"))
+    ran = on("register", tmp_path / "typo.ttl", "--uri", "http://mdv.example/cli/typo")
+    assert ran.code == 1 and f"the class {typo} is not declared (did you mean CycleProvider?" in ran.err, ran.err
+
+
 def test_a_folder_is_registered_below_a_base_and_bad_documents_block_no_others(on: Callable, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for number in range(9):

@@ -123,3 +123,13 @@ def test_a_form_without_a_statement_is_refused(visitor: Visitor, api: Api, doc: 
     form = {"uri": doc, "version": "1", "statement": statement, "value": "y", "act": "save"}
     assert visitor.post("/document/edit", **form).status == 400
     assert api.get("/documents", uri=doc).headers["ETag"] == '"1"'
+
+
+@pytest.mark.parametrize("typo", ["CycleProvidr", "Cycle"])
+def test_an_unknown_class_of_a_document_gets_a_suggestion(visitor: Visitor, api: Api, doc: str, typo: str) -> None:
+    text = provider(1).replace("ex:CycleProvider", f"ex:{typo}")
+    (flaw,) = api.put(doc, text).json()["errors"]
+    assert flaw["hint"].startswith("did you mean ex:CycleProvider")
+    for act in ("check", "register"):
+        page = visitor.post("/register", text=text, syntax="text/turtle", uri=doc, act=act)
+        assert page.status == 422 and "did you mean ex:CycleProvider" in page.words, page.words
