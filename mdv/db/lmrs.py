@@ -98,6 +98,11 @@ def record_cursor(connection: Connection, lmr_id: int, cursor: int) -> None:
     connection.execute(update(lmrs).where(lmrs.c.id == lmr_id).values(cursor=cursor, asked_at=func.now()))
 
 
+def record_request(connection: Connection, lmr_id: int) -> None:
+    """Record the time of a feed request."""
+    connection.execute(update(lmrs).where(lmrs.c.id == lmr_id).values(asked_at=func.now()))
+
+
 StoredSubscription = tuple[int, str | None, str, int, str | None]
 """A rule of an LMR: its ID, name, text and position, and who changed it last."""
 

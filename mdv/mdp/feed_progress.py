@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine
 
 from mdv.db.feed import Feed
-from mdv.db.lmrs import Lmr, record_cursor
+from mdv.db.lmrs import Lmr, record_cursor, record_request
 from mdv.db.state import read_state
 from mdv.mdp.feed import Cursor
 
@@ -41,13 +41,17 @@ class FeedProgress:
         self._last: dict[int, tuple[float, int]] = {}
 
     def record(self, lmr: Lmr, after: str | None, idle: bool = False) -> None:
-        """Record the cursor of an LMR, at most once per interval, and when it starts to wait (`idle`)."""
-        if after is None:
+        """Record the cursor of an LMR, at most once per interval, and when it starts to wait (`idle`).
+
+        While it reads a snapshot, only the time of the request is recorded.
+        """
+        cursor, now = Cursor.read(after) if after is not None else None, time.monotonic()
+        if cursor is None or cursor.snapshot is not None:
+            with self._engine.connect() as connection:
+                record_request(connection, lmr.id)
             return
-        cursor, now = Cursor.read(after), time.monotonic()
         when, offset = self._last.get(lmr.id, (float("-inf"), -1))
-        recent = now - when < PROGRESS_WRITE_SECONDS
-        if cursor.snapshot is not None or (recent and (not idle or offset == cursor.offset)):
+        if now - when < PROGRESS_WRITE_SECONDS and (not idle or offset == cursor.offset):
             return
         self._last[lmr.id] = now, cursor.offset
         with self._engine.connect() as connection:

@@ -289,6 +289,9 @@ def test_the_cache_is_verified_and_checked(start: Start, api: Api, doc: str, mar
     assert re.search(r"1 bucket of 256 differed and was fetched again", verified.words), verified.words
     assert "spoilt" not in user.get("/resource", uri=f"{doc}#h0").words
     part = Page(user.http.post("/verify", data={"csrf": user.csrf()}, headers={"HX-Request": "true"}))
+    (refreshed,) = user.get("/").tree.xpath("//*[@hx-get='/overview/now']/@hx-trigger")
+    event = part.answer.headers["HX-Trigger"]
+    assert f"{event} from:body" in refreshed.split(", "), "the time of the comparison is shown at once"
     assert "<html" not in part.answer.text and "Compared at position" in part.words
     assert "Last compared" in user.get("/").words
 

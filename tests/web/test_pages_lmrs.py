@@ -97,6 +97,27 @@ def test_the_list_shows_the_state_of_each_lmr(visitor: Visitor, lmr: Repository,
     assert row_of(visitor, lmr)[1] == "paused behind"
 
 
+def test_an_lmr_that_read_a_snapshot_is_up_to_date(visitor: Visitor, lmr: Repository, doc: str) -> None:
+    lmr.subscribe()
+    lmr.put(doc)
+    assert row_of(visitor, lmr)[1] == "never connected"
+    assert lmr.own.get("/lmrs/self/feed").json()["snapshot"]
+    row = row_of(visitor, lmr)
+    assert (row[1], row[3]) == ("up to date", "0") and row[2] != "never", row
+    assert lmr.shown()["asked_at"] is not None
+
+
+def test_an_incomplete_snapshot_counts_as_a_request_only(visitor: Visitor, lmr: Repository, doc: str) -> None:
+    lmr.subscribe()
+    lmr.put(doc)
+    page = lmr.own.get("/lmrs/self/feed", limit=1).json()
+    row = row_of(visitor, lmr)
+    assert row[1] == "behind" and row[2] != "never", row
+    while page["snapshot"] and not page["up_to_date"]:
+        page = lmr.own.get("/lmrs/self/feed", after=page["cursor"], limit=1).json()
+    assert row_of(visitor, lmr)[1] == "up to date"
+
+
 def test_lmrs_are_listed_fifty_per_page(visitor: Visitor, api: Api) -> None:
     for number in range(51):
         assert api.http.post("/api/v1/lmrs", json={"name": f"one of many {number}"}).status_code == 201

@@ -13,7 +13,7 @@ import redis
 import mdv
 from mdv.embedded import start_valkey
 from tests.support.lmr_server import create, hosts, rule
-from tests.support.server import SCHEMA, Api, Server, provider, start_server, start_worker, stopping
+from tests.support.server import SCHEMA, Api, Server, provider, start_server, start_worker, stopping, turtle
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,17 @@ def status(api: Api) -> dict[str, Any]:
     answer = api.get("/status")
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
+
+
+def test_the_resources_are_counted_that_browse_lists(own: Server) -> None:
+    api = own.api()
+    text = turtle("<#a> a ex:CycleProvider ; ex:serverInformation <http://not.described/> . <#b> ex:serverPort 1 .")
+    assert api.put("http://status.example/described", text).status_code == 201
+    listed = [
+        item["uri"] for item in api.get("/resources", **{"class": "rdfs:Resource", "limit": 1000}).json()["items"]
+    ]
+    assert "http://status.example/described#b" in listed and "http://not.described/" not in listed
+    assert status(api)["counts"]["resources"] == {"count": len(listed), "exact": True}
 
 
 def test_the_status_has_position_epoch_and_counts(own: Server) -> None:

@@ -131,13 +131,13 @@ def _wait_for_page(s: Services, lmr: Lmr, after: str | None, limit: int, seconds
     """Return the events after a cursor as soon as there are any, at the latest after `seconds`."""
     if after is None or seconds <= 0:
         page = s.feeds.read(lmr, after, limit)
-        s.feed_progress.record(lmr, after)
+        _record_progress(s, lmr, after, page)
         return page
     deadline = time.monotonic() + min(seconds, s.config.max_wait_seconds)
     is_allowed = access_check(s, lmr)
     with s.feed_notifier.poll(lmr.id) as signal:
         page = s.feeds.read(lmr, after, limit)
-        s.feed_progress.record(lmr, after)
+        _record_progress(s, lmr, after, page)
         if page.events or page.snapshot:
             return page
         with s.waits.slot(_POLL_SLOTS, s.waits.limit) as may_wait:
@@ -158,11 +158,17 @@ def _wait_for_page(s: Services, lmr: Lmr, after: str | None, limit: int, seconds
     return page
 
 
+def _record_progress(s: Services, lmr: Lmr, after: str | None, page: FeedResponse) -> None:
+    """Record how far an LMR has read. A complete snapshot counts when it is sent: a client that does not receive it
+    has no cursor, and takes another one."""
+    s.feed_progress.record(lmr, page.cursor if page.snapshot else after)
+
+
 def _stream(s: Services, lmr: Lmr, after: str | None, limit: int) -> Response:
     # Errors are answered as problems before the stream starts.
     limit = min(limit, STREAM_EVENTS)
     first = s.feeds.read(lmr, after, limit, STREAM_BYTES)
-    s.feed_progress.record(lmr, after)
+    _record_progress(s, lmr, after, first)
     is_allowed = access_check(s, lmr)
     connection = request.environ.get("gunicorn.socket")
     if connection is not None:  # disconnect clients that do not read

@@ -131,8 +131,11 @@ def _alerts(status: Status) -> Iterator[Alert]:
             yield Alert(f"The LMR {lmr.name} is too far behind and has to take a new snapshot.",
                             url_for("pages.lmr", name=lmr.name))  # fmt: skip
         elif lmr.since and (datetime.now(UTC) - lmr.since).total_seconds() > ALERT_AFTER_SECONDS:
-            yield Alert(f"The LMR {lmr.name} has {lmr.events:,}{'+' if lmr.more else ''} unread events.",
-                            url_for("pages.lmr", name=lmr.name))  # fmt: skip
+            unread = f"{lmr.events:,}{'+' if lmr.more else ''} unread events"
+            yield Alert(
+                f"The LMR {lmr.name} has {unread}. Remove it if it is no longer used.",
+                url_for("pages.lmr", name=lmr.name),
+            )
 
 
 def _suspended(some: Sequence[ListedSuspension], count: int) -> Iterator[Alert]:

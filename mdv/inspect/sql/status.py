@@ -74,6 +74,10 @@ class Status:
     database_bytes: int
 
 
+_DESCRIBED = select(literal(1)).where(filter_data.c.resource_id == resources.c.id).exists()
+"""Resources that a document describes: not those that are only referenced, and not classes."""
+
+
 def read_status(connection: Connection) -> Status:
     driver(connection).execute(load_sql("status", __package__)["pin"])
     state = read_state(connection)
@@ -83,7 +87,7 @@ def read_status(connection: Connection) -> Status:
         position=state.position,
         last_transaction=connection.execute(last).scalar_one_or_none(),
         documents=count_rows(connection, documents, documents.c.present),
-        resources=count_rows(connection, resources),
+        resources=count_rows(connection, resources, _DESCRIBED),
         statements=count_rows(connection, filter_data),
         rules=count_rows(connection, rules),
         suspended=Suspensions(connection).count(),

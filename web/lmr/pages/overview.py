@@ -57,7 +57,9 @@ def _current_values() -> dict[str, Any]:
 def verify() -> Response:
     """Compare checksums with the MDP and fetch differing buckets again."""
     require_editor()
-    return _render_result(verified=compare_with_mdp())
+    response = _render_result(verified=compare_with_mdp())
+    response.headers["HX-Trigger"] = "verified"  # refreshes the progress above, which shows the time of the comparison
+    return response
 
 
 @pages.post("/check")
