@@ -127,6 +127,12 @@ def find_lmr_rule(connection: Connection, lmr_id: int, rule_id: int) -> StoredSu
     return tuple(row) if row else None
 
 
+def find_rule_with_text(connection: Connection, lmr_id: int, text: str) -> int | None:
+    """Return the ID of the first of an LMR's rules with this text; None if it has no such rule."""
+    query = select(rules.c.id).where(rules.c.owner == lmr_id, rules.c.text == text).order_by(rules.c.id).limit(1)
+    return connection.execute(query).scalar_one_or_none()
+
+
 def list_rule_ids(connection: Connection, lmr_id: int) -> list[int]:
     return list(connection.execute(select(rules.c.id).where(rules.c.owner == lmr_id)).scalars())
 

@@ -95,6 +95,11 @@ def get_subscription(connection: Connection, lmr: Lmr, number: int) -> Subscript
     return with_suspensions(connection, [found])[0]
 
 
+def find_subscription(connection: Connection, lmr: Lmr, rule: str) -> int | None:
+    """Return the id of an LMR's subscription to a rule with this text; None if there is none."""
+    return db.find_rule_with_text(connection, lmr.id, rule)
+
+
 def list_subscriptions(connection: Connection, lmr: Lmr, after: int, limit: int) -> list[Subscription]:
     """Return up to `limit` subscriptions of an LMR with an id greater than `after`."""
     return with_suspensions(connection, db.list_lmr_rules(connection, lmr.id, after, limit))

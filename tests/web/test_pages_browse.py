@@ -221,6 +221,19 @@ def test_similar_resources_can_be_subscribed(visitor: Visitor, api: Api, host: s
     assert name == lmr and why.startswith("selected")
 
 
+def test_a_second_subscription_to_the_same_rule_is_confirmed(visitor: Visitor, api: Api, host: str, lmr: str) -> None:
+    rule = str(visitor.get("/like", uri=host).tree.xpath("//input[@name='rule']/@value")[0])
+    assert visitor.post("/like", uri=host, lmr=lmr, rule=rule).title == "Subscribed"
+    (first,) = api.get(f"/lmrs/{lmr}/subscriptions").json()["items"]
+    for path in ("/like", "/rules/subscribe"):
+        page = visitor.post(path, uri=host, lmr=lmr, rule=rule)
+        assert page.status == 409 and f"already has this rule as subscription {first['id']}" in page.words
+        assert page.tree.xpath("//input[@type='checkbox'][@name='again']")
+        assert len(api.get(f"/lmrs/{lmr}/subscriptions").json()["items"]) == 1
+    assert visitor.post("/like", uri=host, lmr=lmr, rule=rule, again="yes").title == "Subscribed"
+    assert len(api.get(f"/lmrs/{lmr}/subscriptions").json()["items"]) == 2
+
+
 def test_the_result_of_a_filter_can_be_subscribed(visitor: Visitor, host: str, doc: str) -> None:
     page = visitor.get("/like", **{"class": V + "CycleProvider", "property": V + "serverHost", "op": "=", "value": doc})
     (chosen,) = page.tree.xpath("//input[@name='rule'][@checked]/@value")

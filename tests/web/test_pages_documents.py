@@ -60,6 +60,8 @@ def test_a_version_is_downloaded_and_not_cached(visitor: Visitor, api: Api, doc:
 
 def test_a_document_too_large_for_a_page_is_reported_as_such(visitor: Visitor, api: Api, doc: str) -> None:
     many = turtle(" ".join(f"<#{number}> ex:serverHost 'x' ." for number in range(20_001)))
+    preview = visitor.post("/register", files={"file": ("many.ttl", many.encode())}, uri=doc, act="check")
+    assert "The document is new, and too large to show" in preview.words and "both versions" not in preview.words
     for text in (many, many.replace("'x'", "'y'", 1)):
         assert api.put(doc, text, wait=60).status_code in (200, 201)
     page = visitor.get("/document", uri=doc)

@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import Response, request
 
-from mdv.errors import BadRequest, MdvError
+from mdv.errors import BadRequest, Conflict, MdvError
 from mdv.inspect.propose import Proposal, propose
 from mdv.mdp.lmrs import get_lmr, list_lmrs
-from mdv.mdp.subscribe import get_subscription
+from mdv.mdp.subscribe import find_subscription, get_subscription
 from web.job_queue import PendingJob
 from web.number_params import read_subscription_id
 from web.pages.base import pages, redirect_to, render_page, require_signed_in, require_unlimited_editor, require_viewer
@@ -45,13 +45,23 @@ def subscribed() -> Response:
 
 
 def subscribe_to(name: str, rule: str, by: str, rule_name: str | None = None) -> Response:
-    """Subscribe an LMR to a rule with an optional name, and redirect to the result. `by`: the caller."""
+    """Subscribe an LMR to a rule with an optional name, and redirect to the result. `by`: the caller.
+
+    A second subscription to the same rule has to be confirmed: the form then has the field `again`.
+    """
     if not rule:
         raise BadRequest("The rule is missing. Choose or write one.")
     if not name:
         raise BadRequest("The LMR is missing. Choose one.")
     with services().single.connect() as connection:
         lmr = get_lmr(connection, name)
+        existing = None if request.form.get("again") else find_subscription(connection, lmr, rule)
+    if existing is not None:
+        raise Conflict(
+            f"The LMR {lmr.name} already has this rule as subscription {existing}. A second subscription sends nothing"
+            " new.",
+            subscription=existing,
+        )
     done = change_rules("subscribe", lmr, {"drafts": [(rule_name, rule)]}, by)
     if isinstance(done, PendingJob):
         return redirect_to("job", job=done.job)
