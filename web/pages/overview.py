@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from flask import Response, stream_with_context, url_for
@@ -14,7 +14,7 @@ from flask import Response, stream_with_context, url_for
 from mdv.errors import Unavailable
 from mdv.inspect.overview import ListedSuspension, read_overview
 from mdv.inspect.sql.jobs import last_activity
-from mdv.inspect.sql.minute_metrics import MinuteMetrics, read_metrics
+from mdv.inspect.sql.minute_metrics import fill_minutes, read_metrics
 from mdv.inspect.sql.status import Status
 from mdv.mdp.worker_heartbeats import list_live_workers
 from web.pages.base import pages, render_fragment, render_page, require_viewer
@@ -164,10 +164,7 @@ class MinuteChart:
 
 def _charts() -> list[MinuteChart]:
     with services().engine.connect() as connection:
-        found = {minute.at: minute for minute in read_metrics(connection, HOUR_SECONDS)}
-    last = datetime.now(UTC).replace(second=0, microsecond=0)
-    times = [last - timedelta(minutes=before) for before in range(59, -1, -1)]
-    minutes = [found.get(at, MinuteMetrics(at)) for at in times]
+        minutes = fill_minutes(read_metrics(connection, HOUR_SECONDS), datetime.now(UTC))
     series = (
         ("Documents per minute", "documents", "documents"),
         ("Milliseconds per document", "ms", "ms_per_document"),
