@@ -77,7 +77,7 @@ def layered_layout(boxes: Sequence[LayoutBox], edges: Iterable[tuple[str, str]])
 
     >>> found = layered_layout([LayoutBox("a", 50, 20), LayoutBox("b", 50, 20)], [("a", "b")])
     >>> found.places["a"].y > found.places["b"].y, len(found.lines["a", "b"])
-    (True, 4)
+    (True, 2)
     """
     known = {box.id: box for box in boxes}
     drawn = list(dict.fromkeys((a, b) for a, b in edges if a != b and a in known and b in known))
@@ -310,8 +310,29 @@ def _lines(
             points += [LayoutPoint(x[dummy], bottom), LayoutPoint(x[dummy], top)]
         points.append(LayoutPoint(last, bands[depth[target]][1]))
         points.append(LayoutPoint(last, places[target].y + known[target].height / 2))
-        lines[edge] = tuple(points)
+        lines[edge] = tuple(_corners(points))
     return lines
+
+
+def _corners(points: Sequence[LayoutPoint]) -> list[LayoutPoint]:
+    """Return the ends and the points where a line changes its direction.
+
+    >>> _corners([LayoutPoint(0, 0), LayoutPoint(0, 0), LayoutPoint(0, 5), LayoutPoint(0, 9)])
+    [LayoutPoint(x=0, y=0), LayoutPoint(x=0, y=9)]
+    """
+    kept: list[LayoutPoint] = []
+    for point in points:
+        if kept and point == kept[-1]:
+            continue
+        while len(kept) > 1 and _is_straight(kept[-2], kept[-1], point):
+            kept.pop()
+        kept.append(point)
+    return kept
+
+
+def _is_straight(first: LayoutPoint, middle: LayoutPoint, last: LayoutPoint) -> bool:
+    turn = (middle.x - first.x) * (last.y - middle.y) - (middle.y - first.y) * (last.x - middle.x)
+    return abs(turn) < 1e-6
 
 
 def _ports(

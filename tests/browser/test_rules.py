@@ -210,6 +210,52 @@ def test_the_replay_of_figure_9_is_shown_in_the_drawing_of_figure_5(desk: Visit,
     desk.check()
 
 
+PASSAU = "search CycleProvider c register c where c.serverHost contains 'passau' and c.serverInformation.memory > 64"
+SHARING = [
+    PASSAU,
+    PASSAU + " and c.serverInformation.cpu > 500",
+    PASSAU + " and c.serverInformation.cpu > 500 and c.serverPort = 5874",
+]
+
+CROSSED = """() => { const cy = document.querySelector('figure.graph').cy; const crossed = [];
+    for (const edge of cy.edges()) {
+        const points = [edge.sourceEndpoint(), ...(edge.segmentPoints() ?? []), edge.targetEndpoint()];
+        for (const node of cy.nodes(':childless')) {
+            const box = node.boundingBox({includeLabels: false, includeOverlays: false});
+            for (let i = 1; i < points.length; i++) for (let part = 0; part <= 200; part++) {
+                const x = points[i - 1].x + (points[i].x - points[i - 1].x) * part / 200;
+                const y = points[i - 1].y + (points[i].y - points[i - 1].y) * part / 200;
+                if (x > box.x1 + 4 && x < box.x2 - 4 && y > box.y1 + 4 && y < box.y2 - 4)
+                    crossed.push(`${edge.source().id()} to ${edge.target().id()} crosses ${node.id()}`);
+            }
+        }
+    }
+    return [cy.edges().length, [...new Set(crossed)]]; }"""
+
+
+def test_no_edge_runs_behind_a_box_and_the_text_is_readable(visit: Visit, mdp: Client) -> None:
+    if not any(lmr["name"] == "sharing" for lmr in mdp.get("/lmrs")["items"]):
+        mdp.change("POST", "/lmrs", {"name": "sharing"})
+        mdp.change("POST", "/lmrs/sharing/subscriptions", [{"rule": rule} for rule in SHARING], seconds=60)
+    page = visit.to("/rules/graph?lmr=sharing")
+    expect(page.locator("figure.graph.drawn")).to_be_visible()
+    edges, crossed = page.evaluate(CROSSED)
+    assert edges >= 6 and crossed == []
+    size, inner, outer, whole, window = page.evaluate("""() => { const cy = document.querySelector('figure.graph').cy;
+        const canvas = document.querySelector('.canvas');
+        return [cy.zoom() * parseFloat(cy.nodes(':childless')[0].style('font-size')), canvas.scrollWidth,
+                canvas.clientWidth, document.documentElement.scrollWidth, window.innerWidth]; }""")
+    assert size >= 11
+    assert whole <= window, "only the drawing scrolls sideways"
+    if window < 500:
+        assert inner > outer
+        page.get_by_role("button", name="Fit").click()
+        assert page.evaluate(
+            "() => { const box = document.querySelector('.canvas'); return box.scrollWidth <= box.clientWidth }"
+        )
+    visit.check()
+
+
 def test_the_drawing_of_five_hundred_atomic_rules_is_usable(visit: Visit, mdp: Client) -> None:
     if not any(lmr["name"] == "many" for lmr in mdp.get("/lmrs")["items"]):
         mdp.change("POST", "/lmrs", {"name": "many"})

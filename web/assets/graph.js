@@ -8,6 +8,7 @@ cytoscape.use(dagre);
 const FONT = 12;
 const LINE = 1.35 * FONT;
 const FAMILY = 'system-ui, "Segoe UI", Roboto, sans-serif';
+const MONO = getComputedStyle(document.documentElement).getPropertyValue("--mono").trim();
 const MIN_NODES_FOR_MAP = 60; // larger diagrams are laid out as a map and get a search field
 const pen = document.createElement("canvas").getContext("2d");
 pen.font = `600 ${FONT}px ${FAMILY}`;
@@ -66,10 +67,11 @@ function elements(drawing, isMap) {
   return [
     ...[...boxes].map((id) => ({ data: { id, label: labels.get(id) ?? id.replace(/^\w+ /, "") }, selectable: false, grabbable: false })),
     ...drawing.nodes.map((node) => ({
-      data: { ...node, plain: node.label, parent: box(node), ...size(node.label) },
+      data: { ...(node.place ? {} : size(node.label)), ...node, plain: node.label, parent: box(node) },
+      ...(node.place && { position: { x: node.place[0], y: node.place[1] } }),
       classes: [node.kind, ...(node.marks ?? [])],
     })),
-    ...drawing.edges.filter(({ from, to }) => known.has(from) && known.has(to)).map(({ from, to, label, kind }) => ({ data: { source: from, target: to, label: label ?? "" }, classes: [kind] })),
+    ...drawing.edges.filter(({ from, to }) => known.has(from) && known.has(to)).map(({ from, to, label, kind, line }) => ({ data: { source: from, target: to, label: label ?? "", line }, classes: [kind] })),
   ];
 }
 
@@ -144,6 +146,48 @@ function layOut(cy, direction, container) {
   cy.layout({ name: "dagre", rankDir: direction, nodeSep: cy.edges(":loop").nonempty() ? 84 : 24, edgeSep: 12, rankSep: direction === "LR" ? Math.max(70, named + 50) : 46, animate: false, fit: false }).run();
 }
 
+// The server lays out small diagrams of rules: edges have corners, so that they do not run behind boxes.
+function drawLines(cy, { fontSize, lineHeight }) {
+  cy.nodes().style({ "font-family": MONO });
+  cy.nodes(":childless").style({ "font-size": fontSize, "line-height": lineHeight });
+  for (const edge of cy.edges()) {
+    const points = edge.data("line").map(([x, y]) => ({ x, y }));
+    const [start, end] = [points[0], points.at(-1)];
+    const [dx, dy] = [end.x - start.x, end.y - start.y];
+    const square = dx * dx + dy * dy;
+    const corners = points.slice(1, -1).map(({ x, y }) => [x - start.x, y - start.y]);
+    const from = ({ x, y }, node) => `${x - node.position("x")}px ${y - node.position("y")}px`;
+    edge.style({
+      "curve-style": corners.length ? "round-segments" : "straight",
+      "segment-radii": "8",
+      "edge-distances": "endpoints",
+      "source-endpoint": from(start, edge.source()),
+      "target-endpoint": from(end, edge.target()),
+      ...(corners.length && {
+        "segment-weights": corners.map(([x, y]) => (x * dx + y * dy) / square).join(" "),
+        "segment-distances": corners.map(([x, y]) => (y * dx - x * dy) / Math.sqrt(square)).join(" "),
+      }),
+    });
+  }
+}
+
+// Shows a laid out diagram in its own size, in a container that scrolls.
+function scrollingView(cy, { width, height }, container, sheet) {
+  let scale = 1;
+  const show = (to) => {
+    const middle = (container.scrollLeft + container.clientWidth / 2) / container.scrollWidth;
+    scale = Math.max(0.2, Math.min(3, to));
+    sheet.style.width = `${Math.max(container.clientWidth, width * scale)}px`;
+    sheet.style.height = `${height * scale}px`;
+    cy.resize();
+    cy.viewport({ zoom: scale, pan: { x: Math.max(0, (container.clientWidth - width * scale) / 2), y: 0 } });
+    container.scrollLeft = middle * container.scrollWidth - container.clientWidth / 2;
+  };
+  const whole = () => Math.min(1, container.clientWidth / width);
+  show(whole() > 0.85 ? whole() : 1); // smaller text is hard to read
+  return { zoom: (by) => show(scale * by), fit: () => show(whole()), resize: () => show(scale) };
+}
+
 // Fits the elements into view, without enlarging them.
 function fit(cy, some, room = 18) {
   cy.fit(some, room);
@@ -174,35 +218,47 @@ function draw(figure) {
   container.classList.toggle("large", drawing.nodes.length > 12);
   container.tabIndex = 0;
   container.setAttribute("role", "application");
-  container.setAttribute("aria-label", `${figure.getAttribute("aria-label") ?? "Diagram"}: use the arrow keys to pan, plus and minus to zoom, 0 to fit. The text below has the same content.`);
+  container.setAttribute("aria-label", `${figure.getAttribute("aria-label") ?? "Diagram"}: use the arrow keys to move, plus and minus to zoom, 0 to fit. The text below has the same content.`);
   const status = document.createElement("p");
   status.className = "chosen quiet";
   status.setAttribute("role", "status");
   figure.append(bar, status, container);
 
   const isMap = drawing.nodes.length >= MIN_NODES_FOR_MAP && drawing.nodes.some(({ block, group }) => block || group != null);
-  const cy = cytoscape({ container, elements: elements(drawing, isMap), style: look(isMap), minZoom: 0.04, maxZoom: 3, userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true });
+  const isLaidOut = drawing.width != null && drawing.edges.every(({ line }) => line);
+  const sheet = isLaidOut ? container.appendChild(document.createElement("div")) : container;
+  const cy = cytoscape({ container: sheet, elements: elements(drawing, isMap), style: look(isMap), layout: { name: "preset", fit: false }, minZoom: 0.04, maxZoom: 3, userZoomingEnabled: false, userPanningEnabled: !isLaidOut, boxSelectionEnabled: false, autoungrabify: true });
   cy.scratch("map", isMap);
-  layOut(cy, drawing.direction ?? "TB", container);
-  fit(cy);
+  cy.scratch("laid", isLaidOut);
+  if (isLaidOut) drawLines(cy, drawing);
+  else layOut(cy, drawing.direction ?? "TB", container);
   figure.classList.add("drawn");
+  container.classList.toggle("laid", isLaidOut);
   const diagram = { cy, figure, container };
+  const view = isLaidOut
+    ? scrollingView(cy, drawing, container, sheet)
+    : {
+        zoom: (by) => cy.zoom({ level: cy.zoom() * by, renderedPosition: { x: container.clientWidth / 2, y: container.clientHeight / 2 } }),
+        fit: () => fit(cy),
+        resize: () => fit(cy),
+      };
+  if (!isLaidOut) fit(cy);
 
-  const zoom = (by) => cy.zoom({ level: cy.zoom() * by, renderedPosition: { x: container.clientWidth / 2, y: container.clientHeight / 2 } });
-  bar.append(button("Zoom in", "+", () => zoom(1.3)), button("Zoom out", "−", () => zoom(1 / 1.3)), button("Fit to view", "Fit", () => fit(cy)));
+  bar.append(button("Zoom in", "+", () => view.zoom(1.3)), button("Zoom out", "−", () => view.zoom(1 / 1.3)), button("Fit to view", "Fit", () => view.fit()));
   if (drawing.nodes.length >= MIN_NODES_FOR_MAP) bar.append(search(diagram, status));
 
   // The mouse wheel scrolls the page unless the diagram has the focus.
-  container.addEventListener("focus", () => cy.userZoomingEnabled(true));
+  container.addEventListener("focus", () => cy.userZoomingEnabled(!isLaidOut));
   container.addEventListener("pointerdown", () => container.focus());
   container.addEventListener("blur", () => cy.userZoomingEnabled(false));
   container.addEventListener("keydown", (event) => {
     const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key in moves && isLaidOut) return; // the container scrolls
     if (event.key in moves) cy.panBy({ x: moves[event.key][0], y: moves[event.key][1] });
-    else if (event.key === "+" || event.key === "=") zoom(1.3);
-    else if (event.key === "-") zoom(1 / 1.3);
-    else if (event.key === "0") fit(cy);
+    else if (event.key === "+" || event.key === "=") view.zoom(1.3);
+    else if (event.key === "-") view.zoom(1 / 1.3);
+    else if (event.key === "0") view.fit();
     else if (event.key === "Escape") cy.elements().unselect();
     else return;
     event.preventDefault();
@@ -224,8 +280,8 @@ function draw(figure) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => cy.style(look(isMap)));
   let width = container.clientWidth;
   new ResizeObserver(() => {
-    cy.resize();
-    if (container.clientWidth !== width) fit(cy);
+    if (!isLaidOut) cy.resize();
+    if (container.clientWidth !== width) view.resize();
     width = container.clientWidth;
   }).observe(container);
   if (figure.dataset.steps) replay(diagram, JSON.parse(figure.dataset.steps));
@@ -321,6 +377,7 @@ function replay({ cy, figure, container }, steps) {
   });
   links.at(-1)?.after(" ", play);
   // Size each node for its longest label, so that nodes do not move between steps.
+  if (cy.scratch("laid")) return show(at); // the server made room for all lines
   const finalLines = new Map();
   for (const rows of steps) for (const { node, lines } of rows) finalLines.set(node, [...(finalLines.get(node) ?? []), ...lines]);
   for (const [id, lines] of finalLines) {

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
+from unicodedata import east_asian_width
 
 from flask import url_for
 
@@ -14,27 +15,86 @@ from mdv.inspect.drawing import Drawing, DrawnFilterRule, DrawnGroup, DrawnRule
 from mdv.inspect.filter_replay import ReplayRow
 from mdv.inspect.rule_explanation import RuleId
 from mdv.rules.operators import Operator
+from web.layered_layout import LayoutBox, LayoutPoint, layered_layout
 from web.template_filters import cut, short
 
 LABEL_WIDTH, LABEL_LINES = 34, 3
 """Characters per line and lines of a label."""
+MIN_NODES_FOR_MAP = 60
+"""Larger diagrams are maps, as in graph.js."""
+FONT_SIZE, LINE_HEIGHT, CHARACTER_WIDTH = 13, 1.35, 0.61
+"""Of the monospaced labels: in pixels, in font sizes and in font sizes."""
+BOX_PADDING = 22.0
 MAX_RESOURCES_SHOWN = 3
 """Resources that a node lists."""
+ReplaySteps = Sequence[Sequence[Mapping[str, Any]]]
+"""Of each step, the nodes (`node`) with the lines that it adds (`lines`)."""
 _WHERE = re.compile(r"\swhere\s(.*)\Z", re.DOTALL)
 
 
-def diagram_json(drawing: Drawing, links: bool = True, lit: int | None = None) -> dict[str, Any]:
+def diagram_json(
+    drawing: Drawing, links: bool = True, lit: int | None = None, steps: ReplaySteps = ()
+) -> dict[str, Any]:
     """Return the diagram of atomic rules: triggering rules below, join rules above, rule groups as boxes. `lit` is the
-    highlighted rule."""
+    highlighted rule. `steps`: the lines that the steps of a replay add to the nodes, which get space for them.
+
+    Small diagrams are laid out here. The script lays out large ones as a map.
+    """
     blocks = {row.rule: _block(row) for row in drawing.operands}
     shown = Counter(rule.group for rule in drawing.parts if not rule.is_new)
-    return {
+    diagram = {
         "direction": "BT",
         "nodes": [_node(rule, blocks.get(rule.id), links, rule.id == lit) for rule in drawing.parts],
         "edges": [{"from": str(row.source), "to": str(row.target), "kind": "input", "label": ""}
                   for row in drawing.dependencies],
         "groups": [{"id": str(group.id), "label": group_label(group, shown[group.id])} for group in drawing.groups],
     }  # fmt: skip
+    return _laid_out(diagram, steps) if len(drawing.parts) < MIN_NODES_FOR_MAP else diagram
+
+
+def _laid_out(diagram: dict[str, Any], steps: ReplaySteps) -> dict[str, Any]:
+    """Return a diagram with the places and sizes of its nodes and groups, and the corners of its edges."""
+    added: dict[str, list[str]] = {}
+    for row in (row for rows in steps for row in rows):
+        added.setdefault(row["node"], []).extend(row["lines"])
+    labels = {group["id"]: group["label"] for group in diagram["groups"]}
+    boxes = []
+    for node in diagram["nodes"]:
+        text = node["label"].split("\n") + added.get(node["id"], [])
+        wide, high = max(map(_text_width, text)), len(text) * LINE_HEIGHT * FONT_SIZE
+        named = _text_width(labels.get(node["group"], "")) if node["group"] is not None else 0.0
+        boxes.append(LayoutBox(node["id"], wide + BOX_PADDING, high + BOX_PADDING, node["group"], named))
+    found = layered_layout(boxes, [(edge["from"], edge["to"]) for edge in diagram["edges"]])
+    group_of = {member: f"{name} {number}" for number, (name, members) in enumerate(found.groups) for member in members}
+    sizes = {box.id: {"width": round(box.width, 1), "height": round(box.height, 1)} for box in boxes}
+    edges = {(edge["from"], edge["to"]): edge for edge in diagram["edges"]}
+    return diagram | {
+        "width": round(found.width),
+        "height": round(found.height),
+        "fontSize": FONT_SIZE,
+        "lineHeight": LINE_HEIGHT,
+        "nodes": [node | sizes[node["id"]] | {"place": _rounded(found.places[node["id"]]),
+                                              "group": group_of.get(node["id"])} for node in diagram["nodes"]],
+        "edges": [edge | {"line": [_rounded(point) for point in found.lines[ends]]}
+                  for ends, edge in edges.items() if ends in found.lines],
+        "groups": [{"id": f"{name} {number}", "label": labels.get(name, name)}
+                   for number, (name, _) in enumerate(found.groups)],
+    }  # fmt: skip
+
+
+def _rounded(point: LayoutPoint) -> list[float]:
+    return [round(point.x, 1), round(point.y, 1)]
+
+
+def _text_width(text: str) -> float:
+    """Return the width of a line of text in a monospaced font. Wide characters, for example Chinese ones, take two
+    places.
+
+    >>> _text_width("ab") == 2 * CHARACTER_WIDTH * FONT_SIZE, _text_width("中") == _text_width("ab")
+    (True, True)
+    """
+    places = sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+    return places * CHARACTER_WIDTH * FONT_SIZE
 
 
 def group_label(group: DrawnGroup, shown: int) -> str:

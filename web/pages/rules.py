@@ -311,6 +311,7 @@ def replay() -> Response:
         drawing = draw_replay(connection, run, [rule.id] if rule else [])
     iterations = _shown_iterations(run, drawing)
     step = min(read_after(request.args.get("step")), len(iterations))
+    steps = replay_steps(iterations, drawing, uri)
     return render_page(
         "rules_replay.html",
         document=uri,
@@ -318,8 +319,8 @@ def replay() -> Response:
         run=run,
         iterations=iterations,
         step=step,
-        drawing=diagram_json(drawing),
-        steps=json.dumps(replay_steps(iterations, drawing, uri)),
+        drawing=diagram_json(drawing, steps=steps),
+        steps=json.dumps(steps),
         tables=paper_tables(drawing),
         name_in=name_relative_to,
         left_out=drawing.more,
