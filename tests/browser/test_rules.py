@@ -211,6 +211,20 @@ def test_the_replay_of_figure_9_is_shown_in_the_drawing_of_figure_5(desk: Visit,
 
 
 PASSAU = "search CycleProvider c register c where c.serverHost contains 'passau' and c.serverInformation.memory > 64"
+
+
+def test_a_long_name_of_an_lmr_leaves_room_for_the_rules(visit: Visit, mdp: Client) -> None:
+    name = "n" * 100
+    if not any(lmr["name"] == name for lmr in mdp.get("/lmrs")["items"]):
+        mdp.change("POST", "/lmrs", {"name": name})
+        mdp.change("POST", f"/lmrs/{name}/subscriptions", [{"rule": PASSAU}], seconds=60)
+    page = visit.to(f"/rules/registered?lmr={name}")
+    cell = page.locator("td.code").first.bounding_box()
+    assert cell is not None and cell["width"] >= 200
+    assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+    visit.check()
+
+
 SHARING = [
     PASSAU,
     PASSAU + " and c.serverInformation.cpu > 500",
