@@ -106,7 +106,7 @@ def read_templates(connection: Connection) -> dict[int, str]:
     return {int(number or 0): text or "" for number, text in _query(connection, "read_templates")}
 
 
-class RuleConstants(NamedTuple):
+class EcaRuleConstants(NamedTuple):
     """A rule of a template. `is_running`: it has keys."""
 
     id: int
@@ -120,10 +120,10 @@ def read_all_templates(connection: Connection) -> dict[int, str]:
     return {int(number or 0): text or "" for number, text in _query(connection, "read_all_templates")}
 
 
-def list_constants(connection: Connection, template_id: int) -> list[RuleConstants]:
+def list_constants(connection: Connection, template_id: int) -> list[EcaRuleConstants]:
     """Return the rules of a template with their constants."""
     return [
-        RuleConstants(int(number or 0), name, tuple(json.loads(constants or "[]")), state in ("active", "shadow"))
+        EcaRuleConstants(int(number or 0), name, tuple(json.loads(constants or "[]")), state in ("active", "shadow"))
         for number, name, constants, state in _query(connection, "list_constants", template_id=template_id)
     ]
 
@@ -135,7 +135,7 @@ def read_template_of(connection: Connection, number: int) -> tuple[int, str, tup
 
 
 def update_template(
-    connection: Connection, rule: RuleConstants, template_id: int, constants: Sequence[str], keys: Iterable[str]
+    connection: Connection, rule: EcaRuleConstants, template_id: int, constants: Sequence[str], keys: Iterable[str]
 ) -> None:
     """Give a rule another template."""
     _execute(

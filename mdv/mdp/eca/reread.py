@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from mdv.db.eca.rules import RuleConstants, list_constants, read_all_templates, update_template
+from mdv.db.eca.rules import EcaRuleConstants, list_constants, read_all_templates, update_template
 from mdv.errors import BreakingSchema, Flaw, InvalidRule
 from mdv.mdp.eca.templates import CompiledTemplate, compile_template, store_template, write_plain
 from mdv.mdp.provider import Provider
@@ -25,7 +25,7 @@ MAX_NAMED_IN_ERROR = 20
 class RereadRule(NamedTuple):
     """A rule that is compiled differently under a new schema."""
 
-    stored: RuleConstants
+    stored: EcaRuleConstants
     text: str
 
 
@@ -72,6 +72,6 @@ def _compile(text: str, schema: Schema) -> CompiledTemplate | InvalidRule:
 
 def _texts(
     connection: Connection, number: int, template: CompiledTemplate, schema: Schema
-) -> Iterator[tuple[RuleConstants, str]]:
+) -> Iterator[tuple[EcaRuleConstants, str]]:
     for stored in list_constants(connection, number):
         yield stored, write_plain(bind_slots(template.template, stored.constants), schema)
