@@ -101,6 +101,7 @@ class StatementStore:
         """The causes of registrations, by caller."""
         self._rounds = 0
         self._is_read = False
+        self._is_replaced_written = False
         self._added_about: dict[tuple[str, int], dict[EncodedStatement, None]] = defaultdict(dict)
         """The statements that edits have added, by document and subject."""
         self.is_small = True
@@ -180,18 +181,37 @@ class StatementStore:
         self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= MAX_PIPELINED_STATEMENTS
         return effective
 
-    def write_replaced(self) -> tuple[Collection[EncodedStatement], Collection[EncodedStatement]]:
-        """Write the replaced documents, before any edit. Return the statements that became visible and invisible."""
-        self._begin_edits()
-        self._rounds = 1
-        return self._gains.keys(), self._losses.keys()
+    def write_replaced(self, pipeline: Pipeline) -> None:
+        """Write the replaced documents, before any edit. The rows of a small batch are queued."""
+        self._write_replaced(pipeline)
+        self._note_written()
+
+    def visible_additions(self, is_wanted: Callable[[str], bool]) -> list[Statement]:
+        """Return the statements of replaced documents that became visible, of wanted properties."""
+        return [
+            statement
+            for item in self._batch
+            for statement, digest, typed in zip(item.statements, item.hashes, item.typed, strict=True)
+            if is_wanted(statement.property)
+            and self._known_key(StatementEdit(item.uri, statement, digest, typed)) in self._gains
+        ]
+
+    @property
+    def visible_removals(self) -> Collection[EncodedStatement]:
+        """The statements of replaced documents that became invisible."""
+        return self._losses.keys()
 
     def _begin_edits(self) -> None:
         """Write the rows of the documents that were replaced in this transaction. Edits are relative to them."""
-        if not self._batch:
+        if not self._batch or self._is_replaced_written:
             return
         with Pipeline(self._connection) as pipeline:
             self._write_replaced(pipeline)
+        self._note_written()
+
+    def _note_written(self) -> None:
+        """Note that the rows of replaced documents are written."""
+        self._is_replaced_written = True
         self._fresh = []
         for d in self._differences:
             self._by_uri[d.uri] = d
@@ -354,7 +374,7 @@ class StatementStore:
         """Write the net change of the transaction, with the versions of documents and the next position."""
         if self._rounds:
             self._write_edits(pipeline)
-        else:
+        elif not self._is_replaced_written:
             self._write_replaced(pipeline)
         self._keep_documents(pipeline)
         pipeline.send_unless_waiting(self.is_small)

@@ -38,14 +38,14 @@ class Vocabulary:
             self._ids |= found
         return self._ids
 
-    def names(self, ids: Iterable[int]) -> set[str]:
-        """Return the URIs of properties and datatypes."""
-        wanted = set(ids)
-        if wanted - self._names.keys():
+    def names(self, ids: Iterable[int]) -> dict[int, str]:
+        """Return a mapping that contains at least `ids`, the IDs of properties and datatypes."""
+        missing = {number for number in ids if number not in self._names}
+        if missing:
             with self._engine.begin() as connection:
-                query = select(vocabulary.c.id, vocabulary.c.uri).where(vocabulary.c.id.in_(wanted))
+                query = select(vocabulary.c.id, vocabulary.c.uri).where(vocabulary.c.id.in_(missing))
                 self._names |= {row.id: row.uri for row in connection.execute(query)}
-        return {self._names[number] for number in wanted}
+        return self._names
 
 
 def _array(uris: Iterable[str]) -> ColumnElement[Any]:

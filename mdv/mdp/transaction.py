@@ -29,6 +29,7 @@ from mdv.db.schemas import store_schema_version
 from mdv.db.state import LockPurpose, State, queue_state_lock
 from mdv.db.statement_store import StatementStore
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
+from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError, RuleFailed, RulesDoNotEnd
 from mdv.failpoints import AFTER_EDIT, hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
@@ -154,11 +155,12 @@ class Transaction:
 
     def _is_watched(self, store: StatementStore, replacements: Sequence[Replacement], names: Collection[str]) -> bool:
         """True if event-condition-action rules may watch a change of these documents."""
-        watched, schema = self.rule_set.watched, self.schema.schema
-        if any(watched.wants_property(name, schema) for name in names):
+        wants = self.rule_set.wants
+        if any(wants(name) for name in names):
             return True
         stored = store.read_stored(replacements)
-        return any(watched.wants_property(name, schema) for name in self.provider.vocabulary.names(stored))
+        found = self.vocabulary.names(stored)
+        return any(wants(found[number]) for number in stored)
 
     # Event-condition-action rules
 
@@ -209,18 +211,17 @@ class Transaction:
         (edit,) = encode_edits([Edit(statement, document)], self.schema)
         return self._store is not None and self._store.is_in(document, edit)
 
-    def name_ids(self, names: Collection[str]) -> dict[str, int]:
-        """Return the IDs of properties and datatypes."""
-        return self.provider.vocabulary.ids(names)
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.provider.vocabulary
 
     def _react(self, store: StatementStore) -> None:
         """Run the rules that replaced documents trigger."""
         if not self._replaced:
             return
-        gained, lost = store.write_replaced()
         by, self._replaced = self._replaced[0].by, ()
         with self._refusals():
-            self.scheduler.react_to_replacement(gained, lost, RuleCopy(by=by))
+            self.scheduler.react_to_replacement(store, RuleCopy(by=by))
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

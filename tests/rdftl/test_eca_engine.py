@@ -211,3 +211,13 @@ def test_the_size_of_a_batch_changes_nothing(eca: Mdp) -> None:
     eca.put({f"http://d/{number}": f"<http://r/{number}> :subject 'x' ." for number in range(3)})
 
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/0", "tag", "first")}
+
+
+def test_a_large_document_triggers_rules_like_a_small_one(eca: Mdp) -> None:
+    put(eca, "http://d/1", "".join(f"<http://r/{n}> :subject 'x' . " for n in range(300)))
+    add(eca, "ON DELETE (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'gone')")
+    add(eca, "ON UPDATE (_, subject, _ -> _) IF TRUE DO INSERT ($delta, tag, $delta.new_target)")
+
+    put(eca, "http://d/1", "".join(f"<http://r/{n}> :subject '{'x' if n else 'y'}' . " for n in range(299)))
+
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/0", "tag", "y"), ("http://r/299", "tag", "gone")}

@@ -14,6 +14,7 @@ from mdv.db.eca.rule_sql import TemplateQueries, write_template
 from mdv.db.eca.rules import read_templates
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.schemas import SchemaInForce
+from mdv.rdf.schema import Schema
 from mdv.rdftl.compile import compile_rules
 from mdv.rdftl.events import EventKey, WatchIndex, event_key
 from mdv.rdftl.model import DeltaValue, EcaRule
@@ -50,13 +51,21 @@ def mentions_delta(part: object) -> bool:
 class RuleSet:
     """The templates of the active rules, for one version of the rules and of the schema."""
 
-    def __init__(self, templates: Sequence[LoadedTemplate], actions: ActionWriter) -> None:
+    def __init__(self, templates: Sequence[LoadedTemplate], actions: ActionWriter, schema: Schema) -> None:
         self.actions = actions
+        self._schema = schema
+        self._wanted: dict[str, bool] = {}
         self.by_id = {template.id: template for template in templates}
         self.by_key: dict[EventKey, list[LoadedTemplate]] = defaultdict(list)
         for template in templates:
             self.by_key[template.key].append(template)
         self.watched = WatchIndex(self.by_key)
+
+    def wants(self, property_iri: str) -> bool:
+        """True if an event may watch a statement with this property."""
+        if property_iri not in self._wanted:
+            self._wanted[property_iri] = self.watched.wants_property(property_iri, self._schema)
+        return self._wanted[property_iri]
 
 
 class RuleSetCache:
@@ -73,7 +82,10 @@ class RuleSetCache:
             old = known[1].by_id if known is not None and known[0][1] == schema.version else {}
             texts = read_templates(connection) if version else {}
             templates = [old.get(number) or self._load(number, text, schema) for number, text in texts.items()]
-            known = (version, schema.version), RuleSet(templates, ActionWriter(schema.schema, self.property_id))
+            known = (
+                (version, schema.version),
+                RuleSet(templates, ActionWriter(schema.schema, self.property_id), schema.schema),
+            )
             self._known = known
         return known[1]
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Connection
 
 from mdv.cause import RULE, UPDATE, Cause
-from mdv.db.delta import EffectiveEdits, EncodedStatement
+from mdv.db.delta import EffectiveEdits
 from mdv.db.eca.lookups import decode_statements, find_held
 from mdv.db.pipeline import PendingResult, Pipeline
+from mdv.db.statement_store import StatementStore
+from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
 from mdv.mdp.eca.actions import ActionFailed, ActionReader, encode_delta
 from mdv.mdp.eca.rule_set import LoadedTemplate, RuleSet
@@ -70,6 +72,9 @@ class EditedTransaction(Protocol):
     schema: SchemaInForce
     position: int
 
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
     def apply_edits(
         self, cause: Cause, additions: Sequence[Edit], deletions: Sequence[Edit], document: str | None,
         limits: WriteLimits, is_checked: bool,
@@ -78,8 +83,6 @@ class EditedTransaction(Protocol):
     def is_in(self, document: str, statement: Statement) -> bool: ...
 
     def flush(self) -> None: ...
-
-    def name_ids(self, names: Collection[str]) -> dict[str, int]: ...
 
 
 class FiredRule(NamedTuple):
@@ -163,20 +166,24 @@ class Scheduler:
         self._deadline = time.monotonic() + limits.seconds
         self.run = RuleRun()
 
-    def react_to_replacement(
-        self, gained: Collection[EncodedStatement], lost: Collection[EncodedStatement], root: RuleCopy
-    ) -> None:
-        """Run the rules that replaced documents trigger. Their rows are written."""
-        connection = self._tx.connection
+    def react_to_replacement(self, store: StatementStore, root: RuleCopy) -> None:
+        """Run the rules that replaced documents trigger. Write their rows first."""
+        pipeline = Pipeline(self._tx.connection)
+        store.write_replaced(pipeline)
+        wants, vocabulary = self._rules.wants, self._tx.vocabulary
+        names = vocabulary.names({key.property for key in store.visible_removals})
+        wanted = {number for number, name in names.items() if wants(name)}
+        lost = [key for key in store.visible_removals if key.property in wanted]
         change = UpdateChange(
-            frozenset(decode_statements(connection, gained)), frozenset(decode_statements(connection, lost)), None
+            frozenset(store.visible_additions(wants)), frozenset(decode_statements(self._tx.connection, lost)), None
         )
-        self._react(root, change, is_written=True)
+        self._react(root, change, pipeline)
+        pipeline.send()
         self._work()
 
     def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
         """Run the rules that an edit triggers. It is not flushed yet."""
-        self._react(root, UpdateChange(frozenset(effective.gained), frozenset(effective.lost), None), is_written=False)
+        self._react(root, UpdateChange(frozenset(effective.gained), frozenset(effective.lost), None))
         self._work()
 
     def execute(self, root: RuleCopy) -> None:
@@ -207,7 +214,7 @@ class Scheduler:
         self.run.steps.append(RunStep(owner, index, changes))
         self._executed.append((owner, index, changes))
         if changes:
-            self._react(owner, change, is_written=False)
+            self._react(owner, change)
 
     def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
         tx = self._tx
@@ -226,9 +233,12 @@ class Scheduler:
 
     # Events and conditions
 
-    def _react(self, owner: RuleCopy, change: UpdateChange, is_written: bool) -> None:
-        """Place the copies of the rules that fire. All conditions are evaluated on one state."""
-        found = self._find_firing(change, is_written)
+    def _react(self, owner: RuleCopy, change: UpdateChange, written: Pipeline | None = None) -> None:
+        """Place the copies of the rules that fire. All conditions are evaluated on one state.
+
+        `written`: the rows of the change, to be sent before the first query; None if the change is not flushed yet.
+        """
+        found = self._find_firing(change, written)
         immediate: list[ScheduledUpdate] = []
         number = len(self.run.steps) - 1 if self.run.steps else None
         for template, rule, delta in found:
@@ -249,26 +259,31 @@ class Scheduler:
         self._schedule.extendleft(reversed(immediate))
 
     def _find_firing(
-        self, change: UpdateChange, is_written: bool
+        self, change: UpdateChange, written: Pipeline | None
     ) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
         """Return the rules that fire with their instantiations of `$delta`, in the order of execution."""
         tx = self._tx
         watched = WatchedChange(change, self._rules.watched, tx.schema.schema)
         if not watched.is_watched:
             return []
-        touched = change.gained | change.lost
-        listed = [*watched.others, *touched]
-        names = tx.name_ids({n for s in listed for n in (s.property, s.object.datatype) if n is not None})
-        held, described = find_held(
-            tx.connection, watched.others, watched.subjects, touched, names, statement_hash
-        )  # fmt: skip
+        held: set[Statement] = set()
+        described: set[str] = set()
+        if watched.others or watched.subjects:
+            if written is not None:
+                written.send()
+            touched = change.gained | change.lost
+            listed = [*watched.others, *touched]
+            names = tx.vocabulary.ids({n for s in listed for n in (s.property, s.object.datatype) if n is not None})
+            held, described = find_held(
+                tx.connection, watched.others, watched.subjects, touched, names, statement_hash
+            )  # fmt: skip
         deltas = watched.deltas(held, described)
         if not deltas:
             return []
         evaluation = _Evaluation(tx, self._rules, deltas)
-        evaluation.look_before(is_written)
+        evaluation.look_before(written)
         tx.flush()
-        found = evaluation.evaluate()
+        found = evaluation.evaluate(written)
         return sorted(found, key=lambda one: (one[1].rank, one[2] or ()))
 
     # Failures
@@ -346,23 +361,24 @@ class _Evaluation:
         }
         self._pairs: dict[int, str] = {}
 
-    def look_before(self, is_written: bool) -> None:
-        """Evaluate those parts of events that look at the state before the change. `is_written`: its rows are written,
-        so that this state is partly in the history."""
-        pipeline, pending = Pipeline(self._tx.connection), []
+    def look_before(self, written: Pipeline | None) -> None:
+        """Evaluate those parts of events that look at the state before the change. `written`: its rows, which are
+        written before the queries, so that this state is partly in the history."""
+        pipeline, pending = written or Pipeline(self._tx.connection), []
         for template, found in self._triggered:
-            sql = template.queries.before if is_written else template.queries.before_flush
+            sql = template.queries.before_flush if written is None else template.queries.before
             if sql is not None:
-                values = {"position": self._tx.position} if is_written else {}
+                values = {} if written is None else {"position": self._tx.position}
                 pending.append((template, pipeline.queue_named(sql, deltas=self._deltas[id(found)], **values)))
-        pipeline.send()
+        if pending:
+            pipeline.send()
         for template, result in pending:
             pairs = [{"n": int(n or 0), "rule_id": int(rule or 0)} for n, rule in result.rows()]
             self._pairs[template.id] = json.dumps(pairs)
 
-    def evaluate(self) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
+    def evaluate(self, written: Pipeline | None) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
         """Evaluate the rest on the state after the change."""
-        pipeline: Pipeline = Pipeline(self._tx.connection)
+        pipeline = written or Pipeline(self._tx.connection)
         pending: list[tuple[LoadedTemplate, list[Delta], PendingResult]] = []
         for template, found in self._triggered:
             values = {"pairs": self._pairs[template.id]} if template.queries.before is not None else {}
