@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from mdv.rdf.schema import Schema
 from mdv.rdf.values import ValueKind, typed_text
@@ -97,6 +97,15 @@ def arc_kinds(rule: EcaRule, schema: Schema) -> tuple[ValueKind, ...]:
     actions = [triple for action in rule.actions if isinstance(action, ArcAction) for triple in action.triples]
     event = [rule.event.triple] if isinstance(rule.event, ArcEvent) else []
     return tuple(arc_kind(triple, schema) for triple in (*event, *actions))
+
+
+def mentions(part: object, *kinds: type) -> bool:
+    """True if a value of one of these kinds occurs in a part of a rule."""
+    if isinstance(part, kinds):
+        return True
+    if isinstance(part, tuple):
+        return any(mentions(one, *kinds) for one in part)
+    return _has_parts(part) and any(mentions(getattr(part, one.name), *kinds) for one in fields(cast(Any, part)))
 
 
 def _map_parts(part: Any, change: Callable[[Any], Any]) -> Any:

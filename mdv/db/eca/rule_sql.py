@@ -36,17 +36,27 @@ from mdv.rules.operators import Operator
 MAX_KEY = 64
 """Characters of a key. Longer constants are found by their first characters, then compared."""
 
+_PLAN_SETTINGS = ("enable_hashjoin", "enable_mergejoin", "enable_bitmapscan")
+REUSE_PLANS = "select set_config('plan_cache_mode', 'force_generic_plan', true), " + ", ".join(
+    f"set_config('{name}', 'off', true)" for name in _PLAN_SETTINGS
+)
+"""Before the queries of templates: planning them takes longer than running them, and they read few rows by indexes."""
+CHOOSE_PLANS = "select set_config('plan_cache_mode', 'auto', true), " + ", ".join(
+    f"set_config('{name}', 'on', true)" for name in _PLAN_SETTINGS
+)
+
 DELTAS = """(
-    select j.*, s.id as source, t.id as target, w.id as new_target, v.id as datatype, x.id as new_datatype
+    select j.*,
+        (select r.id from resources r where r.uri = j.source_uri) as source,
+        (select r.id from resources r where r.uri = j.target_uri) as target,
+        (select r.id from resources r where r.uri = j.new_target_uri) as new_target,
+        (select v.id from vocabulary v where v.uri = j.datatype_uri) as datatype,
+        (select v.id from vocabulary v where v.uri = j.new_datatype_uri) as new_datatype
     from jsonb_to_recordset(%(deltas)s::jsonb) j (
         n int, source_uri text, arc text, target_uri text, value text, lang text, datatype_uri text, number numeric,
         instant numeric, truth boolean, new_target_uri text, new_value text, new_lang text, new_datatype_uri text,
-        new_number numeric, new_instant numeric, new_truth boolean)
-    left join resources s on s.uri = j.source_uri
-    left join resources t on t.uri = j.target_uri
-    left join resources w on w.uri = j.new_target_uri
-    left join vocabulary v on v.uri = j.datatype_uri
-    left join vocabulary x on x.uri = j.new_datatype_uri) d"""
+        new_number numeric, new_instant numeric, new_truth boolean)) d"""
+"""The instantiations of `$delta`, with the IDs of their terms."""
 
 
 def delta_value(field: DeltaField) -> ValueSql:
@@ -134,15 +144,21 @@ def _event_parts(rule: EcaRule, schema: Schema) -> Iterator[_EventPart]:
 def _query(
     writer: PathWriter, template_id: int, parts: list[_EventPart], condition: Condition
 ) -> tuple[tuple[int, ...], str]:
-    body = FromWhere([DELTAS, "eca_keys k", "eca_rules r"], [f"k.template_id = {template_id}", "r.id = k.rule_id"])
+    body = FromWhere([DELTAS])
     key_slots, key = _key(writer, parts, condition, body)
-    body.conditions.append(f"k.key = left({key}, {MAX_KEY})" if key_slots else "k.key = ''")
+    # OFFSET 0 keeps this order: the planner would read all keys of the template instead.
+    body.tables += [
+        f"lateral (select k.rule_id from eca_keys k where k.template_id = {template_id}"
+        f" and k.key = left({key}, {MAX_KEY}) offset 0) k",
+        "lateral (select r.id, r.constants from eca_rules r where r.id = k.rule_id offset 0) r",
+    ]
     _add_parts(writer, body, parts, condition)
     return key_slots, _select(body)
 
 
 def _select(body: FromWhere) -> str:
-    return f"select distinct d.n, r.id from {', '.join(body.tables)} where {' and '.join(body.conditions)}"
+    where = " and ".join(body.conditions) or "true"
+    return f"select distinct d.n, r.id from {', '.join(body.tables)} where {where}"
 
 
 def _describe(found: str) -> str:

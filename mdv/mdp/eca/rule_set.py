@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 from sqlalchemy import Connection
@@ -18,7 +18,7 @@ from mdv.rdf.schema import Schema
 from mdv.rdftl.compile import compile_rules
 from mdv.rdftl.events import EventKey, WatchIndex, event_key
 from mdv.rdftl.model import DeltaValue, EcaRule
-from mdv.rdftl.template import abstract_rule
+from mdv.rdftl.template import abstract_rule, mentions
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,7 @@ class LoadedTemplate:
     @cached_property
     def is_set_oriented(self) -> bool:
         """True if `$delta` occurs in neither condition nor action. Such a rule fires once for all instantiations."""
-        return not mentions_delta((self.rule.condition, self.rule.actions))
-
-
-def mentions_delta(part: object) -> bool:
-    """True if `$delta` occurs in a part of a rule."""
-    if isinstance(part, tuple):
-        return any(map(mentions_delta, part))
-    if isinstance(part, DeltaValue):
-        return True
-    return is_dataclass(part) and any(mentions_delta(getattr(part, one.name)) for one in fields(part))
+        return not mentions((self.rule.condition, self.rule.actions), DeltaValue)
 
 
 class RuleSet:

@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from mdv.cause import RULE, UPDATE, Cause
 from mdv.db.delta import EffectiveEdits
 from mdv.db.eca.lookups import decode_statements, find_held
+from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
 from mdv.db.pipeline import PendingResult, Pipeline
 from mdv.db.statement_store import StatementStore
 from mdv.db.vocabulary import Vocabulary
@@ -380,10 +381,12 @@ class _Evaluation:
         """Evaluate the rest on the state after the change."""
         pipeline = written or Pipeline(self._tx.connection)
         pending: list[tuple[LoadedTemplate, list[Delta], PendingResult]] = []
+        pipeline.queue(REUSE_PLANS)
         for template, found in self._triggered:
             values = {"pairs": self._pairs[template.id]} if template.queries.before is not None else {}
             query = pipeline.queue_named(template.queries.after, deltas=self._deltas[id(found)], **values)
             pending.append((template, found, query))
+        pipeline.queue(CHOOSE_PLANS)
         pipeline.send()
         firing: dict[tuple[int, Delta | None], tuple[LoadedTemplate, FiredRule, Delta | None]] = {}
         for template, found, query in pending:
