@@ -141,7 +141,8 @@ class _Comparer:
     ) -> Iterator[Change]:
         became = dict.fromkeys(changed, "changed") | dict.fromkeys(added, "added") | dict.fromkeys(removed, "removed")
         for iri, change in sorted(became.items()):
-            aspects = tuple(self.aspects(_aspects_of(iri, old), _aspects_of(iri, new)))
+            before = _aspects_of(iri, old, self.old.members)
+            aspects = tuple(self.aspects(before, _aspects_of(iri, new, self.new.members)))
             if aspects or change != "changed":
                 yield Change(what, self.name(iri), iri, change, aspects)
 
@@ -181,14 +182,14 @@ _DEFAULTS = ((_WEAK,), (_ONE,))
 
 
 def _aspects_of(
-    iri: str, terms: Mapping[str, SchemaClass] | Mapping[str, SchemaProperty]
+    iri: str, terms: Mapping[str, SchemaClass] | Mapping[str, SchemaProperty], members: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the values of a term by aspect."""
     term = terms.get(iri)
     if term is None:
         return {}
     if isinstance(term, SchemaClass):
-        return {"superclasses": direct_parents(iri, terms)}
+        return {"superclasses": direct_parents(iri, terms), "members": (members[iri],) if iri in members else ()}
     return {
         "domain": term.domains,
         "range": () if term.range is None else (term.range,),

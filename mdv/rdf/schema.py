@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TypeVar
@@ -22,11 +22,12 @@ T = TypeVar("T", str, bool)
 Edges = Mapping[str, Collection[str]]
 
 _REFERENCE, _SET_VALUED, _WORLD = MDV + "reference", MDV + "setValued", MDV + "world"
+_MEMBERS = MDV + "members"
 _CHOICES = {
     _REFERENCE: {MDV + "strong": True, MDV + "weak": False},
     _WORLD: {MDV + "open": True, MDV + "closed": False},
 }
-MDV_TERMS = (_REFERENCE, _SET_VALUED, _WORLD, *(term for choice in _CHOICES.values() for term in choice))
+MDV_TERMS = (_REFERENCE, _SET_VALUED, _WORLD, _MEMBERS, *(term for choice in _CHOICES.values() for term in choice))
 """All terms of MDV's vocabulary. No schema can declare them."""
 _SUBCLASS, _SUBPROPERTY, _DOMAIN, _RANGE = (RDFS + n for n in ("subClassOf", "subPropertyOf", "domain", "range"))
 
@@ -115,6 +116,8 @@ class Schema:
     """Classes, properties and declared datatypes by IRI, whether the world is open, and the prefixes for rules.
 
     `rdf:_1`, `rdf:_2` … are properties too, but not in `properties`. Use `property_of` to look up any property.
+    `members`: the class or datatype of the members of a container class, own declarations only (`mdv:members`). It is a
+    hint for the analysis of RDFTL rules; documents are not validated against it.
     """
 
     classes: Mapping[str, SchemaClass]
@@ -122,6 +125,7 @@ class Schema:
     datatypes: frozenset[str]
     open: bool
     prefixes: Mapping[str, str]
+    members: Mapping[str, str] = field(default_factory=dict)
 
     def __hash__(self) -> int:
         return hash((frozenset(self.classes), frozenset(self.properties), self.datatypes, self.open))
@@ -289,6 +293,7 @@ class _Draft:
         self.ranges: dict[str, dict[str, None]] = defaultdict(dict)
         self.strong: dict[str, dict[bool, None]] = defaultdict(dict)
         self.set_valued: dict[str, dict[bool, None]] = defaultdict(dict)
+        self.members: dict[str, dict[str, None]] = defaultdict(dict)
         self.worlds: dict[bool, None] = {}
         self.mdv_terms: dict[str, Statement] = {}
 
@@ -338,6 +343,9 @@ class _Draft:
 
     def read_mdv(self, statement: Statement) -> None:
         subject, property_, object_ = statement
+        if property_ == _MEMBERS:
+            self.read_members(statement)
+            return
         if property_ in _CHOICES:
             choice = _CHOICES[property_].get(object_.value) if object_.type == "uri" else None
             expected = " or ".join(self.short(term) for term in _CHOICES[property_])
@@ -357,6 +365,13 @@ class _Draft:
             self.properties.setdefault(subject, f"has an {self.short(property_)}")
             (self.strong if property_ == _REFERENCE else self.set_valued)[subject][choice] = None
 
+    def read_members(self, statement: Statement) -> None:
+        subject, _, object_ = statement
+        if object_.type != "uri":
+            self.flaw(f"{self.short(_MEMBERS)} must be a class or datatype", subject, statement)
+        else:
+            self.members[subject][object_.value] = None
+
     def finish(self) -> Schema:
         self.sort_out_datatypes()
         self.refuse_contradictions()
@@ -364,7 +379,8 @@ class _Draft:
         classes = self.finish_classes()
         properties = self.finish_properties()
         datatypes = frozenset(iri for iri in self.datatypes if not is_datatype(iri))
-        return Schema(classes, properties, datatypes, True in self.worlds, self.prefixes)
+        members = self.finish_members(classes)
+        return Schema(classes, properties, datatypes, True in self.worlds, self.prefixes, members)
 
     def sort_out_datatypes(self) -> None:
         """Turn subclasses of datatypes into datatypes, and declare the classes of the other statements."""
@@ -474,6 +490,24 @@ class _Draft:
                 iri, domains, range_, value_kind(range_), bool(strong), bool(many), above, below[iri]
             )
         return found
+
+    def finish_members(self, classes: Mapping[str, SchemaClass]) -> dict[str, str]:
+        for iri, found in self.members.items():
+            class_ = classes.get(iri)
+            if class_ is None or iri in _BUILT_IN_CLASSES or RDFS + "Container" not in class_.superclasses:
+                message = (
+                    f"{self.short(_MEMBERS)} is declared on {self.short(iri)}, which is not a subclass of a container"
+                )
+                self.flaw(message, iri, hint="declare it as a subclass of rdf:Bag, rdf:Seq or rdf:Alt")
+            for member in found:
+                if not (member in classes or is_datatype(member) or member in self.datatypes):
+                    self.flaw(f"the members of {self.short(iri)}: there is no class {self.short(member)}", iri)
+            if len(found) > 1:
+                names = " and ".join(map(self.short, found))
+                self.flaw(
+                    f"{self.short(iri)} has members of several classes: {names}", iri, hint="declare one, or none"
+                )
+        return {iri: next(iter(found)) for iri, found in self.members.items()}
 
     def inherited(
         self,
@@ -610,7 +644,8 @@ class PropertyChange:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDifferences:
-    """The effective differences between two schemas. `changed_classes` have different superclasses."""
+    """The effective differences between two schemas. `changed_classes` have different superclasses or
+    members."""
 
     added_classes: frozenset[str] = frozenset()
     removed_classes: frozenset[str] = frozenset()
@@ -645,6 +680,7 @@ def diff_schemas(old: Schema, new: Schema) -> SchemaDifferences:
             iri
             for iri in old.classes.keys() & new.classes.keys()
             if set(old.classes[iri].superclasses) != set(new.classes[iri].superclasses)
+            or old.members.get(iri) != new.members.get(iri)
         ),
         added_properties=frozenset(new.properties.keys() - old.properties.keys()),
         removed_properties=frozenset(old.properties.keys() - new.properties.keys()),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mdv.errors import InvalidSchema
 from mdv.model import MDV, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, Statement, Term
+from mdv.rdf.compare import Aspect, compare_schemas
 from mdv.rdf.schema import EMPTY_SCHEMA, Schema, UnknownName, diff_schemas, read_schema
 from mdv.rdf.values import ValueKind
 
@@ -526,3 +527,37 @@ def test_a_hierarchy_that_is_too_deep_is_refused() -> None:
     chain = [Statement(f"http://e/C{n}", RDFS + "subClassOf", Term.uri(f"http://e/C{n + 1}")) for n in range(3_000)]
     with pytest.raises(InvalidSchema, match="too deep"):
         read_schema(chain, {})
+
+
+# Members of container classes
+
+CONTAINERS = ":Parts rdfs:subClassOf rdf:Seq . :Part a rdfs:Class . "
+
+
+def test_the_members_of_a_container_class_are_declared() -> None:
+    schema = schema_of(
+        CONTAINERS + ":Parts mdv:members :Part . :Names rdfs:subClassOf rdf:Bag ; mdv:members xsd:string ."
+    )
+    assert schema.members == {V + "Parts": V + "Part", V + "Names": XSD + "string"}
+    assert EMPTY_SCHEMA.members == {}
+
+
+@pytest.mark.parametrize(
+    ("turtle", "flaw"),
+    [
+        (":Part mdv:members :Part .", "mdv:members is declared on Part, which is not a subclass of a container"),
+        ("rdf:Seq mdv:members :Part .", "mdv:members is declared on rdf:Seq, which is not a subclass of a container"),
+        (":Parts mdv:members 'Part' .", "mdv:members must be a class or datatype"),
+        (":Parts mdv:members :Prat .", "the members of Parts: there is no class Prat"),
+        (":Parts mdv:members :Part, xsd:string .", "Parts has members of several classes: Part and xsd:string"),
+    ],
+)
+def test_wrong_members_are_flaws(turtle: str, flaw: str) -> None:
+    assert only_flaw_of(CONTAINERS + turtle).startswith(flaw)
+
+
+def test_a_change_of_members_is_a_change_of_the_class() -> None:
+    old, new = schema_of(CONTAINERS), schema_of(CONTAINERS + ":Parts mdv:members :Part .")
+    assert diff_schemas(old, new).changed_classes == {V + "Parts"}
+    [change] = compare_schemas(old, new).changes
+    assert (change.change, change.aspects) == ("changed", (Aspect("members", (), ("Part",)),))
