@@ -21,14 +21,25 @@ from mdv.rdf.values import ValueKind, is_datatype, parse_boolean, value_kind
 T = TypeVar("T", str, bool)
 Edges = Mapping[str, Collection[str]]
 
-_REFERENCE, _SET_VALUED, _WORLD = MDV + "reference", MDV + "setValued", MDV + "world"
-_MEMBERS = MDV + "members"
+_REFERENCE, _SET_VALUED, _WORLD, _LABEL, _MEMBERS = (
+    MDV + name for name in ("reference", "setValued", "world", "label", "members")
+)
 _CHOICES = {
     _REFERENCE: {MDV + "strong": True, MDV + "weak": False},
     _WORLD: {MDV + "open": True, MDV + "closed": False},
 }
 MDV_TERMS = (_REFERENCE, _SET_VALUED, _WORLD, _MEMBERS, *(term for choice in _CHOICES.values() for term in choice))
-"""All terms of MDV's vocabulary. No schema can declare them."""
+"""The terms of MDV's vocabulary that no schema can declare. `mdv:label` is not among them: it was added later, and a
+stored schema may declare a property of that name. In such a schema it has no other meaning."""
+DEFAULT_LABELS = (
+    RDFS + "label",
+    "http://www.w3.org/2004/02/skos/core#prefLabel",
+    "http://purl.org/dc/terms/title",
+    "http://xmlns.com/foaf/0.1/name",
+    "http://schema.org/name",
+    "https://schema.org/name",
+)
+"""The properties whose values are labels by default, in order of preference."""
 _SUBCLASS, _SUBPROPERTY, _DOMAIN, _RANGE = (RDFS + n for n in ("subClassOf", "subPropertyOf", "domain", "range"))
 
 _CLASS_TYPES = frozenset((RDFS + "Class", OWL + "Class"))
@@ -126,6 +137,8 @@ class Schema:
     open: bool
     prefixes: Mapping[str, str]
     members: Mapping[str, str] = field(default_factory=dict)
+    label_properties: tuple[str, ...] = DEFAULT_LABELS
+    """The properties whose values are labels of resources, in order of preference. Only displays use them."""
 
     def __hash__(self) -> int:
         return hash((frozenset(self.classes), frozenset(self.properties), self.datatypes, self.open))
@@ -294,6 +307,8 @@ class _Draft:
         self.strong: dict[str, dict[bool, None]] = defaultdict(dict)
         self.set_valued: dict[str, dict[bool, None]] = defaultdict(dict)
         self.members: dict[str, dict[str, None]] = defaultdict(dict)
+        self.labels: dict[str, dict[bool, None]] = defaultdict(dict)
+        self.label_marks: list[Statement] = []
         self.worlds: dict[bool, None] = {}
         self.mdv_terms: dict[str, Statement] = {}
 
@@ -346,6 +361,9 @@ class _Draft:
         if property_ == _MEMBERS:
             self.read_members(statement)
             return
+        if property_ == _LABEL:
+            self.label_marks.append(statement)
+            return
         if property_ in _CHOICES:
             choice = _CHOICES[property_].get(object_.value) if object_.type == "uri" else None
             expected = " or ".join(self.short(term) for term in _CHOICES[property_])
@@ -372,7 +390,19 @@ class _Draft:
         else:
             self.members[subject][object_.value] = None
 
+    def read_label_marks(self) -> None:
+        """Read the statements with `mdv:label`, unless the schema declares it as a property of its own."""
+        for statement in self.label_marks if _LABEL not in self.properties else ():
+            subject, _, object_ = statement
+            value = parse_boolean(object_.value) if object_.type == "literal" else None
+            if value is None:
+                self.flaw(f"{self.short(_LABEL)} must be true or false", subject, statement)
+            elif not subject.startswith("_:"):
+                self.properties.setdefault(subject, f"has an {self.short(_LABEL)}")
+                self.labels[subject][value] = None
+
     def finish(self) -> Schema:
+        self.read_label_marks()
         self.sort_out_datatypes()
         self.refuse_contradictions()
         self.add_built_in_terms()
@@ -380,7 +410,8 @@ class _Draft:
         properties = self.finish_properties()
         datatypes = frozenset(iri for iri in self.datatypes if not is_datatype(iri))
         members = self.finish_members(classes)
-        return Schema(classes, properties, datatypes, True in self.worlds, self.prefixes, members)
+        labels = self.finish_labels(properties)
+        return Schema(classes, properties, datatypes, True in self.worlds, self.prefixes, members, labels)
 
     def sort_out_datatypes(self) -> None:
         """Turn subclasses of datatypes into datatypes, and declare the classes of the other statements."""
@@ -443,6 +474,8 @@ class _Draft:
             self.flaw(f"the reference {self.short(iri)} is declared both strong and weak", iri)
         for iri in [iri for iri, values in self.set_valued.items() if len(values) > 1]:
             self.flaw(f"{self.short(iri)} is declared both set-valued and not set-valued", iri)
+        for iri in [iri for iri, values in self.labels.items() if len(values) > 1]:
+            self.flaw(f"{self.short(iri)} is declared both a label and not a label", iri)
 
     def is_built_in_property(self, iri: str) -> bool:
         return iri in _BUILT_IN_PROPERTIES or bool(_MEMBERSHIP.fullmatch(iri))
@@ -509,6 +542,24 @@ class _Draft:
                 )
         return {iri: next(iter(found)) for iri, found in self.members.items()}
 
+    def finish_labels(self, properties: Mapping[str, SchemaProperty]) -> tuple[str, ...]:
+        """Return the properties whose values are labels: marked ones, then default ones, each with its subproperties.
+
+        A subproperty inherits the mark unless it has its own. `false` also removes a default.
+        """
+        marks = {iri: dict.fromkeys((True,)) for iri in DEFAULT_LABELS} | self.labels
+        equal = _equals(self.superproperties)
+        ordered: dict[str, None] = {}
+        for iri in (*sorted(iri for iri, values in self.labels.items() if True in values), *DEFAULT_LABELS):
+            declared = properties.get(iri)
+            ordered |= dict.fromkeys(declared.subproperties if declared is not None else (iri,))
+
+        def is_label(iri: str) -> bool:
+            levels = list(_levels(iri, self.superproperties, equal))
+            return bool(self.inherited(iri, levels, marks, lambda v: str(v).lower(), "values of mdv:label"))
+
+        return tuple(iri for iri in ordered if is_label(iri))
+
     def inherited(
         self,
         iri: str,
@@ -572,7 +623,7 @@ def _similar_names(name: str, known: Collection[str]) -> list[str]:
 
 
 def _nearest_term(iri: str) -> str | None:
-    return next(iter(get_close_matches(iri[:80], MDV_TERMS, 1, 0.7)), None)
+    return next(iter(get_close_matches(iri[:80], (*MDV_TERMS, _LABEL), 1, 0.7)), None)
 
 
 MAX_ANCESTORS = 200_000

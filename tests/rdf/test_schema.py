@@ -561,3 +561,56 @@ def test_a_change_of_members_is_a_change_of_the_class() -> None:
     assert diff_schemas(old, new).changed_classes == {V + "Parts"}
     [change] = compare_schemas(old, new).changes
     assert (change.change, change.aspects) == ("changed", (Aspect("members", (), ("Part",)),))
+
+
+# Labels
+
+DEFAULT_ORDER = (
+    RDFS + "label",
+    "http://www.w3.org/2004/02/skos/core#prefLabel",
+    "http://purl.org/dc/terms/title",
+    "http://xmlns.com/foaf/0.1/name",
+    "http://schema.org/name",
+    "https://schema.org/name",
+)
+
+
+def test_without_marks_the_well_known_label_properties_count_in_order() -> None:
+    assert EMPTY_SCHEMA.label_properties == DEFAULT_ORDER
+    assert schema_of(":p a rdf:Property .").label_properties == DEFAULT_ORDER
+
+
+def test_marked_properties_come_before_the_default_ones() -> None:
+    schema = schema_of(":host a rdf:Property ; mdv:label true . <http://xmlns.com/foaf/0.1/name> mdv:label true .")
+    expected = [V + "host", DEFAULT_ORDER[3], *(iri for iri in DEFAULT_ORDER if iri != DEFAULT_ORDER[3])]
+    assert schema.label_properties == tuple(expected)
+
+
+def test_subproperties_of_a_label_property_are_labels_unless_marked_otherwise() -> None:
+    schema = schema_of(
+        ":nick rdfs:subPropertyOf rdfs:label . :code rdfs:subPropertyOf rdfs:label ; mdv:label false . "
+        ":secret rdfs:subPropertyOf :code . :open rdfs:subPropertyOf :code ; mdv:label true ."
+    )
+    assert schema.label_properties == (V + "open", RDFS + "label", V + "nick", *DEFAULT_ORDER[1:])
+
+
+def test_false_removes_a_default_label_property() -> None:
+    assert schema_of("rdfs:label mdv:label false .").label_properties == DEFAULT_ORDER[1:]
+
+
+def test_a_label_mark_changes_nothing_else() -> None:
+    plain, marked = schema_of(":p rdfs:range xsd:integer ."), schema_of(":p rdfs:range xsd:integer ; mdv:label true .")
+    assert (plain.classes, plain.properties, plain.datatypes) == (marked.classes, marked.properties, marked.datatypes)
+    assert not diff_schemas(plain, marked) and plain.label_properties != marked.label_properties
+
+
+def test_label_marks_are_checked() -> None:
+    assert "must be true or false" in only_flaw_of(":p mdv:label 'maybe' .")
+    assert "both a label and not a label" in only_flaw_of(":p mdv:label true, false .")
+    assert "did you mean mdv:label?" in only_flaw_of(":p mdv:lable true .")
+
+
+def test_a_schema_may_declare_its_own_property_of_that_name() -> None:
+    """Schemas were allowed to declare it before it had a meaning."""
+    schema = schema_of("<#label> a rdf:Property . :p a rdf:Property ; <#label> 'a text' .")
+    assert MDV + "label" in schema.properties and schema.label_properties == DEFAULT_ORDER
