@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from mdv.config import Config
 from mdv.errors import BadRequest, Forbidden, MdvError, NotFound, TooLarge, Unauthenticated, Unavailable
 from mdv.rules.parse import KEYWORDS
 from web.errors import unexpected
+from web.labels import LABEL_FILTERS, discard_labels, fill_labels
 from web.negotiate import read_within
 from web.oversized_forms import FormTooLarge, refuse_oversized_form, renderer_of_form, short_size
 from web.template_filters import FILTERS
@@ -63,6 +64,9 @@ class PageServices(Protocol):
     def find_user(self, secret: str) -> SignedInUser | None:
         """Return the user of a session cookie, or None."""
 
+    def read_labels(self, uris: Sequence[str], languages: Sequence[str]) -> Mapping[str, str]:
+        """Return the labels of resources, by URI."""
+
 
 def page_services() -> PageServices:
     return cast(PageServices, current_app.extensions["mdv"])
@@ -102,7 +106,7 @@ def configure_pages(app: Flask, config: Config, **more: Any) -> None:
         max_upload=short_size(config.max_document_bytes),
         **more,
     )
-    app.jinja_env.filters.update(FILTERS)
+    app.jinja_env.filters.update(FILTERS | LABEL_FILTERS)
     answer_unknown_paths(app)
 
 
@@ -165,15 +169,20 @@ def is_fragment_request() -> bool:
 def render_page(template: str, code: int = 200, /, **values: Any) -> Response:
     """Render a whole page."""
     g.nonce = secrets.token_urlsafe(16)
-    text = render_template(f"pages/{template}", session=current_user(), nonce=g.nonce, **values)
-    return make_response(text, code)
+    return make_response(_render(template, nonce=g.nonce, **values), code)
 
 
 def render_fragment(template: str, code: int = 200, /, **values: Any) -> Response:
     """Render a page fragment that htmx inserts into a page."""
-    response = make_response(render_template(f"pages/{template}", session=current_user(), **values), code)
+    response = make_response(_render(template, **values), code)
     response.headers["X-Part"] = "yes"
     return response
+
+
+def _render(template: str, **values: Any) -> str:
+    discard_labels()  # of a page that failed while it was rendered
+    text = render_template(f"pages/{template}", session=current_user(), **values)
+    return fill_labels(text, lambda uris, languages: page_services().read_labels(uris, languages))
 
 
 def safe_target(to: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
@@ -20,6 +21,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from mdv.accounts.sessions import Session, find_session
 from mdv.config import Config
 from mdv.errors import NotFound
+from mdv.inspect.sql.labels import read_labels
 from mdv.mdp.admission import Admission
 from mdv.mdp.feed import FeedReader
 from mdv.mdp.feed_progress import FeedProgress
@@ -81,6 +83,12 @@ class Services:
     def find_user(self, secret: str) -> Session | None:
         """Return the session of a cookie, or None."""
         return find_session(self.single, secret, self.config.admin_token)
+
+    def read_labels(self, uris: Sequence[str], languages: Sequence[str]) -> dict[str, str]:
+        """Return the labels of resources, by URI."""
+        with self.single.connect() as connection:
+            properties = self.schemas.now(connection).schema.label_properties
+            return read_labels(connection, uris, properties, languages)
 
     def wake_worker_for(self, kind: str) -> None:
         """Wake a worker for a new job of this kind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from mdv.model import RDF, RDFS, RDFS_RESOURCE
@@ -14,8 +15,9 @@ MAX_NAMES_PER_LIST = 2000
 """Classes, and likewise properties, in one response."""
 
 
-def completions(schema: Schema) -> dict[str, Any]:
-    """Return the keywords, the classes, and the properties with their domains. No domain means every class.
+def completions(schema: Schema, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the keywords, the classes, and the properties with their domains. No domain means every class. Terms that
+    have a label are listed with it.
 
     >>> from mdv.rdf.schema import read_schema
     >>> completions(read_schema((), {}))["keywords"][:2]
@@ -27,9 +29,12 @@ def completions(schema: Schema) -> dict[str, Any]:
         "keywords": sorted(KEYWORDS),
         "classes": [
             {"iri": iri, "name": _class_name(schema, iri), "above": list(schema.classes[iri].superclasses)}
+            | _label_entry(iri, labels)
             for iri in classes
         ],
-        "properties": [_property_entry(schema, declared) for declared in properties],
+        "properties": [
+            _property_entry(schema, declared) | _label_entry(declared.iri, labels) for declared in properties
+        ],
     }
 
 
@@ -67,6 +72,10 @@ def _property_entry(schema: Schema, declared: SchemaProperty) -> dict[str, Any]:
         "says": schema.shorten(declared.range) if declared.range else "",
         "strong": declared.strong and target_class is not None,
     }
+
+
+def _label_entry(iri: str, labels: Mapping[str, str] | None) -> dict[str, str]:
+    return {"label": labels[iri]} if labels and iri in labels else {}
 
 
 def _is_offered(iri: str) -> bool:

@@ -369,6 +369,28 @@ def test_a_resource_shows_its_statements_and_the_reason_it_is_cached(
     assert user.get("/resource/file.exe", uri=f"{held}#h1").status == 404
 
 
+@pytest.mark.parametrize("in_postgres", [False, True])
+def test_resources_are_shown_by_their_labels(
+    api: Api, lmr: Lmr, user: Visitor, doc: str, mark: str, in_postgres: bool, start: Start,
+    new_database: Callable[[], str], anybody: Callable[[Lmr], Visitor],
+) -> None:  # fmt: skip
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    text = turtle(
+        f"<#p> a ex:CycleProvider ; ex:serverHost '{mark}' ; {label} 'Grün'@de ; ex:serverInformation <#info> .",
+        f"<#info> a ex:ServerInformation ; {label} 'Its memory' .",
+    )
+    assert api.put(doc, text).status_code == 201
+    if in_postgres:
+        lmr = start(store=new_database())
+        user = anybody(lmr).sign_in(lmr.token)
+    lmr.subscribe(rule(mark))
+    german = {"Accept-Language": "de"}
+    page = user.get("/resource", german, uri=f"{doc}#p")
+    assert page.title == f"Grün {doc}#p" and f"Its memory {doc}#info" in page.words
+    assert f"Grün {doc}#p" in user.get("/cache", german, find=doc).words
+    assert f"Grün {doc}#p" in user.get("/query", german, q=f"search CycleProvider c where c = <{doc}#p> return c").words
+
+
 def test_a_resource_outside_the_cache_is_reported_as_such(lmr: Lmr, user: Visitor, held: str, mark: str) -> None:
     page = user.get("/resource", uri="http://nowhere.example/x")
     assert page.status == 404 and "This resource is not in the cache" in page.words

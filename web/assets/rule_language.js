@@ -68,7 +68,7 @@ function openText(text) {
 
 function classes(known) {
   const rules = (known.rules ?? []).map(({ name }) => ({ label: name, detail: "rule", type: "class" }));
-  return [...rules, ...known.classes.map(({ name, iri }) => ({ label: name, detail: iri === name ? "" : "class", type: "class" }))];
+  return [...rules, ...known.classes.map(({ name, iri, label }) => ({ label: name, detail: label ?? (iri === name ? "" : "class"), type: "class" }))];
 }
 
 // Maps the variables of the `search` clause to their classes.
@@ -94,9 +94,9 @@ function properties(known, context, path) {
     const property = fitting(known, at).find(({ name }) => name === step.replace(/\?$/, ""));
     at = property?.to ? byIri.get(property.to) : undefined;
   }
-  const options = fitting(known, at).map(({ name, any, says, strong }) => ({
+  const options = fitting(known, at).map(({ name, any, says, strong, label }) => ({
     label: name + (any ? "?" : ""),
-    detail: says + (strong ? " · strong" : ""),
+    detail: [label, says, strong && "strong"].filter(Boolean).join(" · "),
     type: "property",
   }));
   return { from: context.pos - typed.length, options, validFor: /^[\p{L}\p{Nd}_:-]*\??$/u };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -13,6 +13,7 @@ from flask import Flask, current_app, request
 
 from mdv.config import Config
 from mdv.errors import NotAllowed, Unauthenticated, Unavailable
+from mdv.inspect.sql.cache import read_labels
 from mdv.lmr.cache import Cache
 from mdv.lmr.mdp_client import MdpClient
 from mdv.lmr.mdp_info import LmrInfo, LmrInfoCache
@@ -96,6 +97,12 @@ class LmrServices:
     def find_user(self, secret: str) -> LmrSession | None:
         found = find_session(secret, self.tokens)
         return None if found is None or found.session_id in self.ended else found
+
+    def read_labels(self, uris: Sequence[str], languages: Sequence[str]) -> dict[str, str]:
+        """Return the labels of resources in the cache, by URI."""
+        with self.cache.reading() as connection:
+            properties = self.cache.schema(connection).schema.label_properties
+            return read_labels(connection, uris, properties, languages)
 
     def wait_for(self, position: int, seconds: float) -> None:
         """Wait until a position is applied, unless too many requests are already waiting."""

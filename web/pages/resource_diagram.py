@@ -15,8 +15,6 @@ ROW_HEIGHT, BOX_HEIGHT = 46, 34
 """Vertical distance of boxes, and height of a box."""
 LABEL_CHARS = 21
 """Characters of a label beside a curve."""
-NAME_CHARS = 31
-"""Characters of a name in a box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,6 @@ class NeighbourBox:
     x: int
     y: int
     uri: str
-    name: str
     label: str
     property: str
     strong: bool
@@ -43,7 +40,6 @@ class ResourceDiagram:
     height: int
     middle_x: int
     middle_y: int
-    name: str
     boxes: list[NeighbourBox]
     more_left: BoundedCount | None
     more_right: BoundedCount | None
@@ -77,7 +73,7 @@ def lay_out_diagram(
         for index, (one, strong) in enumerate(right)
     ]
     return ResourceDiagram(
-        height, (DIAGRAM_WIDTH - CENTRE_WIDTH) // 2, middle_y - BOX_HEIGHT // 2, cut(short(uri), NAME_CHARS), boxes,
+        height, (DIAGRAM_WIDTH - CENTRE_WIDTH) // 2, middle_y - BOX_HEIGHT // 2, boxes,
         _omitted(incoming[1], len(left)), _omitted(outgoing[1], len(right)),
     )  # fmt: skip
 
@@ -118,6 +114,6 @@ def _box(one: LinkedResource, index: int, strong: bool, top: int, middle_y: int,
     first, last = (at, middle_y) if is_incoming else (middle_y, at)
     curve = f"M {begin} {first} C {half} {first}, {half} {last}, {end} {last}"
     return NeighbourBox(
-        x, y, one.uri, cut(short(one.uri), NAME_CHARS), cut(short(one.property), LABEL_CHARS), one.property, strong,
+        x, y, one.uri, cut(short(one.property), LABEL_CHARS), one.property, strong,
         one.described, curve, begin + 6 if is_incoming else end - 6, is_incoming,
     )  # fmt: skip

@@ -24,6 +24,7 @@ from mdv.mdp.rules.planning import PROVIDER_OWNER
 from mdv.query.results import ResourcePage
 from mdv.rdf.parse import check_document_uri
 from mdv.rules.completion import completions, example, registered_class
+from web.labels import schema_labels
 from web.negotiate import run_in_thread
 from web.number_params import read_after, read_subscription_id
 from web.pages.base import (
@@ -123,7 +124,8 @@ def rule_completions() -> Response:
         library = NamedRules.stored(connection, owner)
         rules = [{"name": rule.name, "iri": registered_class(services().rules.read(rule.text, in_force, library)[0])}
                  for rule in named]  # fmt: skip
-        return jsonify(run_in_thread(completions, in_force.schema) | {"rules": rules})
+        labels = schema_labels(in_force.statements, in_force.schema)
+        return jsonify(run_in_thread(completions, in_force.schema, labels) | {"rules": rules})
 
 
 def _render_editor(

@@ -57,6 +57,19 @@ cross join lateral (
 ) few
 left join resources t on t.id = few.target_id;
 
+-- name: labels
+-- The values of label properties of these resources. Values are never labels if they are URIs.
+select r.uri, v.uri, few.text, few.lang
+from resources r
+cross join (select id, uri from vocabulary where uri = any (%(properties)s)) v
+cross join lateral (
+  select left(f.value, %(characters)s) as text, f.lang
+  from filter_data f
+  where f.resource_id = r.id and f.property_id = v.id and f.value is not null
+  limit %(each)s
+) few
+where r.uri = any (%(uris)s);
+
 -- name: literals
 -- A page of the literals of a resource, ordered by property. Long ones are shortened, with their full size.
 select name.uri, f.hash, left(f.value, %(characters)s), octet_length(f.value),

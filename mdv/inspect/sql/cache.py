@@ -34,6 +34,10 @@ from mdv.db.cache_read import (
 from mdv.db.cache_tables import local_documents, resources, statements, suspended_rules, vocabulary
 from mdv.inspect.listed_values import MAX_LITERAL_CHARACTERS, BoundedCount, ListedLiteral
 from mdv.model import RDF_TYPE, RDFS_RESOURCE, Statement
+from mdv.rdf.labels import MAX_LABEL_CHARACTERS, LabelValue, choose_labels
+
+MAX_LABEL_VALUES = 20_000
+"""Values of label properties that are read for one page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +193,24 @@ def list_uris_with_prefix(connection: Connection, beginning: str, after: str, li
     r = resources.c
     page = select(r.id, r.uri).where(r.uri >= beginning, r.uri < beginning + "\U0010ffff", r.uri > after)
     return [(number, uri) for number, uri in connection.execute(page.order_by(r.uri).limit(limit))]
+
+
+def read_labels(
+    connection: Connection, uris: Collection[str], properties: Sequence[str], languages: Sequence[str]
+) -> dict[str, str]:
+    """Return the labels of those of these resources that have one, by URI, with one query."""
+    if not uris or not properties:
+        return {}
+    s, name = statements.c, vocabulary.alias("name")
+    rows = (
+        select(resources.c.uri, name.c.uri, func.substr(s.value, 1, MAX_LABEL_CHARACTERS), s.lang)
+        .join_from(resources, statements, s.resource_id == resources.c.id)
+        .join(name, name.c.id == s.property_id)
+        .where(resources.c.uri.in_(uris), name.c.uri.in_(properties), s.value.is_not(None))
+        .limit(MAX_LABEL_VALUES)
+    )
+    values = ((uri, LabelValue(*value)) for uri, *value in connection.execute(rows))
+    return choose_labels(values, properties, languages)
 
 
 def read_cached_resources(connection: Connection, numbers: Sequence[int]) -> dict[int, CachedResource]:

@@ -14,6 +14,7 @@ from mdv.rules.ast import ParsedRule
 from mdv.rules.completion import completions, registered_class
 from mdv.rules.normalise import normalise
 from mdv.rules.parse import parse
+from web.labels import schema_labels
 from web.lmr.pages.base import may_change, pages, render_fragment, require_editor, require_viewer
 from web.lmr.services import lmr, mdp_request_slot
 
@@ -27,8 +28,14 @@ MAX_SUBSCRIPTIONS_READ = 1000
 def rule_completions() -> Response:
     """Return the classes, properties and named rules for completion in the editor."""
     require_viewer()
-    schema = _schema()
-    return jsonify(completions(schema) | {"rules": _NamedRules().as_completions(schema) if may_change() else []})
+    cache = lmr().cache
+    with cache.reading() as connection:
+        in_force = cache.schema(connection)
+    schema = in_force.schema
+    labels = schema_labels(in_force.statements, schema)
+    return jsonify(
+        completions(schema, labels) | {"rules": _NamedRules().as_completions(schema) if may_change() else []}
+    )
 
 
 @pages.post("/rules/look")
