@@ -45,7 +45,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 
 from mdv.rules.operators import Lookup, Operator
 
@@ -218,6 +218,34 @@ filter_data_history = Table(
     # For the feeds: a resource as of a position.
     Index("filter_data_history_past", "resource_id", "until_position", "property_id"),
     comment="Statements that were removed from documents.",
+)  # fmt: skip
+
+search_state = Table(
+    "search_state",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true"), comment="there is one row"),
+    Column("position", BigInteger, nullable=False, server_default=text("0"),
+           comment="changes up to here are indexed, or in search_pending"),
+    Column("label_properties", JSONB, nullable=False, server_default=text("'[]'::jsonb"),
+           comment="the label properties when resources were indexed"),
+    comment="How far the search index is up to date.",
+)  # fmt: skip
+
+search_pending = Table(
+    "search_pending",
+    metadata,
+    Column("resource_id", BigInteger, primary_key=True, autoincrement=False),
+    comment="Changed resources that are not indexed yet.",
+)
+
+search_texts = Table(
+    "search_texts",
+    metadata,
+    Column("resource_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("words", TSVECTOR, nullable=False,
+           comment="words of the URI and the literals; with =, words of labels; with @, IDs of classes"),
+    Index("search_texts_words", "words", postgresql_using="gin"),
+    comment="The search index. It is updated after registrations, not by them.",
 )  # fmt: skip
 
 rules = Table(
