@@ -59,7 +59,7 @@ MDP_FLOORS = [
     {"rule_cache"},
     {"selection_counts"},
     {"publish", "driving_predicate", "precompute", "evaluate"},
-    {"merge", "filter", "webhook_sender", "feed_progress"},
+    {"merge", "filter", "webhook_sender", "feed_progress", "search_index"},
     {"batch_size", "groups", "schemas", "feed", "plan", "webhooks", "retention", "worker_heartbeats"}
     | {"admission", "jobs", "lmrs", "saved_queries", "write_limits"},
 ]

@@ -17,9 +17,7 @@ TABLES = ("search_texts", "search_pending", "search_state")
 def upgrade() -> None:
     op.create_table(
         "search_state",
-        sa.Column(
-            "one", sa.Boolean(), server_default=sa.text("true"), nullable=False, comment="there is one row"
-        ),
+        sa.Column("one", sa.Boolean(), server_default=sa.text("true"), nullable=False, comment="there is one row"),
         sa.Column(
             "position",
             sa.BigInteger(),

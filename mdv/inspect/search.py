@@ -1,0 +1,190 @@
+"""Search resources by words of their URIs, labels and values, or by the start of their URIs.
+
+A resource is found if it has all words of the query. Resources whose labels have all words come first, and each part is
+ordered by ID, so that pages are read by key. The same code searches an MDP and an LMR (`SearchStore`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from mdv.errors import BadRequest
+from mdv.model import RDFS_RESOURCE
+from mdv.rdf.labels import LabelValue, choose_label
+from mdv.rdf.words import QueryWord, contains_word, query_words
+
+FACET_SAMPLE = 500
+"""The classes of the first results are counted."""
+MAX_FACETS = 20
+MAX_MATCHES = 3
+"""Matching values that are shown of a result."""
+MAX_MATCH_CHARACTERS = 300
+MAX_URIS_EXAMINED = 1000
+"""URIs that one page examines if it is limited to a class. It may have fewer results, and still a next page."""
+SEARCH_SECONDS = 10
+TOO_COSTLY = f"Searching timed out after {SEARCH_SECONDS} s. Use more or longer words, or choose a class."
+
+_URI_START = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
+_INVALID_CURSOR = "`after` must be the `next` of the previous page."
+_BY_URI, _BY_LABEL, _BY_TEXT = "uri", "label", "text"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundValue:
+    """A literal of a found resource."""
+
+    property: str
+    text: str
+    lang: str | None
+
+
+class SearchStore(Protocol):
+    """Reads the search index and the store."""
+
+    def find(
+        self, words: Sequence[QueryWord], in_labels: bool, classes: Sequence[str] | None, after: int, most: int
+    ) -> list[int]:
+        """Return the IDs of the next resources that have all words in their labels, or have them otherwise."""
+
+    def find_uris(self, prefix: str, after: str, most: int) -> list[tuple[int, str]]:
+        """Return the next resources by URI."""
+
+    def uris(self, ids: Sequence[int]) -> Mapping[int, str]: ...
+
+    def classes(self, ids: Sequence[int]) -> Mapping[int, list[str]]: ...
+
+    def literals(self, ids: Sequence[int]) -> Mapping[int, list[FoundValue]]:
+        """Return some literals of each resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What to search: a text, optionally only instances of some classes, a page of the results."""
+
+    text: str
+    classes: Sequence[str] | None = None
+    after: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FoundResource:
+    """A result: the resource, its label, and the values that contain words of the query."""
+
+    uri: str
+    classes: list[str]
+    label: str | None
+    matches: list[FoundValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A class, and how many of the first results are its direct instances."""
+
+    class_: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """A page of results. Only the first page has facets; `sampled` is True if they do not count all results."""
+
+    items: list[FoundResource]
+    next: str | None
+    facets: list[Facet] = field(default_factory=list)
+    sampled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Hits:
+    """The IDs of results, the cursor of the next page, and the words of the query; no words if it is a URI."""
+
+    ids: list[int]
+    next: str | None
+    words: Sequence[QueryWord] = ()
+
+
+def search(
+    store: SearchStore, request: SearchRequest, label_properties: Sequence[str], languages: Sequence[str]
+) -> SearchPage:
+    """Return a page of results. `label_properties` and `languages` determine the labels that are shown."""
+    hits = _find(store, request)
+    facets, sampled = [], False
+    if request.after is None:
+        first = _find(store, replace(request, limit=FACET_SAMPLE)) if hits.next else hits
+        facets, sampled = _facets(store.classes(first.ids).values()), first.next is not None
+    uris, classes, literals = store.uris(hits.ids), store.classes(hits.ids), store.literals(hits.ids)
+    items = [
+        FoundResource(
+            uris[number],
+            classes.get(number, [RDFS_RESOURCE]),
+            _label(literals.get(number, []), label_properties, languages),
+            _matches(literals.get(number, []), hits.words),
+        )
+        for number in hits.ids
+    ]
+    return SearchPage(items, hits.next, facets, sampled)
+
+
+def _find(store: SearchStore, request: SearchRequest) -> _Hits:
+    text = request.text.strip()
+    part, _, key = (request.after or "").partition(":")
+    if part == _BY_URI or (not part and _URI_START.fullmatch(text)):
+        hits = _find_by_uri(store, request, text, key)
+        if hits.ids or hits.next or part:
+            return hits
+    elif part not in ("", _BY_LABEL, _BY_TEXT):
+        raise BadRequest(_INVALID_CURSOR)
+    return _find_by_words(store, request, query_words(text), part or _BY_LABEL, _number(key))
+
+
+def _find_by_uri(store: SearchStore, request: SearchRequest, prefix: str, after: str) -> _Hits:
+    examined = request.limit if request.classes is None else max(request.limit, MAX_URIS_EXAMINED)
+    found = store.find_uris(prefix, after, examined + 1)
+    last = found[examined - 1] if len(found) > examined else None
+    shown = found[:examined]
+    if request.classes is not None:
+        classes, wanted = store.classes([number for number, _ in shown]), set(request.classes)
+        shown = [one for one in shown if not wanted.isdisjoint(classes.get(one[0], ()))]
+        if len(shown) > request.limit:
+            shown = shown[: request.limit]
+            last = shown[-1]
+    return _Hits([number for number, _ in shown], f"{_BY_URI}:{last[1]}" if last else None)
+
+
+def _find_by_words(
+    store: SearchStore, request: SearchRequest, words: Sequence[QueryWord], part: str, after: int
+) -> _Hits:
+    hits: list[tuple[str, int]] = []
+    if part == _BY_LABEL:
+        hits = [(_BY_LABEL, number) for number in store.find(words, True, request.classes, after, request.limit + 1)]
+        after = 0
+    if (missing := request.limit + 1 - len(hits)) > 0:
+        hits += [(_BY_TEXT, number) for number in store.find(words, False, request.classes, after, missing)]
+    cursor = f"{hits[request.limit - 1][0]}:{hits[request.limit - 1][1]}" if len(hits) > request.limit else None
+    return _Hits([number for _, number in hits[: request.limit]], cursor, words)
+
+
+def _facets(classes: Collection[list[str]]) -> list[Facet]:
+    counts = Counter(iri for direct in classes for iri in direct)
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return [Facet(iri, count) for iri, count in ordered[:MAX_FACETS]]
+
+
+def _label(values: Sequence[FoundValue], properties: Sequence[str], languages: Sequence[str]) -> str | None:
+    return choose_label([LabelValue(one.property, one.text, one.lang) for one in values], properties, languages)
+
+
+def _matches(values: Sequence[FoundValue], words: Sequence[QueryWord]) -> list[FoundValue]:
+    found = dict.fromkeys(one for one in values if words and contains_word(one.text, words))
+    return list(found)[:MAX_MATCHES]
+
+
+def _number(text: str) -> int:
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise BadRequest(_INVALID_CURSOR)
+    return int(text or "0")

@@ -1,0 +1,80 @@
+"""The search of an MDP: reads the index of words and the statements of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from mdv.db.load_sql import load_sql
+from mdv.db.search_index import CLASS_MARK, LABEL_MARK
+from mdv.inspect.search import MAX_MATCH_CHARACTERS, FoundValue
+from mdv.inspect.sql.browse import find_resource_ids, with_uris
+from mdv.inspect.sql.resources import read_direct_classes
+from mdv.rdf.words import QueryWord
+
+ROWS_READ_FIRST = 2_000
+"""The next rows are read without the index of words: a common word has too many entries there."""
+MAX_LITERALS_READ = 200
+"""Literals of one result that are searched for words of the query."""
+_LAST_CHARACTER = "\U0010ffff"
+
+
+class StoreSearch:
+    """Searches the store of an MDP. The transaction reads one snapshot."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find(
+        self, words: Sequence[QueryWord], in_labels: bool, classes: Sequence[str] | None, after: int, most: int
+    ) -> list[int]:
+        numbers = None if classes is None else find_resource_ids(self._connection, classes)
+        if numbers == []:
+            return []
+        values = {"query": text_query(words, in_labels, numbers), "after": after, "most": most}
+        found = self._ids("next_rows", **values, rows=ROWS_READ_FIRST)
+        return found if len(found) == most else self._ids("find", **values)
+
+    def find_uris(self, prefix: str, after: str, most: int) -> list[tuple[int, str]]:
+        values = {"beginning": prefix, "beyond": prefix + _LAST_CHARACTER, "after": after, "most": most}
+        return [(number, uri) for number, uri in self._rows("find_uris", **values)]
+
+    def uris(self, ids: Sequence[int]) -> Mapping[int, str]:
+        return dict(with_uris(self._connection, ids))
+
+    def classes(self, ids: Sequence[int]) -> Mapping[int, list[str]]:
+        return read_direct_classes(self._connection, ids)
+
+    def literals(self, ids: Sequence[int]) -> Mapping[int, list[FoundValue]]:
+        found: dict[int, list[FoundValue]] = {}
+        limits = {"characters": MAX_MATCH_CHARACTERS, "each": MAX_LITERALS_READ}
+        for number, *value in self._rows("literals", ids=list(ids), **limits):
+            found.setdefault(number, []).append(FoundValue(*value))
+        return found
+
+    def _ids(self, name: str, **values: Any) -> list[int]:
+        return [number for (number,) in self._rows(name, **values)]
+
+    def _rows(self, name: str, **values: Any) -> list[Any]:
+        return list(self._connection.exec_driver_sql(load_sql("search", __package__)[name], values).all())
+
+
+def text_query(words: Sequence[QueryWord], in_labels: bool, classes: Sequence[int] | None) -> str:
+    """Return a tsquery: all words in labels, or all words but not all of them in labels; and one of the classes.
+
+    >>> text_query([QueryWord("uni"), QueryWord("pass", True)], True, [7, 8])
+    "'=uni' & '=pass':* & ('@7' | '@8')"
+    >>> text_query([QueryWord("uni")], False, None)
+    "'uni' & !('=uni')"
+    """
+    labels = " & ".join(_lexemes(words, LABEL_MARK))
+    parts = [labels] if in_labels else [*_lexemes(words, ""), f"!({labels})"]
+    if classes is not None:
+        parts.append("(" + " | ".join(f"'{CLASS_MARK}{number}'" for number in classes) + ")")
+    return " & ".join(parts)
+
+
+def _lexemes(words: Iterable[QueryWord], mark: str) -> list[str]:
+    return [f"'{mark}{word.text}'" + (":*" if word.is_prefix else "") for word in words]

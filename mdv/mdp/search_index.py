@@ -1,0 +1,36 @@
+"""Update the search index: index the resources that have changed, in small transactions.
+
+A worker calls `update_search_index` every few seconds, and a search calls it first, so that it finds what was registered
+before. A long backlog, for example after a batch, is left to the worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import Engine
+
+from mdv.db.search_index import collect, index_next, is_current
+from mdv.mdp.schemas import SchemaCache
+
+RESOURCES_PER_TRANSACTION = 500
+
+
+def update_search_index(
+    engine: Engine, schemas: SchemaCache, seconds: float, is_busy: Callable[[], bool] = lambda: False
+) -> bool:
+    """Index changed resources for at most `seconds`, and only while `is_busy` returns False. Return True if all changes
+    before the call are indexed."""
+    until = time.monotonic() + seconds
+    with engine.connect() as connection:
+        labels = schemas.now(connection).schema.label_properties
+        current, _ = is_current(connection, labels)
+    if current:
+        return True
+    while time.monotonic() < until and not is_busy():
+        with engine.begin() as connection:
+            collect(connection, labels)
+            if not index_next(connection, labels, RESOURCES_PER_TRANSACTION):
+                return True
+    return False
