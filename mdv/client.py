@@ -163,10 +163,15 @@ class Client:
 
     def items(self, path: str, page: int = MAX_PAGE_SIZE, **params: Any) -> Iterator[Item]:
         """Yield the items of a list. Pages are fetched as needed."""
+        for answer in self.pages(path, page, **params):
+            yield from answer["items"]
+
+    def pages(self, path: str, page: int = MAX_PAGE_SIZE, **params: Any) -> Iterator[Item]:
+        """Yield the pages of a list."""
         after: str | None = None
         while True:
             answer = self.get(path, limit=min(page, MAX_PAGE_SIZE), after=after, **params)
-            yield from answer["items"]
+            yield answer
             after = answer.get("next")
             if after is None:
                 return

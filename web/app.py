@@ -6,7 +6,21 @@ from flask import Flask
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
-from web.api import documents, explain, feed, filter, jobs, lmrs, query, resources, rules, schema, status, webhooks
+from web.api import (
+    documents,
+    explain,
+    feed,
+    filter,
+    jobs,
+    lmrs,
+    query,
+    resources,
+    rules,
+    schema,
+    search,
+    status,
+    webhooks,
+)
 from web.app_factory import make_app
 from web.health import health
 from web.page_base import configure_pages
@@ -15,7 +29,21 @@ from web.services import Services, make_redis
 
 ROUTE_GROUPS = [
     module.routes
-    for module in (documents, resources, query, schema, rules, lmrs, feed, webhooks, explain, filter, jobs, status)
+    for module in (
+        documents,
+        resources,
+        search,
+        query,
+        schema,
+        rules,
+        lmrs,
+        feed,
+        webhooks,
+        explain,
+        filter,
+        jobs,
+        status,
+    )
 ]
 
 NAV_ITEMS = [("overview", "Overview"), ("register_form", "Register"), ("documents", "Documents"), ("browse", "Browse"),

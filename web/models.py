@@ -54,6 +54,56 @@ class ResourceQuery(ListQuery):
     )
 
 
+class SearchQuery(ListQuery):
+    q: str = Field(
+        description="words of labels, values and URIs, or the start of a URI", json_schema_extra={"example": "passau"}
+    )
+    class_: str | None = Field(
+        None,
+        alias="class",
+        description="only instances of this class and its subclasses",
+        json_schema_extra={"example": "CycleProvider"},
+    )
+    after: str | None = Field(None, description="the `next` of the previous page", max_length=8192)
+
+
+class FoundText(BaseModel):
+    """A value that contains words of the query, at most 300 characters of it."""
+
+    property: str
+    value: str
+    lang: str | None = Field(None, description="language; absent if there is none")
+
+
+class SearchItem(BaseModel):
+    """A found resource."""
+
+    uri: str
+    classes: list[str]
+    label: str | None = Field(description="its label in a language of `Accept-Language`, if it has a label")
+    matches: list[FoundText] = Field(description="values that contain words of the query, at most 3")
+
+
+class ClassCount(BaseModel):
+    """A class among the results."""
+
+    class_: str = Field(alias="class")
+    count: int
+
+
+class SearchAnswer(BaseModel):
+    """A page of search results."""
+
+    items: list[SearchItem]
+    next: str | None
+    classes: list[ClassCount] = Field(
+        description="first page only: the classes of the first 500 results, at most 20, with the number of results"
+    )
+    classes_sampled: bool = Field(description="there are more results than `classes` counts")
+    position: int = Field(description="all changes up to this position are searched")
+    up_to_date: bool = Field(description="false if the index is being updated and recent changes may be missing")
+
+
 class QueryRequest(Strict):
     query: str = Field(description="query text, at most 8 KB")
     limit: StrictInt | None = Field(

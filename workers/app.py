@@ -22,12 +22,13 @@ from mdv.config import Config
 from mdv.mdp.worker_heartbeats import HEARTBEAT_TTL_SECONDS
 from mdv.metrics import serve_metrics
 from workers.log import redirect_celery_logs
-from workers.messages import RETENTION_TASK, RULES_TASK, WEBHOOKS_TASK, WORK_TASK, worker_key
+from workers.messages import RETENTION_TASK, RULES_TASK, SEARCH_TASK, WEBHOOKS_TASK, WORK_TASK, worker_key
 from workers.redis_client import RedisClient
 
 SWEEP_INTERVAL_SECONDS = 2.0
 WEBHOOK_INTERVAL_SECONDS = 5.0
 RETENTION_INTERVAL_SECONDS = 60.0
+SEARCH_INTERVAL_SECONDS = 5.0
 HEARTBEAT_INTERVAL_SECONDS = 5.0
 
 TASK_RUN_SECONDS = 10.0
@@ -82,6 +83,7 @@ class Sweep(bootsteps.StartStopStep):
             RULES_TASK: SWEEP_INTERVAL_SECONDS,
             WEBHOOKS_TASK: WEBHOOK_INTERVAL_SECONDS,
             RETENTION_TASK: RETENTION_INTERVAL_SECONDS,
+            SEARCH_TASK: SEARCH_INTERVAL_SECONDS,
         }
         for task, seconds in intervals.items():
             self._timers.append(repeat(seconds, _ignore_redis_errors, (_wake, worker.app, task, seconds)))

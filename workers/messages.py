@@ -11,6 +11,8 @@ JOB_MESSAGE_TTL_SECONDS = 10
 
 WORK_TASK, RULES_TASK, RETENTION_TASK, WEBHOOKS_TASK = "mdv.work", "mdv.rules", "mdv.tend", "mdv.webhooks"
 """Names of the tasks: jobs about documents; jobs about rules, LMRs and the schema; retention; webhooks."""
+SEARCH_TASK = "mdv.search"
+"""The task that updates the search index."""
 
 PUBLISHED_CHANNEL = "mdv:published"
 """The channel that is notified when a feed may have new events. The events are in the database."""

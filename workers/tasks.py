@@ -18,10 +18,12 @@ from sqlalchemy import Engine
 
 from mdv.config import Config
 from mdv.db.engine import make_engine
-from mdv.db.jobs import INTERACTIVE_PRIORITIES, JobOutcome
+from mdv.db.jobs import INTERACTIVE_PRIORITIES, JobOutcome, summarize_queue
 from mdv.gc_tuning import skip_final_collection, tune_gc
 from mdv.logs import configure_logs
 from mdv.mdp.retention import apply_retention
+from mdv.mdp.schemas import SchemaCache
+from mdv.mdp.search_index import update_search_index
 from mdv.mdp.webhook_sender import SENDING_THREAD, WebhookSender
 from mdv.mdp.worker import Worker
 from mdv.metrics import WEBHOOK_ATTEMPTS
@@ -31,6 +33,7 @@ from workers.messages import (
     PUBLISHED_CHANNEL,
     RETENTION_TASK,
     RULES_TASK,
+    SEARCH_TASK,
     WEBHOOKS_TASK,
     WORK_TASK,
     JobMessage,
@@ -84,6 +87,17 @@ def run_retention() -> int:
     """Delete feed events and jobs whose retention has ended."""
     config = Config.from_environment()
     return apply_retention(_engine(), config.feed_seconds, config.feed_events, config.keep_jobs_seconds)
+
+
+@app.task(name=SEARCH_TASK)
+def index_search() -> bool:
+    """Update the search index, only a little while jobs are waiting. Return True if it is up to date."""
+    return update_search_index(_engine(), _schemas(), TASK_RUN_SECONDS, _is_busy)
+
+
+def _is_busy() -> bool:
+    with _engine().connect() as connection:
+        return summarize_queue(connection, 1).jobs > 0
 
 
 @app.task(name=WEBHOOKS_TASK)
@@ -147,6 +161,11 @@ def _worker() -> Worker:
         _engine(), config.max_document_bytes, _notify_callers, _notify_feeds, longest=config.job_limit_seconds,
         rule_seconds=config.rule_seconds,
     )  # fmt: skip
+
+
+@cache
+def _schemas() -> SchemaCache:
+    return SchemaCache()
 
 
 @cache

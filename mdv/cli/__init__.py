@@ -25,6 +25,7 @@ from mdv.cli.query import query
 from mdv.cli.register import register
 from mdv.cli.resources import resources
 from mdv.cli.schema import schema
+from mdv.cli.search import search
 from mdv.cli.serve import migrate, serve, worker
 from mdv.cli.settings import settings
 from mdv.cli.status import status
@@ -55,6 +56,7 @@ for command in (
     documents,
     delete,
     resources,
+    search,
     query,
     atoms,
     export,

@@ -63,7 +63,7 @@ def index_next(connection: Connection, labels: Sequence[str], most: int) -> bool
 def _read_words(connection: Connection, ids: Collection[int], labels: Sequence[str]) -> dict[int, list[str]]:
     names = vocabulary.c
     known = connection.execute(select(names.uri, names.id).where(names.uri.in_((RDF_TYPE, *labels))))
-    numbers: dict[str, int] = {uri: number for uri, number in known}
+    numbers: dict[str, int] = {row.uri: row.id for row in known}
     type_id = numbers.pop(RDF_TYPE, 0)
     label_ids = frozenset(numbers.values())
     words = {number: ResourceWords.of_uri(uri) for number, uri in _rows(connection, "find_described", ids=list(ids))}

@@ -34,7 +34,7 @@ _BY_URI, _BY_LABEL, _BY_TEXT = "uri", "label", "text"
 
 
 @dataclass(frozen=True, slots=True)
-class FoundValue:
+class MatchingValue:
     """A literal of a found resource."""
 
     property: str
@@ -57,7 +57,7 @@ class SearchStore(Protocol):
 
     def classes(self, ids: Sequence[int]) -> Mapping[int, list[str]]: ...
 
-    def literals(self, ids: Sequence[int]) -> Mapping[int, list[FoundValue]]:
+    def literals(self, ids: Sequence[int]) -> Mapping[int, list[MatchingValue]]:
         """Return some literals of each resource."""
 
 
@@ -78,7 +78,7 @@ class FoundResource:
     uri: str
     classes: list[str]
     label: str | None
-    matches: list[FoundValue]
+    matches: list[MatchingValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +175,11 @@ def _facets(classes: Collection[list[str]]) -> list[Facet]:
     return [Facet(iri, count) for iri, count in ordered[:MAX_FACETS]]
 
 
-def _label(values: Sequence[FoundValue], properties: Sequence[str], languages: Sequence[str]) -> str | None:
+def _label(values: Sequence[MatchingValue], properties: Sequence[str], languages: Sequence[str]) -> str | None:
     return choose_label([LabelValue(one.property, one.text, one.lang) for one in values], properties, languages)
 
 
-def _matches(values: Sequence[FoundValue], words: Sequence[QueryWord]) -> list[FoundValue]:
+def _matches(values: Sequence[MatchingValue], words: Sequence[QueryWord]) -> list[MatchingValue]:
     found = dict.fromkeys(one for one in values if words and contains_word(one.text, words))
     return list(found)[:MAX_MATCHES]
 

@@ -1,7 +1,7 @@
 """Update the search index: index the resources that have changed, in small transactions.
 
-A worker calls `update_search_index` every few seconds, and a search calls it first, so that it finds what was registered
-before. A long backlog, for example after a batch, is left to the worker.
+A worker calls `update_search_index` every few seconds, and a search calls it first, so that it finds what was
+registered before. A long backlog, for example after a batch, is left to the worker.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ RESOURCES_PER_TRANSACTION = 500
 def update_search_index(
     engine: Engine, schemas: SchemaCache, seconds: float, is_busy: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Index changed resources for at most `seconds`, and only while `is_busy` returns False. Return True if all changes
-    before the call are indexed."""
+    """Index changed resources for about `seconds`, or in one transaction if `is_busy` returns True. Return True if all
+    changes before the call are indexed."""
     until = time.monotonic() + seconds
     with engine.connect() as connection:
         labels = schemas.now(connection).schema.label_properties
         current, _ = is_current(connection, labels)
     if current:
         return True
-    while time.monotonic() < until and not is_busy():
+    while True:
         with engine.begin() as connection:
             collect(connection, labels)
-            if not index_next(connection, labels, RESOURCES_PER_TRANSACTION):
-                return True
-    return False
+            more = index_next(connection, labels, RESOURCES_PER_TRANSACTION)
+        if not more:
+            return True
+        if time.monotonic() >= until or is_busy():
+            return False

@@ -84,8 +84,8 @@ def test_words_of_several_documents_are_found_together(filled: Mdp) -> None:
 def test_results_by_label_come_first(filled: Mdp) -> None:
     filled.put_one(
         "http://d/1",
-        "<http://r/1> :note 'wheel' . <http://r/2> rdfs:label 'wheel' . <http://r/3> :note 'wheel', 'x' ; rdfs:label 'y' ."
-        " <http://r/4> rdfs:label 'a wheel' ; :note 'wheel' .",
+        "<http://r/1> :note 'wheel' . <http://r/2> rdfs:label 'wheel' ."
+        " <http://r/3> :note 'wheel', 'x' ; rdfs:label 'y' . <http://r/4> rdfs:label 'a wheel' ; :note 'wheel' .",
     )
     expected = ["http://r/2", "http://r/4", "http://r/1", "http://r/3"]
     for limit in (1, 2, 3, 50):
@@ -113,8 +113,8 @@ def test_a_uri_finds_the_uris_that_start_with_it(filled: Mdp) -> None:
 def test_results_are_limited_to_a_class(filled: Mdp) -> None:
     filled.put_one(
         "http://d/1",
-        "<http://r/1> a :Thing ; :note 'w' . <http://r/2> a :Part ; :note 'w' . <http://r/3> a :Part, :Other ; :note 'w' ."
-        " <http://r/4> :note 'w' .",
+        "<http://r/1> a :Thing ; :note 'w' . <http://r/2> a :Part ; :note 'w' ."
+        " <http://r/3> a :Part, :Other ; :note 'w' . <http://r/4> :note 'w' .",
     )
     assert found(filled, "w", classes=[V + "Part"]) == ["http://r/2", "http://r/3"]
     assert found(filled, "w", classes=[V + "Thing", V + "Part"]) == ["http://r/1", "http://r/2", "http://r/3"]
@@ -159,12 +159,12 @@ def test_an_invalid_cursor_is_refused(filled: Mdp, after: str) -> None:
 def test_a_long_backlog_is_indexed_in_several_transactions(filled: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_index, "RESOURCES_PER_TRANSACTION", 3)
     filled.put_one("http://d/1", " ".join(f"<http://r/{n}> :note 'w' ." for n in range(10)))
-    pauses = iter([False, False, True])
+    pauses = iter([False, True])
     assert not update_search_index(filled.engine, filled.schemas, 60, lambda: next(pauses))
     with filled.engine.connect() as connection:
         labels = filled.schemas.now(connection).schema.label_properties
         assert not is_current(connection, labels)[0]
-        assert connection.scalar(text("select count(*) from search_texts")) < 10
+        assert connection.scalar(text("select count(*) from search_texts")) == 6
     assert len(found(filled, "w")) == 10
 
 

@@ -14,6 +14,7 @@ from web.pages import (
     resource,
     rules,
     schema,
+    search,
     sign_in,
     similar,
 )
@@ -24,6 +25,7 @@ PARTS = (
     register,
     documents,
     browse,
+    search,
     resource,
     similar,
     query,

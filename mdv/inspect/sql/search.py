@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from mdv.db.load_sql import load_sql
+from mdv.db.query import time_limited_read
 from mdv.db.search_index import CLASS_MARK, LABEL_MARK
-from mdv.inspect.search import MAX_MATCH_CHARACTERS, FoundValue
+from mdv.db.tables import search_state
+from mdv.inspect.search import MAX_MATCH_CHARACTERS, SEARCH_SECONDS, TOO_COSTLY, MatchingValue
 from mdv.inspect.sql.browse import find_resource_ids, with_uris
 from mdv.inspect.sql.resources import read_direct_classes
 from mdv.rdf.words import QueryWord
@@ -47,11 +50,11 @@ class StoreSearch:
     def classes(self, ids: Sequence[int]) -> Mapping[int, list[str]]:
         return read_direct_classes(self._connection, ids)
 
-    def literals(self, ids: Sequence[int]) -> Mapping[int, list[FoundValue]]:
-        found: dict[int, list[FoundValue]] = {}
+    def literals(self, ids: Sequence[int]) -> Mapping[int, list[MatchingValue]]:
+        found: dict[int, list[MatchingValue]] = {}
         limits = {"characters": MAX_MATCH_CHARACTERS, "each": MAX_LITERALS_READ}
         for number, *value in self._rows("literals", ids=list(ids), **limits):
-            found.setdefault(number, []).append(FoundValue(*value))
+            found.setdefault(number, []).append(MatchingValue(*value))
         return found
 
     def _ids(self, name: str, **values: Any) -> list[int]:
@@ -78,3 +81,11 @@ def text_query(words: Sequence[QueryWord], in_labels: bool, classes: Sequence[in
 
 def _lexemes(words: Iterable[QueryWord], mark: str) -> list[str]:
     return [f"'{mark}{word.text}'" + (":*" if word.is_prefix else "") for word in words]
+
+
+@contextmanager
+def reading_index(connection: Connection) -> Iterator[int]:
+    """Read one snapshot of the store and the index within the time limit of a search. Gives the position up to which
+    all changes are in the index, or waiting to be indexed."""
+    with time_limited_read(connection, SEARCH_SECONDS, TOO_COSTLY):
+        yield connection.execute(select(search_state.c.position)).scalar_one()
