@@ -100,7 +100,7 @@ class SearchAnswer(BaseModel):
         description="first page only: the classes of the first 500 results, at most 20, with the number of results"
     )
     classes_sampled: bool = Field(description="there are more results than `classes` counts")
-    position: int = Field(description="all changes up to this position are searched")
+    position: int = Field(description="if `up_to_date`, all changes up to this position are searched")
     up_to_date: bool = Field(description="false if the index is being updated and recent changes may be missing")
 
 

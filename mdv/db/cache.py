@@ -23,6 +23,7 @@ from mdv.db.cache_tables import (
     local_documents,
     metadata,
     resources,
+    search_state,
     staged,
     statements,
     suspended_rules,
@@ -156,12 +157,14 @@ def count_local_documents(connection: Connection) -> int:
 
 def create_tables(connection: Connection) -> None:
     metadata.create_all(connection)
+    _create_search(connection)
     connection.execute(insert(lmr_state).values(one=True, format=CACHE_FORMAT))
 
 
 def upgrade_tables(connection: Connection) -> None:
     """Upgrade a cache of an older format that only lacks tables. The next feed request is for a snapshot."""
     metadata.create_all(connection)
+    _create_search(connection)
     write_state(
         connection, format=CACHE_FORMAT, cursor=None, staged_cursor=None, staged_offset=0, staged_snapshot=False
     )
@@ -169,6 +172,26 @@ def upgrade_tables(connection: Connection) -> None:
 
 def drop_tables(connection: Connection) -> None:
     metadata.drop_all(connection)
+    connection.exec_driver_sql("drop table if exists search_texts")
+
+
+def _create_search(connection: Connection) -> None:
+    """Create the search index. Its state names no label properties, so that all resources are indexed first."""
+    connection.exec_driver_sql("drop table if exists search_texts")
+    for statement in _SEARCH_TABLES_SQLITE if is_sqlite(connection) else _SEARCH_TABLES_POSTGRES:
+        connection.exec_driver_sql(statement)
+    connection.execute(delete(search_state))
+    connection.execute(insert(search_state).values(one=True, label_properties=[]))
+
+
+_SEARCH_TABLES_SQLITE = (
+    "create virtual table search_texts using fts5"
+    "(words, labels, classes, tokenize = 'ascii', detail = 'column', columnsize = 0)",
+)
+_SEARCH_TABLES_POSTGRES = (
+    "create table search_texts (resource_id bigint primary key, words tsvector not null)",
+    "create index search_texts_words on search_texts using gin (words)",
+)
 
 
 # -- state
@@ -262,6 +285,7 @@ _COLUMNS = ("document_id", "resource_id", "target_id", "hash", "property_id", "d
 def insert_statements(connection: Connection, rows: Sequence[CacheRow]) -> None:
     """Insert rows, with values in the order of the table's columns."""
     insert_rows(connection, statements, _COLUMNS, rows)
+    _mark_changed(connection, {row[_COLUMNS.index("resource_id")] for row in rows})
 
 
 def read_statements(connection: Connection, ids: Collection[int]) -> dict[int, dict[StatementKey, StoredStatementInfo]]:
@@ -281,6 +305,7 @@ def delete_statements_of(connection: Connection, ids: Iterable[int]) -> None:
     s = statements.c
     for part in chunked(ids):
         connection.execute(delete(statements).where(s.resource_id.in_(part), s.document_id == GLOBAL_DOCUMENT))
+        _mark_changed(connection, part)
 
 
 def delete_statements(connection: Connection, which: Sequence[tuple[int, int]]) -> None:
@@ -290,6 +315,19 @@ def delete_statements(connection: Connection, which: Sequence[tuple[int, int]]) 
         statement = delete(statements).where(s.resource_id == bindparam("r"), s.hash == bindparam("h"),
                                              s.document_id == GLOBAL_DOCUMENT)  # fmt: skip
         connection.execute(statement, [{"r": resource, "h": hash_} for resource, hash_ in which])
+        _mark_changed(connection, {resource for resource, _ in which})
+
+
+def _mark_changed(connection: Connection, ids: Collection[object]) -> None:
+    """Note resources whose statements have changed, for the search index. They are indexed later."""
+    if not ids:
+        return
+    if is_sqlite(connection):
+        sql = "insert or ignore into search_pending (resource_id) values (?)"
+        connection.exec_driver_sql(sql, [(number,) for number in ids])
+    else:
+        sql = "insert into search_pending select unnest(%(ids)s::bigint[]) on conflict do nothing"
+        connection.exec_driver_sql(sql, {"ids": list(ids)})
 
 
 def insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[CacheRow]) -> None:
@@ -496,6 +534,7 @@ def delete_local_statements(connection: Connection, number: int) -> set[int]:
     s = statements.c
     named = connection.execute(select(s.resource_id, s.target_id).where(s.document_id == number)).all()
     connection.execute(delete(statements).where(s.document_id == number))
+    _mark_changed(connection, {row.resource_id for row in named})
     return {number for row in named for number in row if number is not None}
 
 

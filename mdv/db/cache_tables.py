@@ -37,9 +37,9 @@ RowId = BigInteger().with_variant(Integer, "sqlite")
 GLOBAL_DOCUMENT = 0
 """The document ID of statements that came from the MDP."""
 
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
 """The format of these tables. A cache of another format is created again."""
-UPGRADABLE_FORMATS = (1,)
+UPGRADABLE_FORMATS = (1, 2)
 """Formats that only lack tables of the current one. Such a cache is upgraded and keeps its local documents."""
 
 lmr_state = Table(
@@ -132,4 +132,18 @@ local_documents = Table(
     Column("content", LargeBinary, nullable=False, comment="digest of its statements"),
     Column("prefixes", JSON, nullable=False),
     comment="Local metadata. Queries see it; it is never sent to the MDP.",
+)
+
+search_state = Table(
+    "search_state",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true"), comment="there is one row"),
+    Column("label_properties", JSON, nullable=False, comment="the label properties when resources were indexed"),
+)
+
+search_pending = Table(
+    "search_pending",
+    metadata,
+    Column("resource_id", RowId, primary_key=True, autoincrement=False),
+    comment="Changed resources that are not in the search index yet (mdv.db.cache_search).",
 )

@@ -67,21 +67,26 @@ def _read_words(connection: Connection, ids: Collection[int], labels: Sequence[s
     type_id = numbers.pop(RDF_TYPE, 0)
     label_ids = frozenset(numbers.values())
     words = {number: ResourceWords.of_uri(uri) for number, uri in _rows(connection, "find_described", ids=list(ids))}
-    classes: dict[int, set[str]] = {}
+    classes: dict[int, list[int]] = {}
     limits = {"characters": MAX_CHARACTERS_PER_VALUE, "each": MAX_VALUES_PER_RESOURCE, "type": type_id}
     for number, name, target, text in _rows(connection, "read_texts", ids=list(ids), **limits):
         if text is not None and number in words:
             words[number].add(text, name in label_ids)
         elif target is not None:
-            classes.setdefault(number, set()).add(f"{CLASS_MARK}{target}")
-    return {number: _lexemes(found, classes.get(number, ())) for number, found in words.items()}
+            classes.setdefault(number, []).append(target)
+    return {number: lexemes(found, classes.get(number, ())) for number, found in words.items()}
 
 
-def _lexemes(found: ResourceWords, classes: Collection[str]) -> list[str]:
-    """Return the words of a resource, within the size of a row. Classes and labels come first."""
+def lexemes(found: ResourceWords, classes: Collection[int]) -> list[str]:
+    """Return the words of a resource and the IDs of its classes, within the size of a row.
+
+    >>> lexemes(ResourceWords({"e", "green"}, {"green"}), [7])
+    ['@7', '=green', 'e', 'green']
+    """
     kept: list[str] = []
     size = 0
-    for lexeme in (*classes, *(LABEL_MARK + word for word in sorted(found.labels)), *sorted(found.all)):
+    marked = (*(f"{CLASS_MARK}{number}" for number in classes), *(LABEL_MARK + word for word in sorted(found.labels)))
+    for lexeme in (*marked, *sorted(found.all)):
         size += len(lexeme.encode()) + 8
         if size > MAX_ROW_BYTES:
             break

@@ -126,6 +126,7 @@ def search(
             _matches(literals.get(number, []), hits.words),
         )
         for number in hits.ids
+        if number in uris  # it may have left a cache since it was indexed
     ]
     return SearchPage(items, hits.next, facets, sampled)
 
@@ -170,7 +171,7 @@ def _find_by_words(
 
 
 def _facets(classes: Collection[list[str]]) -> list[Facet]:
-    counts = Counter(iri for direct in classes for iri in direct)
+    counts = Counter(iri for direct in classes for iri in direct if iri != RDFS_RESOURCE)
     ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     return [Facet(iri, count) for iri, count in ordered[:MAX_FACETS]]
 

@@ -94,6 +94,30 @@ def user(lmr: Lmr, stranger: Visitor) -> Visitor:
     return stranger.sign_in(lmr.token)
 
 
+@pytest.fixture(scope="module")
+def new_store(postgres: Postgres) -> Callable[[], str]:
+    """Create empty databases for caches."""
+
+    def make() -> str:
+        name = f"lmr_pages_{next(_numbers)}"
+        with psycopg.connect(postgres.url, autocommit=True) as connection:
+            connection.execute(f"create database {name}")
+        return postgres.url.rsplit("/", 1)[0] + f"/{name}"
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def in_postgres(start: Start, new_store: Callable[[], str]) -> Lmr:
+    return start(store=new_store())
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either(request: pytest.FixtureRequest, lmr: Lmr) -> Lmr:
+    """An LMR with a cache in SQLite, and one with a cache in Postgres."""
+    return lmr if request.param == "sqlite" else request.getfixturevalue("in_postgres")
+
+
 @pytest.fixture
 def mark() -> str:
     return f"mark{next(_numbers)}.example"
@@ -369,26 +393,40 @@ def test_a_resource_shows_its_statements_and_the_reason_it_is_cached(
     assert user.get("/resource/file.exe", uri=f"{held}#h1").status == 404
 
 
-@pytest.mark.parametrize("in_postgres", [False, True])
 def test_resources_are_shown_by_their_labels(
-    api: Api, lmr: Lmr, user: Visitor, doc: str, mark: str, in_postgres: bool, start: Start,
-    new_database: Callable[[], str], anybody: Callable[[Lmr], Visitor],
-) -> None:  # fmt: skip
+    api: Api, either: Lmr, anybody: Callable[[Lmr], Visitor], doc: str, mark: str
+) -> None:
     label = "<http://www.w3.org/2000/01/rdf-schema#label>"
     text = turtle(
         f"<#p> a ex:CycleProvider ; ex:serverHost '{mark}' ; {label} 'Grün'@de ; ex:serverInformation <#info> .",
         f"<#info> a ex:ServerInformation ; {label} 'Its memory' .",
     )
     assert api.put(doc, text).status_code == 201
-    if in_postgres:
-        lmr = start(store=new_database())
-        user = anybody(lmr).sign_in(lmr.token)
-    lmr.subscribe(rule(mark))
+    user = anybody(either).sign_in(either.token)
+    either.subscribe(rule(mark))
     german = {"Accept-Language": "de"}
     page = user.get("/resource", german, uri=f"{doc}#p")
     assert page.title == f"Grün {doc}#p" and f"Its memory {doc}#info" in page.words
     assert f"Grün {doc}#p" in user.get("/cache", german, find=doc).words
     assert f"Grün {doc}#p" in user.get("/query", german, q=f"search CycleProvider c where c = <{doc}#p> return c").words
+
+
+def test_the_search_box_finds_cached_resources_by_words(
+    api: Api, either: Lmr, anybody: Callable[[Lmr], Visitor], doc: str, mark: str
+) -> None:
+    text = turtle(
+        f"<#p> a ex:CycleProvider ; ex:serverHost '{mark}' ; ex:note 'searchable' .",
+        "<#other> a ex:CycleProvider ; ex:note 'searchable' .",
+    )
+    assert api.put(doc, text).status_code == 201
+    user = anybody(either).sign_in(either.token)
+    either.subscribe(rule(mark))
+    assert user.get("/").tree.xpath("//header//form[@role='search']/@action") == ["/search"]
+    page = user.get("/search", q="Searchable")
+    assert page.tree.xpath("//ol/li/a/@title") == [f"{doc}#p"] and "ex:note searchable" in page.words
+    body = either.get("/search", q="search*", **{"class": "Provider"}).json()
+    assert [item["uri"] for item in body["items"]] == [f"{doc}#p"] and body["up_to_date"] is True
+    assert either.get("/search", q="!").status_code == 400
 
 
 def test_a_resource_outside_the_cache_is_reported_as_such(lmr: Lmr, user: Visitor, held: str, mark: str) -> None:
@@ -461,12 +499,9 @@ def test_hostile_values_are_shown_as_text(lmr: Lmr, user: Visitor, mark: str) ->
 
 
 def test_a_cache_in_postgres_is_shown_the_same(
-    start: Start, api: Api, postgres: Postgres, doc: str, mark: str, anybody: Callable[[Lmr], Visitor]
+    start: Start, api: Api, new_store: Callable[[], str], doc: str, mark: str, anybody: Callable[[Lmr], Visitor]
 ) -> None:
-    name = f"lmr_pages_{next(_numbers)}"
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
-        connection.execute(f"create database {name}")
-    lmr = start(store=postgres.url.rsplit("/", 1)[0] + f"/{name}")
+    lmr = start(store=new_store())
     assert api.put(doc, hosts(mark, 60)).status_code == 201
     lmr.subscribe(rule(mark))
     note = "long " * 200

@@ -26,6 +26,7 @@ from web.lmr.actions import (
     resume_subscription,
 )
 from web.lmr.resource import cached_resource
+from web.lmr.search import run_cache_search
 from web.lmr.services import (
     lmr,
     local_write_slot,
@@ -46,6 +47,8 @@ from web.models import (
     NewSubscription,
     QueryRequest,
     ResourceQuery,
+    SearchAnswer,
+    SearchQuery,
     StatusQuery,
     SubscriptionShown,
     Verification,
@@ -66,6 +69,7 @@ from web.openapi import (
 )
 from web.responses import CSV, query_response
 from web.routing import RouteGroup
+from web.search_view import SearchParameters, search_answer
 from web.streams import statements_response
 
 RULE = {"rule": "search CycleProvider c register c where c.serverInformation.memory > 64"}
@@ -76,9 +80,10 @@ MAX_SUSPENDED_SHOWN = 100
 status_routes = RouteGroup("status", "State of the cache")
 subscription_routes = RouteGroup("subscriptions", "Subscriptions of this LMR")
 resource_routes = RouteGroup("resources", "Resources in the cache")
+search_routes = RouteGroup("search", "Search by words")
 query_routes = RouteGroup("query", "Queries on the cache and local metadata")
 local_routes = RouteGroup("local", "Local metadata: included in queries, never sent to the MDP")
-ROUTE_GROUPS = [status_routes, subscription_routes, resource_routes, query_routes, local_routes]
+ROUTE_GROUPS = [status_routes, subscription_routes, resource_routes, search_routes, query_routes, local_routes]
 
 
 @status_routes.route(
@@ -210,6 +215,15 @@ def resources(query: ResourceQuery) -> Response:
         rows = list_resources(connection, classes, after, query.limit + 1)
     items: list[dict[str, Any]] = [{"uri": uri, "classes": direct} for _, uri, direct in rows[: query.limit]]
     return jsonify({"items": items, "next": str(rows[query.limit - 1][0]) if len(rows) > query.limit else None})
+
+
+@search_routes.route(
+    "GET", "/search", "Search resources", {200: SearchAnswer} | describe_problems(404, 422, 503), query=SearchQuery
+)
+def search(query: SearchQuery) -> dict[str, Any]:
+    """Same query and results as at the MDP, on the cache and local metadata together."""
+    require_reader()
+    return search_answer(run_cache_search(SearchParameters(query.q, query.class_, query.after, query.limit)))
 
 
 @query_routes.route("POST", "/query", "Run a query",

@@ -17,6 +17,7 @@ from mdv.inspect.sql.cache import read_labels
 from mdv.lmr.cache import Cache
 from mdv.lmr.mdp_client import MdpClient
 from mdv.lmr.mdp_info import LmrInfo, LmrInfoCache
+from mdv.lmr.search_index import keep_index_current
 from mdv.lmr.sync import Sync
 from web.lmr.cache_counts import CachedCounts
 from web.lmr.sessions import EndedSessions, LmrSession, SignInAttempts, find_session
@@ -54,8 +55,9 @@ class LmrServices:
         self.counter = CachedCounts(self.cache)
 
     def start(self) -> None:
-        """Start the thread that keeps the cache up to date."""
+        """Start the threads that keep the cache and its search index up to date."""
         threading.Thread(target=self.sync.run, args=(self._stop,), name="sync", daemon=True).start()
+        threading.Thread(target=keep_index_current, args=(self.cache, self._stop), name="search", daemon=True).start()
 
     def stop(self) -> None:
         self._stop.set()

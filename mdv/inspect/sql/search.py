@@ -36,13 +36,11 @@ class StoreSearch:
         numbers = None if classes is None else find_resource_ids(self._connection, classes)
         if numbers == []:
             return []
-        values = {"query": text_query(words, in_labels, numbers), "after": after, "most": most}
-        found = self._ids("next_rows", **values, rows=ROWS_READ_FIRST)
-        return found if len(found) == most else self._ids("find", **values)
+        return find_by_words(self._connection, text_query(words, in_labels, numbers), after, most)
 
     def find_uris(self, prefix: str, after: str, most: int) -> list[tuple[int, str]]:
         values = {"beginning": prefix, "beyond": prefix + _LAST_CHARACTER, "after": after, "most": most}
-        return [(number, uri) for number, uri in self._rows("find_uris", **values)]
+        return [(number, uri) for number, uri in _rows(self._connection, "find_uris", **values)]
 
     def uris(self, ids: Sequence[int]) -> Mapping[int, str]:
         return dict(with_uris(self._connection, ids))
@@ -53,15 +51,18 @@ class StoreSearch:
     def literals(self, ids: Sequence[int]) -> Mapping[int, list[MatchingValue]]:
         found: dict[int, list[MatchingValue]] = {}
         limits = {"characters": MAX_MATCH_CHARACTERS, "each": MAX_LITERALS_READ}
-        for number, *value in self._rows("literals", ids=list(ids), **limits):
+        for number, *value in _rows(self._connection, "literals", ids=list(ids), **limits):
             found.setdefault(number, []).append(MatchingValue(*value))
         return found
 
-    def _ids(self, name: str, **values: Any) -> list[int]:
-        return [number for (number,) in self._rows(name, **values)]
 
-    def _rows(self, name: str, **values: Any) -> list[Any]:
-        return list(self._connection.exec_driver_sql(load_sql("search", __package__)[name], values).all())
+def find_by_words(connection: Connection, query: str, after: int, most: int) -> list[int]:
+    """Return the IDs of the next resources that satisfy a tsquery."""
+    values = {"query": query, "after": after, "most": most}
+    found = _rows(connection, "next_rows", **values, rows=ROWS_READ_FIRST)
+    if len(found) < most:
+        found = _rows(connection, "find", **values)
+    return [number for (number,) in found]
 
 
 def text_query(words: Sequence[QueryWord], in_labels: bool, classes: Sequence[int] | None) -> str:
@@ -89,3 +90,7 @@ def reading_index(connection: Connection) -> Iterator[int]:
     all changes are in the index, or waiting to be indexed."""
     with time_limited_read(connection, SEARCH_SECONDS, TOO_COSTLY):
         yield connection.execute(select(search_state.c.position)).scalar_one()
+
+
+def _rows(connection: Connection, name: str, **values: Any) -> list[Any]:
+    return list(connection.exec_driver_sql(load_sql("search", __package__)[name], values).all())
