@@ -97,7 +97,7 @@ class SearchAnswer(BaseModel):
     items: list[SearchItem]
     next: str | None
     classes: list[ClassCount] = Field(
-        description="first page only: the classes of the first 500 results, at most 20, with the number of results"
+        description="first page only: the classes of up to 500 results, at most 20, with the number of results"
     )
     classes_sampled: bool = Field(description="there are more results than `classes` counts")
     position: int = Field(description="if `up_to_date`, all changes up to this position are searched")

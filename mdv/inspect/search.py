@@ -18,7 +18,7 @@ from mdv.rdf.labels import LabelValue, choose_label
 from mdv.rdf.words import QueryWord, contains_word, query_words
 
 FACET_SAMPLE = 500
-"""The classes of the first results are counted."""
+"""The classes of at most this many results are counted."""
 MAX_FACETS = 20
 MAX_MATCHES = 3
 """Matching values that are shown of a result."""
@@ -49,6 +49,9 @@ class SearchStore(Protocol):
         self, words: Sequence[QueryWord], in_labels: bool, classes: Sequence[str] | None, after: int, most: int
     ) -> list[int]:
         """Return the IDs of the next resources that have all words in their labels, or have them otherwise."""
+
+    def sample(self, words: Sequence[QueryWord], classes: Sequence[str] | None, most: int) -> list[int]:
+        """Return the IDs of any resources that have all words. Which ones, depends on the store."""
 
     def find_uris(self, prefix: str, after: str, most: int) -> list[tuple[int, str]]:
         """Return the next resources by URI."""
@@ -83,7 +86,7 @@ class FoundResource:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """A class, and how many of the first results are its direct instances."""
+    """A class, and how many of the counted results are its direct instances."""
 
     class_: str
     count: int
@@ -115,8 +118,8 @@ def search(
     hits = _find(store, request)
     facets, sampled = [], False
     if request.after is None:
-        first = _find(store, replace(request, limit=FACET_SAMPLE)) if hits.next else hits
-        facets, sampled = _facets(store.classes(first.ids).values()), first.next is not None
+        counted, sampled = _sample(store, request, hits) if hits.next else (hits.ids, False)
+        facets = _facets(store.classes(counted).values())
     uris, classes, literals = store.uris(hits.ids), store.classes(hits.ids), store.literals(hits.ids)
     items = [
         FoundResource(
@@ -168,6 +171,15 @@ def _find_by_words(
         hits += [(_BY_TEXT, number) for number in store.find(words, False, request.classes, after, missing)]
     cursor = f"{hits[request.limit - 1][0]}:{hits[request.limit - 1][1]}" if len(hits) > request.limit else None
     return _Hits([number for _, number in hits[: request.limit]], cursor, words)
+
+
+def _sample(store: SearchStore, request: SearchRequest, hits: _Hits) -> tuple[list[int], bool]:
+    """Return the IDs of results whose classes are counted, and whether there are more."""
+    if hits.words:
+        found = store.sample(hits.words, request.classes, FACET_SAMPLE + 1)
+        return found[:FACET_SAMPLE], len(found) > FACET_SAMPLE
+    first = _find_by_uri(store, replace(request, limit=FACET_SAMPLE), request.text.strip(), "")
+    return first.ids, first.next is not None
 
 
 def _facets(classes: Collection[list[str]]) -> list[Facet]:

@@ -13,7 +13,7 @@ from mdv.db.cache_search import CLASS_PREFIX
 from mdv.db.cache_tables import resources, statements, vocabulary
 from mdv.inspect.search import MAX_MATCH_CHARACTERS, SEARCH_SECONDS, TOO_COSTLY, MatchingValue
 from mdv.inspect.sql.cache import list_uris_with_prefix
-from mdv.inspect.sql.search import MAX_LITERALS_READ, find_by_words, text_query
+from mdv.inspect.sql.search import MAX_LITERALS_READ, find_by_words, sample_by_words, sample_query, text_query
 from mdv.rdf.words import QueryWord
 
 
@@ -31,10 +31,13 @@ class CacheSearch:
             return []
         if not is_sqlite(self._connection):
             return find_by_words(self._connection, text_query(words, in_labels, numbers), after, most)
-        sql = "select rowid from search_texts where search_texts match ? and rowid > ? order by rowid limit ?"
-        return list(
-            self._connection.exec_driver_sql(sql, (match_query(words, in_labels, numbers), after, most)).scalars()
-        )
+        return self._match(match_query(words, in_labels, numbers), after, most)
+
+    def sample(self, words: Sequence[QueryWord], classes: Sequence[str] | None, most: int) -> list[int]:
+        numbers = None if classes is None else self._ids(classes)
+        if not is_sqlite(self._connection):
+            return sample_by_words(self._connection, sample_query(words, numbers), most)
+        return self._match(match_query(words, None, numbers), 0, most)
 
     def find_uris(self, prefix: str, after: str, most: int) -> list[tuple[int, str]]:
         return list_uris_with_prefix(self._connection, prefix, after, most)
@@ -57,6 +60,10 @@ class CacheSearch:
         found = {number: self._connection.execute(rows, {"number": number}).all() for number in ids}
         return {number: sorted((MatchingValue(*row) for row in values), key=_order) for number, values in found.items()}
 
+    def _match(self, query: str, after: int, most: int) -> list[int]:
+        sql = "select rowid from search_texts where search_texts match ? and rowid > ? order by rowid limit ?"
+        return list(self._connection.exec_driver_sql(sql, (query, after, most)).scalars())
+
     def _ids(self, uris: Sequence[str]) -> list[int]:
         return list(self._connection.execute(select(resources.c.id).where(resources.c.uri.in_(uris))).scalars())
 
@@ -68,17 +75,22 @@ def reading_cache_index(connection: Connection) -> Iterator[int]:
         yield read_state(connection).position
 
 
-def match_query(words: Sequence[QueryWord], in_labels: bool, classes: Sequence[int] | None) -> str:
-    """Return a query of FTS5: all words in labels, or all words but not all of them in labels; and one of the classes.
+def match_query(words: Sequence[QueryWord], in_labels: bool | None, classes: Sequence[int] | None) -> str:
+    """Return a query of FTS5: all words in labels, or all words but not all of them in labels, or (None) all words; and
+    one of the classes.
 
     >>> match_query([QueryWord("uni"), QueryWord("pass", True)], True, [7, 8])
     '(classes : ("c7" OR "c8")) AND (labels : ("uni" AND "pass" *))'
     >>> match_query([QueryWord("uni")], False, None)
     '(words : ("uni")) NOT (labels : ("uni"))'
+    >>> match_query([QueryWord("uni")], None, None)
+    '(words : ("uni"))'
     """
     every = " AND ".join(f'"{word.text}"' + (" *" if word.is_prefix else "") for word in words)
     either = " OR ".join(f'"{CLASS_PREFIX}{number}"' for number in classes or ())
     scope = "" if classes is None else f"(classes : ({either})) AND "
+    if in_labels is None:
+        return f"{scope}(words : ({every}))"
     return f"{scope}(labels : ({every}))" if in_labels else f"{scope}(words : ({every})) NOT (labels : ({every}))"
 
 

@@ -38,6 +38,10 @@ class StoreSearch:
             return []
         return find_by_words(self._connection, text_query(words, in_labels, numbers), after, most)
 
+    def sample(self, words: Sequence[QueryWord], classes: Sequence[str] | None, most: int) -> list[int]:
+        numbers = None if classes is None else find_resource_ids(self._connection, classes)
+        return sample_by_words(self._connection, sample_query(words, numbers), most)
+
     def find_uris(self, prefix: str, after: str, most: int) -> list[tuple[int, str]]:
         values = {"beginning": prefix, "beyond": prefix + _LAST_CHARACTER, "after": after, "most": most}
         return [(number, uri) for number, uri in _rows(self._connection, "find_uris", **values)]
@@ -58,11 +62,18 @@ class StoreSearch:
 
 def find_by_words(connection: Connection, query: str, after: int, most: int) -> list[int]:
     """Return the IDs of the next resources that satisfy a tsquery."""
-    values = {"query": query, "after": after, "most": most}
-    found = _rows(connection, "next_rows", **values, rows=ROWS_READ_FIRST)
-    if len(found) < most:
-        found = _rows(connection, "find", **values)
-    return [number for (number,) in found]
+    found = _among_next_rows(connection, query, after, most)
+    return found if len(found) == most else _ids(connection, "find", query=query, after=after, most=most)
+
+
+def sample_by_words(connection: Connection, query: str, most: int) -> list[int]:
+    """Return the IDs of any resources that satisfy a tsquery."""
+    found = _among_next_rows(connection, query, 0, most)
+    return found if len(found) == most else _ids(connection, "sample", query=query, most=most)
+
+
+def _among_next_rows(connection: Connection, query: str, after: int, most: int) -> list[int]:
+    return _ids(connection, "next_rows", query=query, after=after, most=most, rows=ROWS_READ_FIRST)
 
 
 def text_query(words: Sequence[QueryWord], in_labels: bool, classes: Sequence[int] | None) -> str:
@@ -75,9 +86,21 @@ def text_query(words: Sequence[QueryWord], in_labels: bool, classes: Sequence[in
     """
     labels = " & ".join(_lexemes(words, LABEL_MARK))
     parts = [labels] if in_labels else [*_lexemes(words, ""), f"!({labels})"]
-    if classes is not None:
-        parts.append("(" + " | ".join(f"'{CLASS_MARK}{number}'" for number in classes) + ")")
-    return " & ".join(parts)
+    return " & ".join([*parts, *_class_query(classes)])
+
+
+def sample_query(words: Sequence[QueryWord], classes: Sequence[int] | None) -> str:
+    """Return a tsquery: all words, in labels or not; and one of the classes.
+
+    >>> sample_query([QueryWord("uni"), QueryWord("pass", True)], [7])
+    "('=uni' & '=pass':* | 'uni' & 'pass':*) & ('@7')"
+    """
+    either = " | ".join(" & ".join(_lexemes(words, mark)) for mark in (LABEL_MARK, ""))
+    return " & ".join([f"({either})", *_class_query(classes)])
+
+
+def _class_query(classes: Sequence[int] | None) -> list[str]:
+    return [] if classes is None else ["(" + " | ".join(f"'{CLASS_MARK}{number}'" for number in classes) + ")"]
 
 
 def _lexemes(words: Iterable[QueryWord], mark: str) -> list[str]:
@@ -90,6 +113,10 @@ def reading_index(connection: Connection) -> Iterator[int]:
     all changes are in the index, or waiting to be indexed."""
     with time_limited_read(connection, SEARCH_SECONDS, TOO_COSTLY):
         yield connection.execute(select(search_state.c.position)).scalar_one()
+
+
+def _ids(connection: Connection, name: str, **values: Any) -> list[int]:
+    return [number for (number,) in _rows(connection, name, **values)]
 
 
 def _rows(connection: Connection, name: str, **values: Any) -> list[Any]:

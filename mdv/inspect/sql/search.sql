@@ -14,6 +14,10 @@ with found as materialized (
 )
 select resource_id from found order by resource_id limit %(most)s;
 
+-- name: sample
+-- Any results, with the index of words. Only as many rows are read as there are results.
+select resource_id from search_texts where words @@ %(query)s::tsquery limit %(most)s;
+
 -- name: find_uris
 select id, uri from resources
 where uri >= %(beginning)s and uri < %(beyond)s and uri > %(after)s
