@@ -7,7 +7,8 @@ in small transactions (`index_next`). So the index costs a registration nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -19,12 +20,27 @@ from mdv.rdf.words import ResourceWords
 
 MAX_VALUES_PER_RESOURCE = 2_000
 """Literals and classes of one resource that are indexed."""
+RESOURCES_PER_READ = 50
+"""Resources whose texts are in memory at a time."""
 MAX_CHARACTERS_PER_VALUE = 50_000
 """Characters of one literal that are indexed."""
 MAX_ROW_BYTES = 900_000
 """Limit of a row of words. Postgres allows a little more."""
 LABEL_MARK, CLASS_MARK = "=", "@"
 """Prefixes of words of labels and of IDs of classes. No word contains them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTexts:
+    """The stored texts of resources: `uris` by ID, and for each literal or class the ID of the resource, the ID of the
+    property, and the ID of the class or the text."""
+
+    uris: Sequence[tuple[int, str]]
+    texts: Sequence[tuple[int, int, int | None, str | None]]
+    label_ids: Collection[int]
+
+
+MakeLexemes = Callable[[ResourceTexts], dict[int, list[str]]]
 
 
 def is_current(connection: Connection, labels: Sequence[str]) -> tuple[bool, int]:
@@ -46,12 +62,15 @@ def collect(connection: Connection, labels: Sequence[str]) -> None:
     _run(connection, "set_state", position=position, labels=json.dumps(labels))
 
 
-def index_next(connection: Connection, labels: Sequence[str], most: int) -> bool:
-    """Index at most `most` resources. Return whether more have to be indexed. The caller has called `collect`."""
+def index_next(connection: Connection, labels: Sequence[str], most: int, make: MakeLexemes) -> bool:
+    """Index at most `most` resources. Return whether more have to be indexed. The caller has called `collect`. `make` is
+    `make_lexemes`, or runs it in a thread."""
     ids = sorted(number for (number,) in _rows(connection, "take_pending", most=most))
     if not ids:
         return False
-    found = _read_words(connection, ids, labels)
+    found: dict[int, list[str]] = {}
+    for first in range(0, len(ids), RESOURCES_PER_READ):
+        found |= _read_words(connection, ids[first : first + RESOURCES_PER_READ], labels, make)
     if found:
         _run(connection, "write_words", rows=json.dumps(list(found.items()), ensure_ascii=False))
     if len(found) < len(ids):
@@ -60,18 +79,26 @@ def index_next(connection: Connection, labels: Sequence[str], most: int) -> bool
     return bool(more)
 
 
-def _read_words(connection: Connection, ids: Collection[int], labels: Sequence[str]) -> dict[int, list[str]]:
+def _read_words(
+    connection: Connection, ids: Collection[int], labels: Sequence[str], make: MakeLexemes
+) -> dict[int, list[str]]:
     names = vocabulary.c
     known = connection.execute(select(names.uri, names.id).where(names.uri.in_((RDF_TYPE, *labels))))
     numbers: dict[str, int] = {row.uri: row.id for row in known}
     type_id = numbers.pop(RDF_TYPE, 0)
-    label_ids = frozenset(numbers.values())
-    words = {number: ResourceWords.of_uri(uri) for number, uri in _rows(connection, "find_described", ids=list(ids))}
-    classes: dict[int, list[int]] = {}
+    described = _rows(connection, "find_described", ids=list(ids))
     limits = {"characters": MAX_CHARACTERS_PER_VALUE, "each": MAX_VALUES_PER_RESOURCE, "type": type_id}
-    for number, name, target, text in _rows(connection, "read_texts", ids=list(ids), **limits):
+    texts = _rows(connection, "read_texts", ids=list(ids), **limits)
+    return make(ResourceTexts(described, texts, frozenset(numbers.values())))
+
+
+def make_lexemes(read: ResourceTexts) -> dict[int, list[str]]:
+    """Return the words of resources, by ID."""
+    words = {number: ResourceWords.of_uri(uri) for number, uri in read.uris}
+    classes: dict[int, list[int]] = {}
+    for number, name, target, text in read.texts:
         if text is not None and number in words:
-            words[number].add(text, name in label_ids)
+            words[number].add(text, name in read.label_ids)
         elif target is not None:
             classes.setdefault(number, []).append(target)
     return {number: lexemes(found, classes.get(number, ())) for number, found in words.items()}

@@ -10,11 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Protocol
 
 from mdv.errors import BadRequest
 from mdv.model import RDFS_RESOURCE
-from mdv.rdf.labels import LabelValue, choose_label
+from mdv.query.offload import Offload, run_inline
 from mdv.rdf.words import QueryWord, contains_word, query_words
 
 FACET_SAMPLE = 500
@@ -59,6 +60,9 @@ class SearchStore(Protocol):
     def uris(self, ids: Sequence[int]) -> Mapping[int, str]: ...
 
     def classes(self, ids: Sequence[int]) -> Mapping[int, list[str]]: ...
+
+    def labels(self, uris: Sequence[str], properties: Sequence[str], languages: Sequence[str]) -> Mapping[str, str]:
+        """Return the labels of resources, by URI."""
 
     def literals(self, ids: Sequence[int]) -> Mapping[int, list[MatchingValue]]:
         """Return some literals of each resource."""
@@ -112,21 +116,28 @@ class _Hits:
 
 
 def search(
-    store: SearchStore, request: SearchRequest, label_properties: Sequence[str], languages: Sequence[str]
+    store: SearchStore,
+    request: SearchRequest,
+    label_properties: Sequence[str],
+    languages: Sequence[str],
+    apart: Offload = run_inline,
 ) -> SearchPage:
-    """Return a page of results. `label_properties` and `languages` determine the labels that are shown."""
+    """Return a page of results. `label_properties` and `languages` determine the labels that are shown. `apart` runs
+    the search for words in the values of the results."""
     hits = _find(store, request)
     facets, sampled = [], False
     if request.after is None:
         counted, sampled = _sample(store, request, hits) if hits.next else (hits.ids, False)
         facets = _facets(store.classes(counted).values())
-    uris, classes, literals = store.uris(hits.ids), store.classes(hits.ids), store.literals(hits.ids)
+    uris, classes = store.uris(hits.ids), store.classes(hits.ids)
+    labels = store.labels(list(uris.values()), label_properties, languages)
+    matches = apart(_matches, store.literals(hits.ids), hits.words) if hits.words else {}
     items = [
         FoundResource(
             uris[number],
             classes.get(number, [RDFS_RESOURCE]),
-            _label(literals.get(number, []), label_properties, languages),
-            _matches(literals.get(number, []), hits.words),
+            labels.get(uris[number]),
+            matches.get(number, []),
         )
         for number in hits.ids
         if number in uris  # it may have left a cache since it was indexed
@@ -188,13 +199,12 @@ def _facets(classes: Collection[list[str]]) -> list[Facet]:
     return [Facet(iri, count) for iri, count in ordered[:MAX_FACETS]]
 
 
-def _label(values: Sequence[MatchingValue], properties: Sequence[str], languages: Sequence[str]) -> str | None:
-    return choose_label([LabelValue(one.property, one.text, one.lang) for one in values], properties, languages)
-
-
-def _matches(values: Sequence[MatchingValue], words: Sequence[QueryWord]) -> list[MatchingValue]:
-    found = dict.fromkeys(one for one in values if words and contains_word(one.text, words))
-    return list(found)[:MAX_MATCHES]
+def _matches(literals: Mapping[int, list[MatchingValue]], words: Sequence[QueryWord]) -> dict[int, list[MatchingValue]]:
+    """Return the first values that contain a word, by resource."""
+    return {
+        number: list(islice((one for one in dict.fromkeys(values) if contains_word(one.text, words)), MAX_MATCHES))
+        for number, values in literals.items()
+    }
 
 
 def _number(text: str) -> int:

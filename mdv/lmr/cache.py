@@ -84,6 +84,18 @@ class Cache:
                 self._names, self._schema = {}, None
                 raise
 
+    @contextmanager
+    def writing_within(self, seconds: float) -> Iterator[Connection | None]:
+        """Open the write transaction if no other one takes longer than `seconds`. Gives None otherwise."""
+        if not self._lock.acquire(timeout=max(seconds, 0)):
+            yield None
+            return
+        try:
+            with self.writing() as connection:
+                yield connection
+        finally:
+            self._lock.release()
+
     def state(self) -> db.CacheState:
         with self.reading() as connection:
             return db.read_state(connection)

@@ -17,13 +17,18 @@ log = structlog.get_logger()
 
 
 def update_cache_index(cache: Cache, seconds: float) -> bool:
-    """Index changed resources for about `seconds`. Return True if all changes before the call are indexed."""
+    """Index changed resources for about `seconds`. Return True if all changes before the call are indexed.
+
+    It returns False if the feed is being applied all the time: a search does not wait for a snapshot.
+    """
     until = time.monotonic() + seconds
     with cache.reading() as connection:
         if is_indexed(connection, cache.schema(connection).schema.label_properties):
             return True
     while True:
-        with cache.writing() as connection:
+        with cache.writing_within(until - time.monotonic()) as connection:
+            if connection is None:
+                return False
             labels = cache.schema(connection).schema.label_properties
             more = index_next(connection, labels, RESOURCES_PER_TRANSACTION)
         if not more:

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy import Engine
 
-from mdv.db.search_index import collect, index_next, is_current
+from mdv.db.search_index import collect, index_next, is_current, make_lexemes
 from mdv.mdp.schemas import SchemaCache
+from mdv.query.offload import Offload, run_inline
 
 RESOURCES_PER_TRANSACTION = 500
 
 
 def update_search_index(
-    engine: Engine, schemas: SchemaCache, seconds: float, is_busy: Callable[[], bool] = lambda: False
+    engine: Engine,
+    schemas: SchemaCache,
+    seconds: float,
+    is_busy: Callable[[], bool] = lambda: False,
+    apart: Offload = run_inline,
 ) -> bool:
     """Index changed resources for about `seconds`, or in one transaction if `is_busy` returns True. Return True if all
-    changes before the call are indexed."""
+    changes before the call are indexed. `apart` runs the search for words in texts."""
     until = time.monotonic() + seconds
     with engine.connect() as connection:
         labels = schemas.now(connection).schema.label_properties
@@ -31,7 +37,7 @@ def update_search_index(
     while True:
         with engine.begin() as connection:
             collect(connection, labels)
-            more = index_next(connection, labels, RESOURCES_PER_TRANSACTION)
+            more = index_next(connection, labels, RESOURCES_PER_TRANSACTION, partial(apart, make_lexemes))
         if not more:
             return True
         if time.monotonic() >= until or is_busy():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy
@@ -121,6 +122,14 @@ def test_a_long_backlog_is_indexed_in_several_transactions(
     deliver(cache, mdp)
     assert not update_cache_index(cache, 0), "only one transaction"
     assert sorted(found(cache, "w")) == sorted(URIS[:3])
+
+
+def test_a_search_does_not_wait_for_a_long_write_transaction(cache: Cache, mdp: NaiveMdp) -> None:
+    mdp.store[URIS[0]] = values("w")
+    deliver(cache, mdp)
+    with ThreadPoolExecutor(1) as pool, cache.writing():
+        assert pool.submit(update_cache_index, cache, 0.01).result(60) is False
+    assert found(cache, "w") == [URIS[0]]
 
 
 def test_a_cache_of_the_previous_format_is_indexed(cache_url: str) -> None:

@@ -132,6 +132,13 @@ def test_pages_of_a_class_continue_after_many_uris_of_others(filled: Mdp, monkey
     assert found(filled, "http://r/", 2, classes=[V + "Part"]) == ["http://r/9"]
 
 
+def test_the_label_of_a_resource_with_many_values_is_found(filled: Mdp) -> None:
+    notes = ", ".join(f"'w{n}'" for n in range(search_sql.MAX_LITERALS_READ + 100))
+    filled.put_one("http://d/1", f"<http://r/a> :note {notes} .")
+    filled.put_one("http://d/2", "<http://r/a> rdfs:label 'Wheel' .")
+    assert [item.label for item in page_of(filled, "w1").items] == ["Wheel"]
+
+
 def test_matches_are_the_values_that_contain_a_word(filled: Mdp) -> None:
     filled.put_one("http://d/1", "<http://r/a> rdfs:label 'Wheel'@en ; :note 'one', 'the wheel', 'two' .")
     (item,) = page_of(filled, "wheel two").items

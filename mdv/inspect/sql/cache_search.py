@@ -12,7 +12,7 @@ from mdv.db.cache_read import read_classes, time_limited_read
 from mdv.db.cache_search import CLASS_PREFIX
 from mdv.db.cache_tables import resources, statements, vocabulary
 from mdv.inspect.search import MAX_MATCH_CHARACTERS, SEARCH_SECONDS, TOO_COSTLY, MatchingValue
-from mdv.inspect.sql.cache import list_uris_with_prefix
+from mdv.inspect.sql.cache import list_uris_with_prefix, read_labels
 from mdv.inspect.sql.search import MAX_LITERALS_READ, find_by_words, sample_by_words, sample_query, text_query
 from mdv.rdf.words import QueryWord
 
@@ -48,6 +48,9 @@ class CacheSearch:
 
     def classes(self, ids: Sequence[int]) -> Mapping[int, list[str]]:
         return read_classes(self._connection, ids)
+
+    def labels(self, uris: Sequence[str], properties: Sequence[str], languages: Sequence[str]) -> Mapping[str, str]:
+        return read_labels(self._connection, uris, properties, languages)
 
     def literals(self, ids: Sequence[int]) -> Mapping[int, list[MatchingValue]]:
         s = statements.c

@@ -14,6 +14,7 @@ from mdv.db.search_index import CLASS_MARK, LABEL_MARK
 from mdv.db.tables import search_state
 from mdv.inspect.search import MAX_MATCH_CHARACTERS, SEARCH_SECONDS, TOO_COSTLY, MatchingValue
 from mdv.inspect.sql.browse import find_resource_ids, with_uris
+from mdv.inspect.sql.labels import read_labels
 from mdv.inspect.sql.resources import read_direct_classes
 from mdv.rdf.words import QueryWord
 
@@ -51,6 +52,9 @@ class StoreSearch:
 
     def classes(self, ids: Sequence[int]) -> Mapping[int, list[str]]:
         return read_direct_classes(self._connection, ids)
+
+    def labels(self, uris: Sequence[str], properties: Sequence[str], languages: Sequence[str]) -> Mapping[str, str]:
+        return read_labels(self._connection, uris, properties, languages)
 
     def literals(self, ids: Sequence[int]) -> Mapping[int, list[MatchingValue]]:
         found: dict[int, list[MatchingValue]] = {}
