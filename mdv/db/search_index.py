@@ -63,8 +63,8 @@ def collect(connection: Connection, labels: Sequence[str]) -> None:
 
 
 def index_next(connection: Connection, labels: Sequence[str], most: int, make: MakeLexemes) -> bool:
-    """Index at most `most` resources. Return whether more have to be indexed. The caller has called `collect`. `make` is
-    `make_lexemes`, or runs it in a thread."""
+    """Index at most `most` resources. Return whether more have to be indexed. The caller has called `collect`. `make`
+    is `make_lexemes`, or runs it in a thread."""
     ids = sorted(number for (number,) in _rows(connection, "take_pending", most=most))
     if not ids:
         return False
