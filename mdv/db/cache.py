@@ -282,10 +282,13 @@ _COLUMNS = ("document_id", "resource_id", "target_id", "hash", "property_id", "d
             "number", "instant", "truth")  # fmt: skip
 
 
+_RESOURCE_ID = _COLUMNS.index("resource_id")
+
+
 def insert_statements(connection: Connection, rows: Sequence[CacheRow]) -> None:
     """Insert rows, with values in the order of the table's columns."""
     insert_rows(connection, statements, _COLUMNS, rows)
-    _mark_changed(connection, {row[_COLUMNS.index("resource_id")] for row in rows})
+    _mark_changed(connection, {row[_RESOURCE_ID] for row in rows})
 
 
 def read_statements(connection: Connection, ids: Collection[int]) -> dict[int, dict[StatementKey, StoredStatementInfo]]:
@@ -323,8 +326,8 @@ def _mark_changed(connection: Connection, ids: Collection[object]) -> None:
     if not ids:
         return
     if is_sqlite(connection):
-        sql = "insert or ignore into search_pending (resource_id) values (?)"
-        connection.exec_driver_sql(sql, [(number,) for number in ids])
+        sql = "insert or ignore into search_pending select value from json_each(?)"
+        connection.exec_driver_sql(sql, (json.dumps(list(ids)),))
     else:
         sql = "insert into search_pending select unnest(%(ids)s::bigint[]) on conflict do nothing"
         connection.exec_driver_sql(sql, {"ids": list(ids)})
