@@ -52,7 +52,7 @@ def test_the_entry_point_is_installed() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["nonsense", "register", "register nowhere.rdf", "export", "export --all", "documents --limit 0", "delete",
+    ["nonsense", "search", "register", "register none.rdf", "export", "export --all", "documents --limit 0", "delete",
      "token create x --role king", "register / --uri http://a/ --uri-base http://b/", "schema put -"],
 )  # fmt: skip
 def test_invalid_arguments_exit_with_2(line: str, mdv: Callable) -> None:
@@ -67,6 +67,7 @@ def test_without_a_system_every_command_says_how_to_start_one(mdv: Callable, tmp
     for line in (
         "documents",
         "resources",
+        "search x",
         "atoms http://a/d",
         "export http://a/d",
         "job 1",

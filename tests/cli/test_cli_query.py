@@ -55,6 +55,17 @@ def test_results_are_printed_as_json_and_csv(on: Callable) -> None:
     assert on("query", HOSTS, "--limit", 0).code == 2
 
 
+def test_a_search_finds_resources_by_words(on: Callable) -> None:
+    class_ = "http://mdv.example/schema#CycleProvider"
+    assert f"{DOC}#host\t\t{class_}\tpirates.uni-passau.de\n" in on("search", "PIRATES", "pass*").out
+    (item,) = json.loads(on("search", f"{DOC}#host", "--class", "CycleProvider", "--json").out)["items"]
+    assert (item["uri"], item["classes"], item["label"], item["matches"]) == (f"{DOC}#host", [class_], None, [])
+    assert on("search", "unheardofword").out == ""
+    refused = on("search", "!")
+    assert refused.code == 1 and "contains no word" in refused.err
+    assert on("search", "x", "--class", "Unheard").code == 1
+
+
 def test_a_rule_lists_its_resources(on: Callable, tmp_path: Path) -> None:
     (tmp_path / "more.ttl").write_text(
         "".join(f"<#n{n}> a <http://mdv.example/schema#ServerInformation> ." for n in range(5))
