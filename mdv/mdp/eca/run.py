@@ -18,11 +18,10 @@ from typing import Any, NamedTuple, Protocol
 from sqlalchemy import Connection
 
 from mdv.cause import RULE, UPDATE, Cause
-from mdv.db.delta import EffectiveEdits
+from mdv.db.delta import EffectiveEdits, EncodedStatement
 from mdv.db.eca.lookups import decode_statements, find_held
 from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
 from mdv.db.pipeline import PendingResult, Pipeline
-from mdv.db.statement_store import StatementStore
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
 from mdv.mdp.eca.actions import ActionFailed, ActionReader, encode_delta
@@ -64,6 +63,17 @@ class EffectiveChange(NamedTuple):
             (self.added is not None) + (self.removed is None), self.document,
             *(statement.sort_key() if statement else () for statement in (self.removed, self.added)),
         )  # fmt: skip
+
+
+class ReplacedStatements(Protocol):
+    """The statement store after documents were replaced."""
+
+    @property
+    def visible_removals(self) -> Collection[EncodedStatement]: ...
+
+    def write_replaced(self, pipeline: Pipeline) -> None: ...
+
+    def visible_additions(self, is_wanted: Callable[[str], bool]) -> list[Statement]: ...
 
 
 class EditedTransaction(Protocol):
@@ -167,7 +177,7 @@ class Scheduler:
         self._deadline = time.monotonic() + limits.seconds
         self.run = RuleRun()
 
-    def react_to_replacement(self, store: StatementStore, root: RuleCopy) -> None:
+    def react_to_replacement(self, store: ReplacedStatements, root: RuleCopy) -> None:
         """Run the rules that replaced documents trigger. Write their rows first."""
         pipeline = Pipeline(self._tx.connection)
         store.write_replaced(pipeline)
