@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -67,19 +69,24 @@ def constant(text: str, base: str, lang: str | None = None, datatype: str | None
     return ConstantValue(text, text if text == "http://a/b" else base + text, lang, datatype)
 
 
+@dataclass(frozen=True)
 class Parts:
     """Strategies for the parts of a rule. `fields`: the fields of `$delta` that the part can use."""
 
-    def __init__(self, base: str, fields: list[DeltaField]) -> None:
-        self.base = base
-        named: list[st.SearchStrategy[PathHead]] = [st.just(AllNodes()), URIS.map(NamedNode)]
-        self.heads: st.SearchStrategy[PathHead] = st.one_of(*named, *(st.just(DeltaValue(field)) for field in fields))
-        self.conditions = self.nested(2)
+    base: str
+    fields: tuple[DeltaField, ...] = ()
 
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
+    def heads(self) -> st.SearchStrategy[PathHead]:
+        named: list[st.SearchStrategy[PathHead]] = [st.just(AllNodes()), URIS.map(NamedNode)]
+        return st.one_of(*named, *(st.just(DeltaValue(field)) for field in self.fields))
+
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
     def constants(self) -> st.SearchStrategy[ConstantValue]:
         kinds = [(None, None), ("en", None), ("de-AT", None), (None, XSD + "integer"), (None, "http://a/own")]
         return st.builds(lambda text, kind: constant(text, self.base, *kind), TEXTS, st.sampled_from(kinds))
 
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
     def nested(self, depth: int, inside: bool = False) -> st.SearchStrategy[Condition]:
         paths = self.paths(depth, inside)
         single = st.one_of(
@@ -93,11 +100,13 @@ class Parts:
     def negated(self, paths: st.SearchStrategy[NodePath]) -> st.SearchStrategy[Condition]:
         return st.one_of(paths.map(Exists), self.comparisons(paths)).map(Negation).map(Negation)
 
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
     def qualifiers(self, depth: int) -> st.SearchStrategy[tuple[Condition, ...]]:
         if depth == 0:
             return st.just(())
         return st.lists(self.nested(depth - 1, inside=True), max_size=1).map(tuple)
 
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
     def steps(self, depth: int) -> st.SearchStrategy[NodeStep]:
         arcs = st.builds(
             NodeStep,
@@ -110,9 +119,10 @@ class Parts:
         )
         return st.one_of(arcs, elements)
 
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
     def paths(self, depth: int, inside: bool = False) -> st.SearchStrategy[NodePath]:
         several = st.lists(self.steps(depth), max_size=2).map(tuple)
-        absolute = st.builds(NodePath, self.heads, self.qualifiers(depth), several)
+        absolute = st.builds(NodePath, self.heads(), self.qualifiers(depth), several)
         if not inside:
             return absolute
         relative = st.lists(self.steps(depth), min_size=1, max_size=2).map(
@@ -143,10 +153,12 @@ class Parts:
 
     # Triples
 
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
     def sources(self, is_event: bool = False) -> st.SearchStrategy[TripleNode]:
         value = st.one_of(st.none(), self.paths(1))
         return st.builds(TripleNode, value, st.one_of(st.none(), st.sampled_from(CLASSES)))
 
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
     def targets(self, property_: str | None, wildcard: bool) -> st.SearchStrategy[TripleNode]:
         paths = st.builds(TripleNode, self.paths(1), st.one_of(st.none(), st.sampled_from(CLASSES)))
         found = SCHEMA.property_of(property_ or "")
@@ -175,6 +187,7 @@ class Parts:
         old_wildcard = is_event or kind is not ChangeKind.INSERT
         return Triple(draw(self.sources()), arc, draw(self.targets(property_, old_wildcard)), new)
 
+    @cache  # noqa: B019 - strategies are built once for each value of `self`
     def actions(self) -> st.SearchStrategy[Action]:
         classes = st.sampled_from(CLASSES)
         inserts = st.builds(NodeAction, st.just(ChangeKind.INSERT), self.paths(1), classes)
@@ -198,7 +211,7 @@ def kind_of(path: NodePath) -> ValueKind:
 
 @st.composite
 def events(draw: st.DrawFn, base: str) -> Event:
-    parts = Parts(base, [])
+    parts = Parts(base)
     kind = draw(st.sampled_from(list(ChangeKind)))
     if kind is not ChangeKind.UPDATE and draw(st.booleans()):
         classes = [None, OWN + "Counter", *CLASSES[:3]]
@@ -223,11 +236,11 @@ NAMES = st.sampled_from(["a", "rule-1", "lib.3", "it's", "on", "7"])
 def rules(draw: st.DrawFn) -> EcaRule:
     base = draw(st.sampled_from([OWN, "http://other.example/"]))
     event = draw(events(base))
-    parts = Parts(base, fields_of(event))
+    parts = Parts(base, tuple(fields_of(event)))
     others = st.lists(st.sampled_from(["b", "c d", "e.1"]), max_size=2, unique=True).map(tuple)
     return EcaRule(
         event,
-        draw(parts.conditions),
+        draw(parts.nested(2)),
         tuple(draw(st.lists(parts.actions(), min_size=1, max_size=3))),
         draw(st.one_of(st.none(), NAMES)),
         draw(st.sampled_from(list(Coupling))),
@@ -249,7 +262,7 @@ def test_the_normal_text_of_a_rule_compiles_to_the_rule(rule: EcaRule) -> None:
     assert all(write_action(action, SCHEMA) in text for action in rule.actions)
 
 
-@given(st.lists(Parts(OWN, []).actions(), min_size=1, max_size=3))
+@given(st.lists(Parts(OWN).actions(), min_size=1, max_size=3))
 def test_the_normal_text_of_an_update_compiles_to_the_update(actions: list[Action]) -> None:
     text = write_update(actions, SCHEMA)
     compiled = compile_update(text, SCHEMA)
