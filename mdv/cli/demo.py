@@ -1,9 +1,10 @@
-"""The demo: the schema, documents and rule of the paper, loaded into a new system once."""
+"""The demo: the example of the paper and a small catalogue of books, loaded into a new system once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,52 +16,71 @@ if TYPE_CHECKING:
     from mdv.client import Client
 
 BASE = "http://mdv.example/"
-SCHEMA = "schema.ttl"
-DOCUMENTS = ("doc.rdf", "orion.ttl", "atlas.ttl")
-RULE = "paper.rule"
+SCHEMAS = ("schema.ttl", "library/schema.ttl")
+PAPER_DOCUMENTS = ("doc.rdf", "orion.ttl", "atlas.ttl")
+PAPER_RULE = "paper"
+LOCAL_RULES = {PAPER_RULE: "paper.rule", "english": "library/english.rule"}
+SCHOOL = "school"
+SCHOOL_RULES = {"children": "library/children.rule", "sea": "library/sea.rule"}
 LOADED_MARKER = "demo.loaded"
 
 
 def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Callable[[str], None]) -> None:
-    """Load the demo into an empty system, and subscribe the LMR to the rule of the paper.
+    """Load the demo into an empty system: documents, and the rules of the LMRs `local` and `school`.
 
-    Nothing is done if the demo was loaded before or the system has other data. A failure is only reported.
+    The rules of the two LMRs overlap. No server runs for `school`. Nothing is done if the demo was loaded before or the
+    system has other data. A failure is only reported.
     """
     if (folder / LOADED_MARKER).exists() or not _is_new(system):
         return
     try:
-        for name in (SCHEMA, *DOCUMENTS):
-            body = files("mdv").joinpath("demo", name).read_bytes()
-            media_type = syntax_of_name(name).media_type
-            if name == SCHEMA:
-                mdp.put_schema(body, media_type)
-            else:
-                mdp.register(BASE + name, body, media_type)
-        _add_rule(system)
-        lmr.change("POST", "/subscriptions", {"rule": _rule(), "name": "paper"})
+        mdp.put_schema("\n".join(map(_text, SCHEMAS)).encode(), syntax_of_name(SCHEMAS[0]).media_type)
+        documents = (*PAPER_DOCUMENTS, *library_documents())
+        for name in documents:
+            mdp.register(BASE + name, _text(name).encode(), syntax_of_name(name).media_type)
+        _add_paper_rule(system)
+        for rule in _rules(LOCAL_RULES):
+            lmr.change("POST", "/subscriptions", rule)
+        mdp.change("POST", "/lmrs", {"name": SCHOOL})
+        mdp.change("POST", f"/lmrs/{SCHOOL}/subscriptions", list(_rules(SCHOOL_RULES)))
         (folder / LOADED_MARKER).touch()
-        report(f"The demo is loaded: the schema of the paper, {len(DOCUMENTS)} documents below {BASE}, and its rule.")
+        report(f"The demo is loaded: {len(documents)} documents below {BASE}, the example of the paper and some books.")
     except MdvError as error:
         report(f"The demo was not loaded: {error.detail}")
 
 
-def _add_rule(system: System) -> None:
+def library_documents() -> list[str]:
+    """Return the names of the documents of the catalogue, relative to the folder of the demo."""
+    names = (f"library/{file.name}" for file in _file("library").iterdir() if file.name.endswith(".ttl"))
+    return sorted(name for name in names if name not in SCHEMAS)
+
+
+def _add_paper_rule(system: System) -> None:
     """Add the rule of section 3.3.1 of the paper as a rule of the provider."""
     from mdv.db.engine import make_engine
     from mdv.mdp.provider import Provider
     from mdv.mdp.rules.add import add_rules
     from mdv.mdp.rules.planning import PROVIDER_OWNER, RuleDraft
 
+    draft = RuleDraft(PROVIDER_OWNER, PAPER_RULE, _text(LOCAL_RULES[PAPER_RULE]), "demo")
     engine = make_engine(system.database_url)
     try:
         with engine.begin() as connection:
-            add_rules(connection, [RuleDraft(PROVIDER_OWNER, "paper", _rule(), "demo")], Provider(engine))
+            add_rules(connection, [draft], Provider(engine))
     finally:
         engine.dispose()
 
 
-def _rule() -> str:
-    return files("mdv").joinpath("demo", RULE).read_text("utf-8")
+def _rules(names: dict[str, str]) -> Iterable[dict[str, str]]:
+    return ({"rule": _text(file), "name": name} for name, file in names.items())
+
+
+def _text(name: str) -> str:
+    return _file(name).read_text("utf-8")
+
+
+def _file(name: str) -> Traversable:
+    return files("mdv").joinpath("demo", *name.split("/"))
 
 
 def _is_new(system: System) -> bool:
