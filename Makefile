@@ -18,7 +18,7 @@ SOAK_MINUTES ?= 30
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-quick check lint format faults bench peers soak screenshots settings clean
+.PHONY: help install up test test-quick check lint format docs faults bench peers soak screenshots settings clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -64,6 +64,11 @@ $(BUILT): web/assets/package.json web/assets/package-lock.json $(wildcard web/as
 	@$(BIN)/python -m mdv.batch.jvm_cds
 	@touch $@
 
+.venv/documented: .venv/bin/uv pyproject.toml constraints.txt
+	@echo "Installing Sphinx …"
+	@$(UV) --editable '.[docs]'
+	@touch $@
+
 up: .venv/installed $(BUILT) ## start everything, with a demo; Ctrl-C stops it
 	@$(BIN)/mdv up --port $(PORT) --lmr-port $(LMR_PORT) --data $(DATA)
 
@@ -82,7 +87,11 @@ format: .venv/tested ## put the code into the house's format
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
 
-check: lint test ## format, style, types and tests
+docs: .venv/documented ## build the documentation in build/docs; warnings are errors
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs . build/docs
+	@echo "The documentation is in build/docs/index.html."
+
+check: lint docs test ## format, style, types, documentation and tests
 
 faults: .venv/tested ## kill, freeze, fill and cut everything there is, and see that nothing is lost; about 15 minutes
 	@MDV_FAULTS=all $(BIN)/pytest -q tests/faults
@@ -98,8 +107,8 @@ soak: .venv/installed ## load a system for SOAK_MINUTES and see whether anything
 screenshots: .venv/tested ## make pictures of every page, light and dark, wide and narrow, in build/screenshots
 	@$(BIN)/python -m tests.support.screenshots
 
-settings: .venv/installed ## write the tables of settings in the README anew, after mdv/config.py
-	@$(BIN)/mdv settings --into README.md
+settings: .venv/installed ## write the tables of settings in the documentation, after mdv/config.py
+	@$(BIN)/mdv settings --into docs/reference/settings.md
 
 clean: ## remove .venv and caches; the data folder stays
 	rm -rf web/static/built web/assets/node_modules

@@ -77,6 +77,7 @@ class Up:
     port: int = field(default_factory=free_port)
     lmr_port: int = field(default_factory=free_port)
     demo: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     known: list[int] = field(default_factory=list)
 
@@ -101,7 +102,7 @@ class Up:
         argv += ["--data", str(self.folder)]
         with self.folder.with_suffix(".out").open("wb") as out:
             self.process = subprocess.Popen(
-                argv, stdout=out, stderr=out, env=environment(), cwd="/", start_new_session=True
+                argv, stdout=out, stderr=out, env=environment(**self.settings), cwd="/", start_new_session=True
             )
         eventually(
             lambda: "Ctrl-C to stop" in self.output or self.process.poll() is not None,

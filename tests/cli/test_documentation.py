@@ -1,0 +1,72 @@
+"""The README and the pages in `docs` are correct: their commands are run, and the output that they show is compared."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mdv.free_port import free_port
+from tests.support.documentation import PAGES, ROOT, ShellExample, run_on_terminal, shell_examples
+from tests.support.whole_system import MDV, Up, environment
+
+pytestmark = pytest.mark.full
+
+SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+NOT_RUN = {"README.md", "docs/operations.md", "docs/index.md"}
+"""Pages with commands that need a checkout, containers or a production system."""
+NO_DEMO = {"docs/tutorial.md"}
+"""Pages that start with an empty system."""
+EXAMPLES = {str(page.relative_to(ROOT)): shell_examples(page) for page in PAGES}
+RUN = [name for name, examples in EXAMPLES.items() if examples and name not in NOT_RUN]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A system with the demo data, shared by the pages."""
+    up = Up(tmp_path_factory.mktemp("demo") / ".mdv", demo=True, settings={"MDV_WEBHOOK_PRIVATE": "true"})
+    try:
+        yield up.start()
+        assert up.end(signal.SIGTERM) == 0, up.output
+    finally:
+        if up.process is not None and up.process.poll() is None:
+            up.end(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_examples_print_what_the_page_shows(
+    name: str, request: pytest.FixtureRequest, new_up: Callable[..., Up], tmp_path: Path
+) -> None:
+    """As for a reader with an empty folder in which `mdv up` runs."""
+    if name in NO_DEMO:
+        up = new_up(".mdv").start()
+    else:
+        up = request.getfixturevalue("demo")
+        (tmp_path / ".mdv").symlink_to(up.folder)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    ports = {"8080": up.port, "8081": up.lmr_port, "8082": free_port(), "9000": free_port()}
+    path = f"{MDV.parent}{os.pathsep}{os.environ['PATH']}"
+    settings = environment(PATH=path, TERM="dumb", NO_COLOR="1")
+    for example in EXAMPLES[name]:
+        _check(example, f"{name}:{example.line}", ports, tmp_path, settings)
+
+
+def _check(example: ShellExample, where: str, ports: dict[str, int], folder: Path, settings: dict[str, str]) -> None:
+    def own_ports(text: str) -> str:
+        return re.sub(r"(?<=[: ])(8080|8081|8082|9000)\b", lambda found: str(ports[found[0]]), text)
+
+    code, output = run_on_terminal(own_ports(example.script), folder, settings)
+    assert code == 0, f"{where}\n{example.script}\n{output}"
+    if example.output is not None:
+        wanted = own_ports(example.output)
+        assert doctest.OutputChecker().check_output(wanted, output, SHOWN), f"{where}\n{wanted}\nbut was\n{output}"
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    commands = [example.script for example in EXAMPLES["README.md"]]
+    assert re.findall(r"^make (\w+)", "\n".join(commands), re.MULTILINE) == ["up", "test"]
