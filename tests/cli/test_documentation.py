@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mdv.client import Client
 from mdv.free_port import free_port
 from tests.support.documentation import PAGES, ROOT, ShellExample, run_on_terminal, shell_examples
 from tests.support.whole_system import MDV, Up, environment
@@ -18,11 +19,12 @@ from tests.support.whole_system import MDV, Up, environment
 pytestmark = pytest.mark.full
 
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-NOT_RUN = {"README.md", "docs/operations.md", "docs/index.md"}
-"""Pages with commands that need a checkout, containers or a production system."""
+NOT_RUN = {"docs/operations.md", "docs/index.md"}
+"""Pages with commands that install MDV, or need containers or a production system."""
 NO_DEMO = {"docs/tutorial.md"}
 """Pages that start with an empty system."""
 EXAMPLES = {str(page.relative_to(ROOT)): shell_examples(page) for page in PAGES}
+TWO_COMMANDS = EXAMPLES["README.md"].pop(0).script
 RUN = [name for name, examples in EXAMPLES.items() if examples and name not in NOT_RUN]
 
 
@@ -53,7 +55,14 @@ def test_examples_print_what_the_page_shows(
     path = f"{MDV.parent}{os.pathsep}{os.environ['PATH']}"
     settings = environment(PATH=path, TERM="dumb", NO_COLOR="1")
     for example in EXAMPLES[name]:
+        wait_for_lmr(up)
         _check(example, f"{name}:{example.line}", ports, tmp_path, settings)
+
+
+def wait_for_lmr(up: Up) -> None:
+    """Wait until the LMR has applied the changes of the examples before."""
+    with Client(up.system) as mdp, Client(up.lmr_system) as lmr:
+        lmr.get("/status", after=mdp.get("/status")["position"], wait=60)
 
 
 def _check(example: ShellExample, where: str, ports: dict[str, int], folder: Path, settings: dict[str, str]) -> None:
@@ -67,6 +76,5 @@ def _check(example: ShellExample, where: str, ports: dict[str, int], folder: Pat
         assert doctest.OutputChecker().check_output(wanted, output, SHOWN), f"{where}\n{wanted}\nbut was\n{output}"
 
 
-def test_the_readme_names_the_two_commands() -> None:
-    commands = [example.script for example in EXAMPLES["README.md"]]
-    assert re.findall(r"^make (\w+)", "\n".join(commands), re.MULTILINE) == ["up", "test"]
+def test_the_readme_begins_with_the_two_commands() -> None:
+    assert re.findall(r"^make (\w+)", TWO_COMMANDS, re.MULTILINE) == ["up", "test"]
