@@ -41,7 +41,8 @@ class Copy:
         if kind == "schema":
             self.strong = strong_properties(event["schema"]["statements"])
         elif kind == "put":
-            self.resources[resource] = event["statements"]
+            before = self.resources.get(resource, []) if event.get("from") else []  # a large resource has several puts
+            self.resources[resource] = before + event["statements"]
         elif kind == "match":
             self.selected.add(resource)
         elif kind in ("unmatch", "delete"):  # a delete says both; suspended and resumed change nothing here

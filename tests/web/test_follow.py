@@ -61,3 +61,16 @@ def test_the_documented_feed_client_holds_the_closure(follow: ModuleType, server
     api.put(doc, document(67))
     assert caught_up() == {"host", "info"}
     api.delete(doc)
+
+
+def test_the_documented_feed_client_joins_the_parts_of_a_large_resource(follow: ModuleType) -> None:
+    first, second = (["urn:p", {"type": "literal", "value": value}] for value in ("1", "2"))
+    events = [
+        {"event": "put", "resource": "urn:r", "statements": [first], "from": 0, "more": True},
+        {"event": "put", "resource": "urn:r", "statements": [second], "from": 1},
+        {"event": "match", "resource": "urn:r", "last": True},
+    ]
+    copy = follow.Copy()
+    for _ in range(2):
+        copy.apply({"events": events, "cursor": "1"})
+        assert copy.resources == {"urn:r": [first, second]}
