@@ -1,4 +1,4 @@
-"""Settings from environment variables. The tables of settings in the README are generated from this file."""
+"""Settings from environment variables. The tables of settings in the documentation are generated from this file."""
 
 from __future__ import annotations
 

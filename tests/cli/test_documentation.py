@@ -69,7 +69,8 @@ def _check(example: ShellExample, where: str, ports: dict[str, int], folder: Pat
     def own_ports(text: str) -> str:
         return re.sub(r"(?<=[: ])(8080|8081|8082|9000)\b", lambda found: str(ports[found[0]]), text)
 
-    code, output = run_on_terminal(own_ports(example.script), folder, settings)
+    script = own_ports(example.script).replace(".venv/bin/mdv", "mdv")
+    code, output = run_on_terminal(script, folder, settings)
     assert code == 0, f"{where}\n{example.script}\n{output}"
     if example.output is not None:
         wanted = own_ports(example.output)
