@@ -88,7 +88,7 @@ format: .venv/tested ## put the code into the house's format
 	@$(BIN)/ruff check --quiet --fix .
 
 docs: .venv/documented ## build the documentation in build/docs; warnings are errors
-	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs . build/docs
+	@$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going -c docs . build/docs
 	@echo "The documentation is in build/docs/index.html."
 
 check: lint docs test ## format, style, types, documentation and tests
