@@ -18,8 +18,10 @@ DEMO = Path(mdv.__file__).parent / "demo" / "schema.ttl"
 
 
 @cache
-def schema_of(path: Path) -> Schema:
-    parser = pyoxigraph.parse(path.read_bytes(), format=pyoxigraph.RdfFormat.TURTLE, base_iri="urn:mdv:schema")
+def schema_of(*paths: Path) -> Schema:
+    """Read a schema in Turtle, from one file or several."""
+    text = "\n".join(path.read_text("utf-8") for path in paths)
+    parser = pyoxigraph.parse(text, format=pyoxigraph.RdfFormat.TURTLE, base_iri="urn:mdv:schema")
     statements = [Statement(t.subject.value, t.predicate.value, _term(t.object)) for t in parser]
     return read_schema(statements, parser.prefixes)
 
