@@ -47,7 +47,10 @@ WORKER_GRACE_SECONDS = 5.0
 @click.option("--lmr-port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="Port of the LMR.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--demo/--no-demo", default=True, show_default=True, help="Load a demo at the first start: the example of the paper and a catalogue of books."
+    "--demo/--no-demo",
+    default=True,
+    show_default=True,
+    help="Load a demo at the first start: the example of the paper and a catalogue of books.",
 )
 @data_option
 def up(port: int, lmr_port: int, host: str, demo: bool) -> None:

@@ -1,7 +1,6 @@
-"""`make screenshots`: every page of a small library, and of the paper's example, light and dark, wide and narrow, for
-review.
+"""`make screenshots`: every page of the demo, and lists of a larger catalogue, light and dark, wide and narrow.
 
-All of them go to build/screenshots; those of the README to docs/pictures.
+All of them go to build/screenshots; those of the documentation to docs/pictures.
 """
 
 from __future__ import annotations
@@ -15,19 +14,23 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser, sync_playwright
 
-from mdv.bench.catalogue import BASE, NAMESPACE, SCHEMA, CatalogueGenerator
+from mdv.bench import catalogue
 from mdv.client import Client
 from mdv.mdp.rules.suspend import over_budget_reason
 from tests.support.browser_visit import CHROMIUM, Visit
 from tests.support.whole_system import Up, suspend
 
 ROOT = Path(__file__).parents[2]
-BOOK, DOCUMENT = f"{BASE}books/7", f"{BASE}documents/00000007.rdf"
-RULES = (
-    "search Book b register b where b.downloads > 500000000",
-    "search Book b register b where b.author.name = 'Author 3'",
+NAMESPACE = "http://mdv.example/library#"
+DOCUMENT = "http://mdv.example/library/alice.ttl"
+BOOK = f"{DOCUMENT}#book"
+BOOK_PARAMETER = quote(BOOK)
+XSD = "http://www.w3.org/2001/XMLSchema#"
+FANTASY = "search Book b register b where b.topic? = 'fantasy'"
+ASKED = "search Book b where b.published < 1900 return b.title, b.author.name, b.published order by b.published"
+ASKED_OF_MANY = (
+    "search Book b where b.downloads > 100000000 return b.author.name, b.title order by b.author.name limit 200"
 )
-ASKED = "search Book b where b.downloads > 100000000 return b.author.name, b.title order by b.author.name limit 200"
 FIGURE_1 = "http://mdv.example/doc.rdf"
 EITHER = (
     "search CycleProvider c\nregister c\nwhere c.serverInformation.memory > 64\n   or c.serverInformation.cpu > 500"
@@ -45,27 +48,29 @@ _quoted = quote
 
 @dataclass(frozen=True)
 class Scene:
-    """A system with content, its pages to be shot, and those of them that the README shows."""
+    """A system with content, its pages to be shot, and those of them that the documentation shows."""
 
     demo: bool
     fill: Callable[[Up, Client, Client], None]
     pages: Mapping[str, str]
     own_pages: Mapping[str, str]
-    in_the_readme: Mapping[str, str] = field(default_factory=dict)
+    in_the_documentation: Mapping[str, str] = field(default_factory=dict)
 
 
 def fill_library(up: Up, mdp: Client, lmr: Client) -> None:
-    """A library of some hundred books."""
-    mdp.put_schema(SCHEMA, "text/turtle")
-    made = CatalogueGenerator(400)
+    """The demo data, with a second version of a book and one more rule."""
+    fewer, more = ({"type": "literal", "value": value, "datatype": f"{XSD}integer"} for value in ("4", "5"))
+    mdp.edit(DOCUMENT, [[BOOK, f"{NAMESPACE}copies", more]], [[BOOK, f"{NAMESPACE}copies", fewer]])
+    lmr.change("POST", "/subscriptions", {"rule": FANTASY, "name": "fantasy"}, seconds=60)
+    lmr.get("/status", after=mdp.get("/status")["position"], wait=30)
+
+
+def fill_catalogue(up: Up, mdp: Client, lmr: Client) -> None:
+    """A catalogue of some hundred books."""
+    mdp.put_schema(catalogue.SCHEMA, "text/turtle")
+    made = catalogue.CatalogueGenerator(400)
     for number in range(120):
-        uri, text = made.document(number)
-        mdp.register(uri, text, "application/rdf+xml")
-    for rule in RULES:
-        lmr.change("POST", "/subscriptions", {"rule": rule}, seconds=60)
-    uri, text = made.document(7)
-    mdp.register(uri, text.replace(b"word", b"volume"), "application/rdf+xml")
-    mdp.change("POST", "/lmrs", {"name": "reading room"})
+        mdp.register(*made.document(number), "application/rdf+xml")
 
 
 def fill_many(up: Up, mdp: Client, lmr: Client) -> None:
@@ -83,7 +88,7 @@ def fill_suspended(up: Up, mdp: Client, lmr: Client) -> None:
 
 
 LIBRARY = Scene(
-    demo=False,
+    demo=True,
     fill=fill_library,
     pages={
         "overview": "/",
@@ -94,28 +99,38 @@ LIBRARY = Scene(
         "delete": f"/document/delete?uri={DOCUMENT}",
         "browse": "/browse",
         "instances": f"/browse/instances?class={_quoted(NAMESPACE)}Book",
-        "resource": f"/resource?uri={BOOK}",
-        "like": f"/like?uri={BOOK}",
+        "resource": f"/resource?uri={BOOK_PARAMETER}",
+        "like": f"/like?uri={BOOK_PARAMETER}",
         "query": f"/query?q={_quoted(ASKED)}",
         "schema": "/schema",
         "schema-change": "/schema/change",
         "schema-versions": "/schema/versions",
         "lmrs": "/lmrs",
         "lmr": "/lmrs/local",
-        "explain": f"/lmrs/local/explain?uri={BOOK}",
+        "explain": f"/lmrs/local/explain?uri={BOOK_PARAMETER}",
         "jobs": "/jobs",
     },
     own_pages={
         "own": "/",
         "own-cache": "/cache",
         "own-instances": f"/cache/instances?class={_quoted(NAMESPACE)}Book",
-        "own-resource": f"/resource?uri={BOOK}",
+        "own-resource": f"/resource?uri={BOOK_PARAMETER}",
         "own-query": f"/query?q={_quoted(ASKED)}",
         "own-subscriptions": "/subscriptions",
         "own-local": "/local",
         "own-put": "/local/put",
     },
-    in_the_readme={"resource": "light", "explain": "dark"},
+    in_the_documentation={"resource": "light", "explain": "dark"},
+)
+CATALOGUE = Scene(
+    demo=False,
+    fill=fill_catalogue,
+    pages={
+        "many-documents": "/documents",
+        "many-instances": f"/browse/instances?class={_quoted(catalogue.NAMESPACE)}Book",
+        "many-query": f"/query?q={_quoted(ASKED_OF_MANY)}",
+    },
+    own_pages={},
 )
 PAPER = Scene(
     demo=True,
@@ -132,7 +147,7 @@ PAPER = Scene(
         "schema-paper": "/schema",
     },
     own_pages={"own-resource-paper": f"/resource?uri={FIGURE_1}%23host"},
-    in_the_readme={"replay": "light", "rules-graph": "dark"},
+    in_the_documentation={"replay": "light", "rules-graph": "dark"},
 )
 
 
@@ -142,15 +157,15 @@ SUSPENDED = Scene(
     pages={
         "suspended-overview": "/",
         "suspended-lmr": "/lmrs/local",
-        "suspended-subscription": "/lmrs/local/subscriptions/3",
+        "suspended-subscription": "/lmrs/local/subscriptions/6",
         "suspended-explain": f"/lmrs/local/explain?uri={FIGURE_1}%23host",
         "suspended-registered": "/rules/registered",
-        "suspended-rule": "/rules?id=3",
+        "suspended-rule": "/rules?id=6",
     },
     own_pages={
         "own-suspended": "/",
         "own-suspended-subscriptions": "/subscriptions",
-        "own-suspended-subscription": "/subscriptions/3",
+        "own-suspended-subscription": "/subscriptions/6",
         "own-suspended-resource": f"/resource?uri={FIGURE_1}%23host",
     },
 )
@@ -166,7 +181,7 @@ def look(browser: Browser, up: Up, folder: Path, scene: Scene) -> None:
                     page = visit.to(path)
                     page.wait_for_timeout(800)
                     page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
-                    if scene.in_the_readme.get(name) == scheme and width == 1280:
+                    if scene.in_the_documentation.get(name) == scheme and width == 1280:
                         page.set_viewport_size({"width": 1280, "height": 1000})
                         page.wait_for_timeout(300)
                         page.screenshot(path=ROOT / "docs" / "pictures" / f"{name}.png")
@@ -179,7 +194,7 @@ def main() -> None:
     folder = ROOT / "build" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     (ROOT / "docs" / "pictures").mkdir(exist_ok=True)
-    for scene in (LIBRARY, PAPER, SUSPENDED):
+    for scene in (LIBRARY, CATALOGUE, PAPER, SUSPENDED):
         with tempfile.TemporaryDirectory(prefix="mdv-screenshots-") as data:
             up = Up(Path(data) / "data", demo=scene.demo).start()
             try:
