@@ -26,7 +26,6 @@ DOCUMENT = "http://mdv.example/library/alice.ttl"
 BOOK = f"{DOCUMENT}#book"
 BOOK_PARAMETER = quote(BOOK)
 XSD = "http://www.w3.org/2001/XMLSchema#"
-FANTASY = "search Book b register b where b.topic? = 'fantasy'"
 ASKED = "search Book b where b.published < 1900 return b.title, b.author.name, b.published order by b.published"
 ASKED_OF_MANY = (
     "search Book b where b.downloads > 100000000 return b.author.name, b.title order by b.author.name limit 200"
@@ -58,10 +57,9 @@ class Scene:
 
 
 def fill_library(up: Up, mdp: Client, lmr: Client) -> None:
-    """The demo data, with a second version of a book and one more rule."""
+    """The demo data, with a second version of a book."""
     fewer, more = ({"type": "literal", "value": value, "datatype": f"{XSD}integer"} for value in ("4", "5"))
     mdp.edit(DOCUMENT, [[BOOK, f"{NAMESPACE}copies", more]], [[BOOK, f"{NAMESPACE}copies", fewer]])
-    lmr.change("POST", "/subscriptions", {"rule": FANTASY, "name": "fantasy"}, seconds=60)
     lmr.get("/status", after=mdp.get("/status")["position"], wait=30)
 
 
