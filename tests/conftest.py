@@ -96,7 +96,7 @@ LONG_FILES = (
     "test_bench_batch.py",
     "test_backup.py",
     "test_bench_peers.py",
-    "test_readme.py",
+    "test_documentation.py",
     "test_trace_oracle.py",
     "test_bench_quick.py",
     "test_rule_laws.py",

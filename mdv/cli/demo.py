@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mdv.errors import MdvError
+from mdv.private_file import write_private_file
 from mdv.rdf.syntax import syntax_of_name
 from mdv.system import System
 
@@ -21,6 +23,7 @@ PAPER_DOCUMENTS = ("doc.rdf", "orion.ttl", "atlas.ttl")
 PAPER_RULE = "paper"
 LOCAL_RULES = {PAPER_RULE: "paper.rule", "english": "library/english.rule"}
 SCHOOL = "school"
+SCHOOL_TOKEN = "school.token"
 SCHOOL_RULES = {"children": "library/children.rule", "sea": "library/sea.rule"}
 LOADED_MARKER = "demo.loaded"
 
@@ -28,7 +31,8 @@ LOADED_MARKER = "demo.loaded"
 def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Callable[[str], None]) -> None:
     """Load the demo into an empty system: documents, and the rules of the LMRs `local` and `school`.
 
-    The rules of the two LMRs overlap. No server runs for `school`. Nothing is done if the demo was loaded before or the
+    The rules of the two LMRs overlap. No server runs for `school`: its feed is read once, and its token is stored in the
+    folder. Nothing is done if the demo was loaded before or the
     system has other data. A failure is only reported.
     """
     if (folder / LOADED_MARKER).exists() or not _is_new(system):
@@ -41,12 +45,24 @@ def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Ca
         _add_paper_rule(system)
         for rule in _rules(LOCAL_RULES):
             lmr.change("POST", "/subscriptions", rule)
-        mdp.change("POST", "/lmrs", {"name": SCHOOL})
-        mdp.change("POST", f"/lmrs/{SCHOOL}/subscriptions", list(_rules(SCHOOL_RULES)))
+        _create_school(folder, system, mdp)
         (folder / LOADED_MARKER).touch()
         report(f"The demo is loaded: {len(documents)} documents below {BASE}, the example of the paper and some books.")
     except MdvError as error:
         report(f"The demo was not loaded: {error.detail}")
+
+
+def _create_school(folder: Path, system: System, mdp: Client) -> None:
+    """Create the LMR `school`, and read its feed once, so that it is not behind until its books change."""
+    from mdv.client import Client
+
+    token = str(mdp.change("POST", "/lmrs", {"name": SCHOOL})["token"])
+    write_private_file(folder / SCHOOL_TOKEN, token + "\n")
+    mdp.change("POST", f"/lmrs/{SCHOOL}/subscriptions", list(_rules(SCHOOL_RULES)))
+    with Client(replace(system, token=token)) as school:
+        page = school.get("/lmrs/self/feed")
+        while not page["up_to_date"] or page.get("snapshot"):
+            page = school.get("/lmrs/self/feed", after=page["cursor"])
 
 
 def library_documents() -> list[str]:

@@ -21,6 +21,7 @@ AT_NONE = {"time-machine", "faust", "verwandlung"}
 def test_both_lmrs_hold_the_books_that_their_rules_select(new_up: Callable[..., Up]) -> None:
     up = new_up("data", demo=True).start()
     assert "The demo is loaded: 14 documents" in up.output
+    assert (up.folder / "school.token").stat().st_mode & 0o777 == 0o600
     with Client(up.system) as mdp, Client(up.lmr_system) as lmr:
         lmr.get("/status", after=mdp.get("/status")["position"], wait=60)
         found = lmr.post("/query", {"query": "search Book b return b, b.title, b.author.name order by b.title"})
@@ -31,5 +32,6 @@ def test_both_lmrs_hold_the_books_that_their_rules_select(new_up: Callable[..., 
             for repository, held in (("local", AT_LOCAL), ("school", AT_SCHOOL)):
                 told = mdp.get("/explain", lmr=repository, uri=f"{BASE}{name}.ttl#book")
                 assert told["held"] == (name in held), (repository, name)
+        assert [(one["name"], one["behind"]) for one in mdp.items("/lmrs")] == [("local", 0), ("school", 0)]
         author = mdp.get("/explain", lmr="school", uri=f"{BASE}authors.ttl#stevenson")
         assert author["held"], "strongly referenced by a book"
