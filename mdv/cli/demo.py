@@ -23,7 +23,6 @@ PAPER_DOCUMENTS = ("doc.rdf", "orion.ttl", "atlas.ttl")
 PAPER_RULE = "paper"
 LOCAL_RULES = {PAPER_RULE: "paper.rule", "english": "library/english.rule"}
 SCHOOL = "school"
-SCHOOL_TOKEN = "school.token"
 SCHOOL_RULES = {"children": "library/children.rule", "sea": "library/sea.rule"}
 LOADED_MARKER = "demo.loaded"
 
@@ -31,9 +30,8 @@ LOADED_MARKER = "demo.loaded"
 def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Callable[[str], None]) -> None:
     """Load the demo into an empty system: documents, and the rules of the LMRs `local` and `school`.
 
-    The rules of the two LMRs overlap. No server runs for `school`: its feed is read once, and its token is stored in the
-    folder. Nothing is done if the demo was loaded before or the
-    system has other data. A failure is only reported.
+    The rules of the two LMRs overlap. No server runs for `school`: its feed is read once, and its token is stored in
+    the folder. Nothing is done if the demo was loaded before or the system has other data. A failure is only reported.
     """
     if (folder / LOADED_MARKER).exists() or not _is_new(system):
         return
@@ -57,7 +55,7 @@ def _create_school(folder: Path, system: System, mdp: Client) -> None:
     from mdv.client import Client
 
     token = str(mdp.change("POST", "/lmrs", {"name": SCHOOL})["token"])
-    write_private_file(folder / SCHOOL_TOKEN, token + "\n")
+    write_private_file(folder / f"{SCHOOL}.token", token + "\n")
     mdp.change("POST", f"/lmrs/{SCHOOL}/subscriptions", list(_rules(SCHOOL_RULES)))
     with Client(replace(system, token=token)) as school:
         page = school.get("/lmrs/self/feed")

@@ -12,19 +12,14 @@ import pytest
 from mdv.cli import cli
 from mdv.cli.errors import run_for_exit_code
 from tests.support.command import Ran
-from tests.support.whole_system import Up
+from tests.support.whole_system import Up, started
 
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A system shared by all commands."""
-    up = Up(tmp_path_factory.mktemp("up") / "data")
-    try:
-        yield up.start()
-        assert up.end(signal.SIGTERM) == 0, up.output
-    finally:
-        if up.process is not None and up.process.poll() is None:
-            up.end(signal.SIGKILL)
+    with started(Up(tmp_path_factory.mktemp("up") / "data")) as up:
+        yield up
 
 
 @pytest.fixture

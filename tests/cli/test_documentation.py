@@ -6,7 +6,6 @@ import doctest
 import os
 import re
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from mdv.client import Client
 from mdv.free_port import free_port
 from tests.support.documentation import PAGES, ROOT, ShellExample, run_on_terminal, shell_examples
-from tests.support.whole_system import MDV, Up, environment
+from tests.support.whole_system import MDV, Up, environment, started
 
 pytestmark = pytest.mark.full
 
@@ -32,13 +31,9 @@ RUN = [name for name, examples in EXAMPLES.items() if examples and name not in N
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A system with the demo data, shared by the pages."""
-    up = Up(tmp_path_factory.mktemp("demo") / ".mdv", demo=True, settings={"MDV_WEBHOOK_PRIVATE": "true"})
-    try:
-        yield up.start()
-        assert up.end(signal.SIGTERM) == 0, up.output
-    finally:
-        if up.process is not None and up.process.poll() is None:
-            up.end(signal.SIGKILL)
+    settings = {"MDV_WEBHOOK_PRIVATE": "true"}
+    with started(Up(tmp_path_factory.mktemp("demo") / ".mdv", demo=True, settings=settings)) as up:
+        yield up
 
 
 @pytest.mark.parametrize("name", RUN)

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -127,6 +128,17 @@ class Up:
     def left(self) -> list[int]:
         """Return the processes of this system that still run."""
         return [pid for pid in self.known if alive(pid)]
+
+
+@contextmanager
+def started(up: Up) -> Iterator[Up]:
+    """Start a system, and stop it at the end."""
+    try:
+        yield up.start()
+        assert up.end(signal.SIGTERM) == 0, up.output
+    finally:
+        if up.process is not None and up.process.poll() is None:
+            up.end(signal.SIGKILL)
 
 
 def suspend(up: Up, *rules: int, reason: str = "It took 9 s.") -> int:
