@@ -22,7 +22,7 @@ FLOORS = [
     {"mdv.inspect", "mdv.accounts"},
     {"mdv.mdp", "mdv.lmr"},
     {"mdv.db", "mdv.query"},
-    {"mdv.rdftl"},
+    {"mdv.rdftl", "mdv.real"},
     {"mdv.rules"},
     {"mdv.rdf"},
     {"mdv.client", "mdv.feed", "mdv.webhooks"},
