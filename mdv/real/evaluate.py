@@ -342,7 +342,7 @@ def _return_frame(machine: MachineState, outputs: tuple[tuple[str, CodeItem], ..
         if known is not None:
             pairs[source, known] = None  # the output must be equal to a bound or constant one
         elif target in by_target:
-            pairs[source, f"={by_target[target]}"] = None  # type: ignore[index]
+            pairs[source, f"={by_target[target]}"] = None
         elif target:
             by_target[target] = source  # type: ignore[index]
     for source_of_caller, target in k[1]:

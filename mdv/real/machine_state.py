@@ -349,7 +349,7 @@ class MachineState:
 
     def value(self, item: CodeItem) -> Term | None:
         """Return the term of an item; None if it is an unbound variable."""
-        return self.binding.get(item) if type(item) is str else item
+        return self.binding.get(item) if type(item) is str else item  # type: ignore[return-value]
 
     # --- changing ---
 

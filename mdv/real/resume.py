@@ -230,7 +230,7 @@ def _choice_wait(machine: MachineState, choice: Choice) -> None:
         machine.event = WaitingFor(reads, deadline, is_retry=True)
     else:
         machine.node = node
-        machine.event = WaitingFor(awaited, deadline, takes=part.op == Op.TAKE)
+        machine.event = WaitingFor(awaited, deadline, takes=part.op == Op.TAKE and _is_exact(part))
 
 
 def _awaited(machine: MachineState, part: CodeNode) -> tuple[ScopedRead, ...] | None:
@@ -242,6 +242,14 @@ def _awaited(machine: MachineState, part: CodeNode) -> tuple[ScopedRead, ...] | 
         return None
     contexts = machine.contexts[:1] if read.op == Op.TAKE or read.flag else machine.contexts
     return (ScopedRead(pattern, machine.scope(contexts)),)
+
+
+def _is_exact(node: CodeNode) -> bool:
+    """True if every statement that matches the pattern of a triple matches the triple."""
+    assert node.triple is not None
+    triple = node.triple
+    names = [item for item in (triple.property, triple.subject, triple.object) if isinstance(item, str) and item]
+    return triple.annotation is None and len(names) == len(set(names))
 
 
 @takes_up(C_READ)
