@@ -58,7 +58,7 @@ _FRAME_FIELDS = {
     K_CONTEXT: "ck",
     K_RETURN: "ibjk",
 }
-_CHOICE_FIELDS = {C_OR: "njj", C_UNION: "nj", C_LAST: "b", C_REPEAT: "jjj", C_WAIT: "nj", C_SCOPE: "j"}
+_CHOICE_FIELDS = {C_OR: "njj", C_UNION: "nj", C_LAST: "b", C_REPEAT: "jjj", C_WAIT: "njj", C_SCOPE: "j"}
 _READ_FIELDS = "npsjtTjS"
 """Of a read, up to the statements to be skipped. The chunk is read again."""
 

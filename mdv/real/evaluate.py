@@ -463,6 +463,6 @@ def _wait(machine: MachineState, node: CodeNode) -> None:
     place = (node.code.key, node.number)
     if node.at_most is not None and place not in machine.deadlines:
         machine.deadlines[place] = machine.view.now() + float(node.at_most)
-    height = machine.push(C_WAIT, node, False)
+    height = machine.push(C_WAIT, node, False, machine.view.position)
     machine.k = (K_WAIT, height, machine.k)
     machine.node = node.parts[0]

@@ -209,7 +209,7 @@ def _choice_scope(machine: MachineState, choice: Choice) -> None:
 
 @takes_up(C_WAIT)
 def _choice_wait(machine: MachineState, choice: Choice) -> None:
-    node, is_found = choice[5], choice[6]
+    node, is_found, position = choice[5:8]
     if is_found:
         machine.pop()
         return
@@ -225,10 +225,15 @@ def _choice_wait(machine: MachineState, choice: Choice) -> None:
         return
     if machine.overlays[machine.tx].outermost:
         assert machine.segment is not None
-        reads = tuple(machine.segment.reads)
+        reads = machine.segment.reads
+        machine.reads = {**reads, **machine.reads}  # what earlier slices read must still hold when the process sleeps
         machine.restart_segment()
-        machine.event = WaitingFor(reads, deadline, is_retry=True)
+        machine.event = WaitingFor(tuple(reads), deadline, is_retry=True)
+    elif position != machine.view.position:
+        machine.node = node  # a slice ended since the attempt: look again
     else:
+        for read in awaited:
+            machine.record(None, *read)  # the attempt may have been in an earlier slice at the same position
         machine.node = node
         machine.event = WaitingFor(awaited, deadline, takes=part.op == Op.TAKE and _is_exact(part))
 

@@ -15,7 +15,7 @@ from mdv.real.store import ScopedRead, StatementChange, pattern_matches, scope_c
 
 
 class WaitEntry(NamedTuple):
-    """A process that waits. `takes`: it takes what it reads. `since`: the order in which the processes began to wait."""
+    """A process that waits. `takes`: it takes what it reads. `since`: the order in which processes began to wait."""
 
     process: str
     reads: tuple[ScopedRead, ...]
@@ -60,7 +60,8 @@ def choose_woken(entries: Iterable[WaitEntry], changes: Sequence[StatementChange
     >>> from mdv.real.store import ReadPattern
     >>> read = ScopedRead(ReadPattern(property="urn:task"))
     >>> new = StatementChange("urn:d", Statement("urn:1", "urn:task", Term.literal("x")), True)
-    >>> choose_woken([WaitEntry("b", (read,), True, 2), WaitEntry("a", (read,), True, 1), WaitEntry("c", (read,))], [new])
+    >>> takers = [WaitEntry("b", (read,), True, 2), WaitEntry("a", (read,), True, 1)]
+    >>> choose_woken([*takers, WaitEntry("c", (read,))], [new])
     ['c', 'a']
     """
     ordered = sorted(entries, key=lambda entry: entry.since)

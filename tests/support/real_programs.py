@@ -126,8 +126,8 @@ class RandomText:
                 return "TRUE" if kind == "T" else "FALSE"
             return {"r": "", "t": "-", "a": "+", "e": "++"}[kind] + self.triple(bound, kind in "rt")
         kind = random.choice(
-            ["AND"] * 5 + ["UNION", "UNION", "OR", "OR", "NO", "FIRST", "FIRST", "LAST", "REPEAT", "REPEAT n", "REPEAT ?"]
-            + ["[]", "[]", "{}", "{}", "CALL"] + ["ON", "IN"] * self.with_contexts
+            ["AND"] * 5 + ["UNION", "OR", "FIRST", "[]", "{}"] * 2
+            + ["NO", "LAST", "REPEAT", "REPEAT n", "REPEAT ?", "CALL"] + ["ON", "IN"] * self.with_contexts
         )  # fmt: skip
         if kind in ("AND", "UNION", "OR"):
             parts = [self.expression(random.randint(0, depth - 1), bound) for _ in range(random.randint(2, 3))]

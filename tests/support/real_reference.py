@@ -126,11 +126,7 @@ class Reference:
                 if first is not None:
                     yield first
             case LastExpr(_, part):
-                last = None
-                for last in run(part):
-                    pass
-                if last is not None:
-                    yield last
+                yield from list(run(part))[-1:]
             case RepeatExpr(_, part, item):
                 yield from self.repeat(run(part), b, item)
             case TransactionExpr(_, part):
