@@ -217,10 +217,10 @@ def test_source_files_named_in_the_documents_exist(path: Path) -> None:
         assert any((folder / name).exists() for folder in folders), name
 
 
-def test_rdf_and_rules_perform_no_input_or_output() -> None:
+def test_rdf_rules_and_real_perform_no_input_or_output() -> None:
     forbidden = {"sqlalchemy", "psycopg", "redis", "celery", "flask", "httpx2", "socket", "subprocess"}
     for path in SOURCES:
-        if path.relative_to(ROOT).parts[:2] in (("mdv", "rdf"), ("mdv", "rules")):
+        if path.relative_to(ROOT).parts[:2] in (("mdv", "rdf"), ("mdv", "rules"), ("mdv", "real")):
             assert not {module.split(".")[0] for module in imports_of(path)} & forbidden, path
 
 

@@ -37,8 +37,7 @@ from mdv.real.machine_state import (
     Segment,
 )
 from mdv.real.overlay import Overlay, SpawnedProcess, StopRequest
-from mdv.real.store import ReadPattern, ScopedRead, StoreView
-from mdv.real.vocabulary import SCHEMA_CONTEXT
+from mdv.real.store import ReadPattern, ScopedRead
 from mdv.rules.ast import Span
 
 VERSION = 1
@@ -97,18 +96,13 @@ def write_checkpoint(machine: Machine) -> dict[str, Any]:
     return state | {name: value for name, value in optional.items() if value}
 
 
-def read_checkpoint(
-    state: dict[str, Any], code: Code, settings: MachineSettings | None = None, view: StoreView | None = None
-) -> Machine:
-    """Return the machine of a checkpoint. `code` and `settings` are those that the machine began with.
-
-    `view`: gives the prefixes of the schema, with which the bodies of actions are compiled.
-    """
+def read_checkpoint(state: dict[str, Any], code: Code, settings: MachineSettings | None = None) -> Machine:
+    """Return the machine of a checkpoint. `code` and `settings` are those that the machine began with."""
     if state["v"] != VERSION:
         raise ValueError(f"this checkpoint has the version {state['v']}, not {VERSION}")
     machine = Machine(code, settings)
     machine.steps, machine.effects, machine.solutions, machine.counter = state["count"]
-    reader = _Reader(machine, state.get("codes", ()), view)
+    reader = _Reader(machine, state.get("codes", ()))
     reader.read_frames(state.get("frames", ()))
     reader.control(state, machine.__dict__)
     root = machine.overlays.setdefault(0, Overlay())
@@ -274,7 +268,7 @@ class _Writer:
         changes = [[document, _write_statement(one), is_added] for document, one, is_added in overlay.all_changes()]
         spawned = [[one.process, one.action, [write_term(term) for term in one.inputs]] for one in overlay.spawned]
         stopped = [[process, None if m is None else write_term(m)] for process, m in overlay.stopped]
-        rest = [changes, sorted(overlay.made), spawned, stopped]
+        rest = [changes, spawned, stopped]
         if overlay.number == 0 and not any(rest):
             return None
         return [list(overlay.chain), overlay.is_sandbox, overlay.in_sandbox, overlay.outermost, *rest]
@@ -284,16 +278,15 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, machine: Machine, codes: Any, view: StoreView | None) -> None:
+    def __init__(self, machine: Machine, codes: Any) -> None:
         self.codes = [machine.code]
-        schema_prefixes = {} if view is None else view.prefixes(SCHEMA_CONTEXT)
         for text, prefixes, arguments in codes:
             key: CodeKey = (
                 text,
                 tuple((name, iri) for name, iri in prefixes),
                 tuple((name, self.item(value)) for name, value in arguments),
             )
-            machine.codes[key] = compile_body(key, schema_prefixes)
+            machine.codes[key] = compile_body(key)
             self.codes.append(machine.codes[key])
         self.frames: list[Frame] = []
 
@@ -358,12 +351,11 @@ class _Reader:
         return ScopedRead(pattern, None if scope is None else tuple(scope))
 
     def overlay(self, given: list[Any]) -> Overlay:
-        chain, is_sandbox, in_sandbox, outermost, changes, made, spawned, stopped = given
+        chain, is_sandbox, in_sandbox, outermost, changes, spawned, stopped = given
         overlay = Overlay(chain[-1], None, is_sandbox)
         overlay.chain, overlay.in_sandbox, overlay.outermost = tuple(chain), in_sandbox, outermost
         for document, statement, is_added in changes:
             overlay.apply(document, _read_statement(statement), is_added)
-        overlay.made = set(made)
         overlay.spawned = [SpawnedProcess(p, action, tuple(map(read_term, inputs))) for p, action, inputs in spawned]
         overlay.stopped = [StopRequest(p, None if m is None else read_term(m)) for p, m in stopped]
         return overlay

@@ -5,10 +5,10 @@ The nodes of a program are numbered, so that a checkpoint can name them. Lists b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum, auto
+from functools import lru_cache
 from typing import TypeAlias
 
 from mdv.model import Term
@@ -133,7 +133,7 @@ class Code:
 
 
 CodeKey: TypeAlias = tuple[object, ...]
-"""`(text, prefixes, arguments)` of a body: prefixes and arguments are pairs."""
+"""`(text, prefixes, arguments)` of a body. Prefixes and arguments are pairs; the prefixes are those that it uses."""
 
 
 def compile_program(program: Program, text: str = "") -> Code:
@@ -146,14 +146,15 @@ def compile_program(program: Program, text: str = "") -> Code:
     return _Compiler(Code((), text)).compile(program.body)
 
 
-def compile_body(key: CodeKey, schema_prefixes: Mapping[str, str] | None = None) -> Code:
+@lru_cache(maxsize=512)
+def compile_body(key: CodeKey) -> Code:
     """Return the code of the body of an action or template. Raise `InvalidRule` if it has errors.
 
     With arguments, the input names are replaced by them, as EXPAND does.
     """
     text, prefixes, arguments = key
     assert isinstance(text, str)
-    body = read_program(text, schema_prefixes, dict(prefixes)).body  # type: ignore[call-overload]
+    body = read_program(text, dict(prefixes)).body  # type: ignore[call-overload]
     given: dict[str, CodeItem] = dict(arguments)  # type: ignore[call-overload]
     if given:
 

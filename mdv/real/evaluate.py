@@ -155,7 +155,6 @@ def _context(machine: MachineState, node: CodeNode) -> None:
         if not machine.add(machine.top, Statement(graph, RDF_TYPE, Term.uri(RDF_GRAPH)), machine.contexts):
             machine.fail()
             return
-        machine.overlays[machine.tx].made.add(graph)
         if node.item:
             binding = {**binding, node.item: Term.uri(graph)}  # type: ignore[dict-item]
     elif not term.is_uri:
@@ -172,13 +171,14 @@ def _context(machine: MachineState, node: CodeNode) -> None:
 
 
 def _graph_exists(machine: MachineState, graph: str) -> bool:
-    chain = machine.overlays[machine.tx].chain
-    if graph == SCHEMA_CONTEXT or any(graph in machine.overlays[number].made for number in chain):
+    """True if a document has a statement, or if this process made it: its fresh names contain its seed."""
+    if graph == SCHEMA_CONTEXT or graph.rpartition("/")[2].startswith(f"{machine.settings.seed}-"):
         return True
     return next(machine.statements(ReadPattern(), (graph,)), None) is not None
 
 
 def _in_wait(machine: MachineState) -> bool:
+    """True if the current node is the part of a WAIT, or of the list that a WAIT is about."""
     k = machine.k
     while k is not None and k[0] == K_AND:
         k = k[3]
@@ -197,10 +197,13 @@ def _add(machine: MachineState, node: CodeNode) -> None:
             raise
         machine.fail()
         return
+    warned = len(machine.warnings)
     if machine.add(machine.top, statement, machine.contexts) or node.op == Op.ENSURE:
         machine.succeed(machine.binding)
-    else:
-        machine.fail()
+        return
+    if machine.blocked and len(machine.warnings) == warned and not _in_wait(machine):
+        machine.warn("the statement is present already")
+    machine.fail()
 
 
 @evaluates(Op.INFER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -38,6 +39,7 @@ MAX_INFERRED = 50_000
 MAX_WARNINGS = 1000
 """Warnings of a slice that are kept."""
 
+_PREFIX = re.compile(r"((?:[^\W\d][\w-]*)?):")
 _ACTION_PROPERTIES = frozenset((LRM_BODY, REAL_CODE, REAL_VARIABLES, INPUT_SIGNATURE, OUTPUT_SIGNATURE))
 
 Binding: TypeAlias = dict[str, Term]
@@ -449,8 +451,10 @@ class MachineState:
             names = values(iri, REAL_VARIABLES) or values(holder, REAL_VARIABLES)
         signature = Signature(_signature(names), _signature(values(iri, OUTPUT_SIGNATURE)))
         documents = sorted(self.documents_with(Statement(holder, REAL_CODE, code)))
-        prefixes = self.view.prefixes(documents[0]) if documents else {}
-        action = _Action(signature, code.value, tuple(sorted(prefixes.items())), tuple(reads))
+        known = {**self.view.prefixes(SCHEMA_CONTEXT), **(self.view.prefixes(documents[0]) if documents else {})}
+        used = {prefix for prefix in _PREFIX.findall(code.value) if prefix in known}
+        prefixes = tuple((prefix, known[prefix]) for prefix in sorted(used))
+        action = _Action(signature, code.value, prefixes, tuple(reads))
         self.action_cache[iri, is_template] = self.view.position, action
         return action
 
@@ -459,7 +463,7 @@ class MachineState:
         found = self.codes.get(key)
         if found is None:
             try:
-                found = compile_body(key, self.view.prefixes(SCHEMA_CONTEXT))
+                found = compile_body(key)
             except InvalidRule as error:
                 raise ProgramFault(f"the body of <{iri}> cannot be run: {error.flaws[0]}") from None
             self.codes[key] = found

@@ -37,7 +37,6 @@ class Overlay:
         "changes",
         "in_sandbox",
         "is_sandbox",
-        "made",
         "number",
         "outermost",
         "spawned",
@@ -55,7 +54,6 @@ class Overlay:
         self.changes: dict[Statement, dict[str, bool]] = {}
         self._by_property: dict[str, dict[Statement, None]] = {}
         self._by_subject: dict[str, dict[Statement, None]] = {}
-        self.made: set[str] = set()
         self.spawned: list[SpawnedProcess] = []
         self.stopped: list[StopRequest] = []
 
@@ -87,14 +85,13 @@ class Overlay:
         for statement, documents in self.changes.items():
             for document, is_added in documents.items():
                 parent.apply(document, statement, is_added)
-        parent.made |= self.made
         parent.spawned += self.spawned
         parent.stopped += self.stopped
         self.clear()
 
     def clear(self) -> None:
         self.changes, self._by_property, self._by_subject = {}, {}, {}
-        self.made, self.spawned, self.stopped = set(), [], []
+        self.spawned, self.stopped = [], []
 
     def candidates(self, pattern: ReadPattern) -> Iterable[Statement]:
         """Return the changed statements that may match a pattern."""
@@ -116,5 +113,5 @@ class Overlay:
         other.changes = {statement: dict(documents) for statement, documents in self.changes.items()}
         other._by_property = {key: dict(found) for key, found in self._by_property.items()}
         other._by_subject = {key: dict(found) for key, found in self._by_subject.items()}
-        other.made, other.spawned, other.stopped = set(self.made), list(self.spawned), list(self.stopped)
+        other.spawned, other.stopped = list(self.spawned), list(self.stopped)
         return other

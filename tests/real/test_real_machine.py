@@ -464,7 +464,8 @@ def test_expand_shares_the_variables_of_the_caller() -> None:
 @pytest.mark.parametrize(
     "text",
     ["CALL :none()", "CALL :grand(:a)", "CALL :grand(:a, :b >> ?x)", "CALL :grand(?x >> ?y)", "CALL :bad()",
-     "CALL ?f()", "CALL primitive:none()", "CALL primitive:add(1, 'x' >> ?y)", "EXPAND :swap(:a)", "SPAWN :grand()", "$x AND $x",
+     "CALL ?f()", "CALL primitive:none()", "CALL primitive:add(1, 'x' >> ?y)", "EXPAND :swap(:a)", "SPAWN :grand()",
+     "$x AND $x",
      "{CALL primitive:service(:a)}", "[CALL primitive:sleep(1)]", "STOP ?p"],
 )  # fmt: skip
 def test_errors_end_a_program_with_their_span(text: str) -> None:

@@ -226,4 +226,4 @@ def run_machine(
 def through_json(machine: Machine, store: MemoryStore) -> Machine:
     """Return a machine that was written as JSON and read again."""
     state = json.loads(json.dumps(write_checkpoint(machine)))
-    return read_checkpoint(state, machine.code, machine.settings, store.view())
+    return read_checkpoint(state, machine.code, machine.settings)

@@ -90,7 +90,7 @@ class Simulation:
 
     def begin(self, process: SimulatedProcess) -> None:
         view = self.store.view()
-        machine = read_checkpoint(json.loads(process.checkpoint), process.code, process.settings, view)
+        machine = read_checkpoint(json.loads(process.checkpoint), process.code, process.settings)
         refresh_segment(machine, view, self.store.changes_after)
         steps = self.slice_steps or self.random.choice((3, 20, 1000))
         budget = SliceBudget(steps=steps, steps_between=min(steps, 50), effects=50, solutions=50)
