@@ -38,6 +38,8 @@ DIRECTED = (
     "-:p(?x, ?y) AND (REPEAT -:p(?z, ?y) OR TRUE)",
     ":p(?x, ?y) AND -:p(?z, ?u)",
     ":p(?x, ?y) AND +:p(?y, ?x)",
+    ":p(?x, ?y) AND ++:p(:c, :c)",
+    "-:p(?x, ?y) AND ++:p(:c, :c)",
     "-:p(?x, ?y) AND +:p(?x, ?y)",
     "-:p(?x, ?y) AND ++:p(:a, :b)",
     "(:p(?x, ?y) OR TRUE) AND :q(?x, ?y)",
