@@ -18,6 +18,13 @@ def read_after(text: str | None) -> int:
     return int(text)
 
 
+def read_job_number(text: str) -> int:
+    """Return the number of a job of a parameter."""
+    if not _is_number(text):
+        raise BadRequest(f"{text!r} is not the number of a job.")
+    return int(text)
+
+
 def read_subscription_id(text: str) -> int:
     """Return the subscription id of a URL."""
     if not _is_number(text):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -90,6 +90,12 @@ def read_lmr_names(connection: Connection, numbers: Iterable[int]) -> dict[int, 
 
 def list_lmrs(connection: Connection, after: int, limit: int) -> list[Lmr]:
     query = select(*_COLUMNS).where(lmrs.c.id > after).order_by(lmrs.c.id).limit(limit)
+    return [Lmr(*row) for row in connection.execute(query)]
+
+
+def read_lmrs(connection: Connection, ids: Collection[int]) -> list[Lmr]:
+    """Return the LMRs with these IDs, in their order."""
+    query = select(*_COLUMNS).where(lmrs.c.id.in_(ids)).order_by(lmrs.c.id)
     return [Lmr(*row) for row in connection.execute(query)]
 
 

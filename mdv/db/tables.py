@@ -158,6 +158,7 @@ document_versions = Table(
            comment="a name of mdv.cause.CAUSE_KINDS"),
     Column("agent", Text, comment="the rule, process or provider that made the change"),
     _changed_by(),
+    Index("document_versions_batch", "changed_by", "document_id", postgresql_where=text("changed_by like 'batch %'")),
 )  # fmt: skip
 
 

@@ -34,6 +34,9 @@ function localise(root) {
     const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? UNITS.at(-1);
     element.textContent = ago.format(Math.round(seconds / size), unit);
   }
+  for (const element of root.querySelectorAll("[data-from][data-to]")) {
+    element.textContent = dateTime.formatRange(new Date(element.dataset.from), new Date(element.dataset.to));
+  }
   for (const element of root.querySelectorAll("data[value]")) {
     const value = Number(element.value);
     if (Number.isFinite(value)) element.textContent = number.format(value);
@@ -42,6 +45,7 @@ function localise(root) {
 
 localise(document);
 document.addEventListener("htmx:load", (event) => localise(event.detail.elt));
+document.addEventListener("mdv:refreshed", (event) => localise(event.target));
 setInterval(() => localise(document), 30_000);
 
 // In a narrow window the navigation scrolls horizontally: bring the current page into view.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from web.pages import (
+    batches,
     browse,
     documents,
     jobs,
@@ -34,6 +35,7 @@ PARTS = (
     schema,
     lmrs,
     jobs,
+    batches,
     sign_in,
 )
 """Importing a module adds its pages to the blueprint."""

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from mdv.errors import BadRequest, MdvError, TooCostly
 from mdv.inspect.explain_rule import explain_rule as explain_rule
-from mdv.inspect.sql.lmrs import LmrProgress, list_newest_rules, read_progress
+from mdv.inspect.sql.lmrs import LmrProgress, list_lmrs_behind, list_newest_rules, read_progress
 from mdv.mdp.feed_progress import read_feed_end
 from mdv.mdp.lmrs import Lmr, create_lmr, get_lmr, list_lmrs, replace_token, set_paused
 from mdv.mdp.subscribe import get_subscription, list_searching_rules, with_suspensions
@@ -74,16 +74,19 @@ def create_an_lmr() -> Response:
 
 
 def _render_list(problem: Mapping[str, Any] | None = None, name: str = "") -> Response:
+    """Render a page of all LMRs or, with `state=behind`, of those that are behind."""
+    state = "behind" if request.args.get("state") == "behind" else ""
     with services().engine.connect() as connection:
         after = read_after(request.args.get("after"))
-        found = list_lmrs(connection, after, PAGE_SIZE + 1)
+        found = (list_lmrs_behind if state else list_lmrs)(connection, after, PAGE_SIZE + 1)
         shown = found[:PAGE_SIZE]
         progress = read_progress(connection, [lmr.id for lmr in shown], MAX_COUNTED_IN_LIST) if shown else {}
-    more = url_for("pages.lmrs", after=shown[-1].id) if len(found) > PAGE_SIZE else None
+    more = url_for("pages.lmrs", state=state or None, after=shown[-1].id) if len(found) > PAGE_SIZE else None
     rows = [(lmr, progress[lmr.id]) for lmr in shown if lmr.id in progress]
     return render_page(
         "lmrs.html",
         problem["status"] if problem else 200,
+        state=state,
         rows=rows,
         more=more,
         most=MAX_COUNTED_IN_LIST,
