@@ -12,9 +12,10 @@ from typing import Any
 from flask import Response, request, stream_with_context, url_for
 
 from mdv.errors import Unavailable
+from mdv.inspect.activity import ListedBurst
 from mdv.inspect.overview import ListedSuspension, Overview, read_overview
 from mdv.inspect.sql.batch_runs import ListedRun
-from mdv.inspect.sql.jobs import MAX_FAILED_COUNTED, JobBurst, last_activity
+from mdv.inspect.sql.jobs import MAX_FAILED_COUNTED, last_activity
 from mdv.inspect.sql.minute_metrics import TIME_RANGES, IntervalMetrics, TimeRange, fill_intervals, read_metrics
 from mdv.inspect.sql.status import BEHIND_AFTER_SECONDS, MAX_ROWS_COUNTED, RowCount, Status
 from mdv.mdp.worker_heartbeats import list_live_workers
@@ -126,7 +127,7 @@ def _current_values(range_: TimeRange) -> dict[str, Any]:
 
 
 def _kind_of(activity: object) -> str:
-    return "burst" if isinstance(activity, JobBurst) else "run" if isinstance(activity, ListedRun) else "job"
+    return "burst" if isinstance(activity, ListedBurst) else "run" if isinstance(activity, ListedRun) else "job"
 
 
 _last_check: tuple[float, tuple[int, int]] = (0.0, (0, 0))

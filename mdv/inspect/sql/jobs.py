@@ -44,7 +44,8 @@ class BurstKey:
 @dataclass(frozen=True, slots=True)
 class JobBurst:
     """Jobs of one kind that one caller submitted shortly after each other: their number (a lower bound if `more`), and
-    how many of them failed and wait. `ids`: only of a burst with fewer than `MIN_BURST_JOBS`."""
+    how many of them failed and wait. `ids`: of all jobs if there are fewer than `MIN_BURST_JOBS`, else of the
+    newest."""
 
     key: BurstKey
     more: bool
@@ -53,7 +54,11 @@ class JobBurst:
     waiting: int
     since: datetime
     until: datetime
-    ids: list[UUID] | None
+    ids: list[UUID]
+
+    @property
+    def is_small(self) -> bool:
+        return self.jobs < MIN_BURST_JOBS
 
     @property
     def done(self) -> int:
@@ -95,7 +100,7 @@ def list_bursts(connection: Connection, limit: int) -> list[JobBurst]:
             JobBurst(key := BurstKey(*row[:5]), read == most and key.first == least, *row[5:])
             for row in _rows(connection, "bursts", **limits)
         ]
-        lines = sum(len(burst.ids) if burst.ids else 1 for burst in found)
+        lines = sum(len(burst.ids) for burst in found)
         if read < most or (lines >= limit and not any(burst.more for burst in found)):
             break
     return found

@@ -2,7 +2,7 @@
 
 -- name: bursts
 -- Group the newest jobs into bursts: jobs of one kind by one caller, each submitted shortly after the one before. The IDs
--- are those of small bursts.
+-- are those of a small burst, or of the newest job of a larger one.
 with newest as (
     select id, number, kind, state, created_at, ended_at, coalesce(options->>'by', caller) as by,
            coalesce((options->>'dry_run')::boolean, false) as dry_run
@@ -15,7 +15,7 @@ numbered as (
     from marked window w as (partition by kind, by, dry_run order by number))
 select kind, by, dry_run, min(number), max(number), count(*), count(*) filter (where state in ('failed', 'dead')),
        count(*) filter (where state = 'queued'), min(created_at), max(coalesce(ended_at, created_at)),
-       case when count(*) < %(least)s then array_agg(id) end
+       (array_agg(id order by number desc))[:case when count(*) < %(least)s then %(least)s else 1 end]
 from numbered group by kind, by, dry_run, burst order by max(number) desc limit %(rows)s;
 
 -- name: count_newest
