@@ -329,7 +329,7 @@ def test_the_overview_updates_itself_while_it_is_open(desk: Visit, mdp: Client) 
         return sum(json.loads(charts.first.get_attribute("data-points") or "")[1]) > before  # type: ignore[no-any-return]
 
     eventually(is_drawn)
-    expect(charts.first.locator("tbody")).to_be_visible()
+    expect(charts.first.locator("details tbody")).to_be_visible()
     expect(page.locator(".u-over")).to_have_count(4)
     desk.check()
 
@@ -341,7 +341,7 @@ def four_paused_lmrs(mdp: Client) -> Iterator[None]:
     for name in names:
         mdp.change("POST", "/lmrs", {"name": name})
         mdp.change("POST", f"/lmrs/{name}/subscriptions", [{"rule": "search CycleProvider c register c"}], seconds=60)
-        mdp.change("PATCH", f"/lmrs/{name}", {"paused": True})
+        mdp.change("POST", f"/lmrs/{name}/pause")
     yield
     for name in names:
         mdp.change("DELETE", f"/lmrs/{name}", seconds=60)
@@ -371,7 +371,7 @@ def test_without_javascript_another_time_range_is_chosen(plain: Visit) -> None:
     page.get_by_role("link", name="7 days").click()
     expect(page.locator("nav a[aria-current=page]", has_text="7 days")).to_be_visible()
     page.locator("figure").first.get_by_text("As a table").click()
-    expect(page.locator("figure").first.locator("tbody tr")).not_to_have_count(0)
+    expect(page.locator("figure").first.locator("details tbody tr")).not_to_have_count(0)
     page.get_by_role("link", name=re.compile("jobs failed in 7 days")).click()
     expect(page).to_have_url(f"{plain.home}/jobs?state=failed&range=7d")
 

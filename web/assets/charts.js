@@ -46,7 +46,7 @@ async function refresh() {
   if (found.length !== figures.length) return; // signed out
   for (const [index, figure] of figures.entries()) {
     figure.dataset.points = found[index].dataset.points;
-    for (const part of ["figcaption", "tbody"]) {
+    for (const part of ["figcaption", "details tbody"]) {
       const [old, now] = [figure.querySelector(part), found[index].querySelector(part)];
       if (old && now) old.replaceChildren(...now.childNodes);
     }
