@@ -8,9 +8,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from mdv.db.jobs import read_jobs
 from mdv.inspect.sql.batch_runs import ListedRun, list_runs
-from mdv.inspect.sql.jobs import JobBurst, list_bursts
+from mdv.inspect.sql.jobs import JobBurst, list_bursts, read_jobs_by_number
 from mdv.mdp.jobs import JobStatus
 
 
@@ -33,10 +32,10 @@ Activity = JobStatus | ListedBurst | ListedRun
 def read_activity(connection: Connection, limit: int) -> list[Activity]:
     """Return the last activities, newest first; runs in progress before all others."""
     bursts = list_bursts(connection, limit)
-    jobs = {job.id: job for job in read_jobs(connection, [number for burst in bursts for number in burst.ids])}
+    jobs = read_jobs_by_number(connection, [number for burst in bursts for number in burst.numbers])
     found: list[Activity] = [*list_runs(connection, limit)]
     for burst in bursts:
-        read = [jobs[number] for number in burst.ids if number in jobs]
+        read = [jobs[number] for number in burst.numbers if number in jobs]
         found += read if burst.is_small else [ListedBurst(burst, newest) for newest in read]
     return sorted(found, key=_order, reverse=True)[:limit]
 

@@ -11,6 +11,8 @@ import pytest
 from mdv.batch.run import BatchOptions, BatchSummary, run_batch
 from mdv.db.state import lock_state
 from mdv.errors import BadCommand
+from mdv.inspect.activity import read_activity
+from mdv.inspect.sql.batch_runs import ListedRun, list_run_documents
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.schemas import read_schema_document
 from tests.support.catalogues import BASE, FLAWED, NAMES, RULES, SCHEMA, catalogue, rdf_xml
@@ -72,6 +74,22 @@ def test_a_run_and_a_second_edition_leave_the_same_state_as_single_registrations
     assert found.statements > 0 and found.bytes == sum(map(len, second.values()))
     register_one_by_one(other, second)
     assert_alike(batches.mdp.engine, other.engine)
+
+
+def test_a_run_is_listed_as_one_activity_with_its_documents(batches: Batches) -> None:
+    flawed = {name: text.encode() for name, text in FLAWED.items()}
+    batches.run(catalogue(30))
+    batches.run(catalogue(40, edition=2) | flawed)
+    batches.run(catalogue(5), dry_run=True)
+    with batches.mdp.engine.connect() as connection:
+        second, first = read_activity(connection, 10)
+        assert isinstance(first, ListedRun) and isinstance(second, ListedRun)
+        assert (first.documents, second.documents, second.unchanged, second.refused) == (30, 25, 15, len(FLAWED))
+        assert (second.state, second.what, second.finished) == ("done", "a test", 40 + len(FLAWED))
+        pages = [list_run_documents(connection, second.id, 0, 20)]
+        pages.append(list_run_documents(connection, second.id, pages[0][-1].id, 20))
+    assert [len(page) for page in pages] == [20, 5]
+    assert sorted(document.version for page in pages for document in page) == [1] * 10 + [2] * 15
 
 
 def test_a_rule_over_the_time_limit_of_the_run_is_suspended(batches: Batches) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -44,7 +44,7 @@ class BurstKey:
 @dataclass(frozen=True, slots=True)
 class JobBurst:
     """Jobs of one kind that one caller submitted shortly after each other: their number (a lower bound if `more`), and
-    how many of them failed and wait. `ids`: of all jobs if there are fewer than `MIN_BURST_JOBS`, else of the
+    how many of them failed and wait. `numbers`: of all jobs if there are fewer than `MIN_BURST_JOBS`, else of the
     newest."""
 
     key: BurstKey
@@ -54,7 +54,7 @@ class JobBurst:
     waiting: int
     since: datetime
     until: datetime
-    ids: list[UUID]
+    numbers: list[int]
 
     @property
     def is_small(self) -> bool:
@@ -93,6 +93,7 @@ def _failed_jobs(connection: Connection, seconds: float, before: int | None, lim
 def list_bursts(connection: Connection, limit: int) -> list[JobBurst]:
     """List the newest bursts of jobs. A burst of fewer than `MIN_BURST_JOBS` counts as that many lines of the list."""
     found: list[JobBurst] = []
+    _rows(connection, "pin")
     for most in BURST_WINDOWS:
         ((read, least),) = _rows(connection, "count_newest", most=most)
         limits = {"most": most, "gap": BURST_GAP_SECONDS, "least": MIN_BURST_JOBS, "rows": limit}
@@ -100,10 +101,16 @@ def list_bursts(connection: Connection, limit: int) -> list[JobBurst]:
             JobBurst(key := BurstKey(*row[:5]), read == most and key.first == least, *row[5:])
             for row in _rows(connection, "bursts", **limits)
         ]
-        lines = sum(len(burst.ids) for burst in found)
+        lines = sum(len(burst.numbers) for burst in found)
         if read < most or (lines >= limit and not any(burst.more for burst in found)):
             break
     return found
+
+
+def read_jobs_by_number(connection: Connection, numbers: Collection[int]) -> dict[int, JobStatus]:
+    """Return the status of jobs by number. Jobs that were deleted meanwhile are missing."""
+    found = read_jobs(connection, _ids(connection, "ids", numbers=list(numbers)))
+    return {job.number: job for job in found}
 
 
 def list_jobs_of_burst(
