@@ -74,6 +74,7 @@ _OF_THE_WAY = [
     "sign_in_failures",
     "saved_queries",
     "figures",
+    *(f"search_{name}" for name in ("state", "pending", "texts")),
     *(f"eca_{name}" for name in ("templates", "rules", "keys", "classes", "counts", "runs", "changes")),
 ]
 """Tables that record how documents were registered, or that other tests compare."""
