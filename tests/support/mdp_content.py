@@ -73,6 +73,9 @@ _OF_THE_WAY = [
     "web_sessions",
     "sign_in_failures",
     "saved_queries",
+    "search_state",
+    "search_pending",
+    "search_texts",
     "figures",
     *(f"eca_{name}" for name in ("templates", "rules", "keys", "classes", "counts", "runs", "changes")),
 ]
