@@ -8,22 +8,22 @@ from mdv.client import Client
 from mdv.rdf.syntax import TURTLE
 
 
-class LocalDocument(NamedTuple):
+class LocalDocumentText(NamedTuple):
     """A document that is registered at an LMR, as Turtle."""
 
     uri: str
     text: str
 
 
-def read_local_documents(lmr: Client) -> list[LocalDocument]:
+def read_local_documents(lmr: Client) -> list[LocalDocumentText]:
     """Return all local documents of an LMR."""
     return [
-        LocalDocument(item["uri"], lmr.rdf("/local/documents", TURTLE.media_type, uri=item["uri"]).decode())
+        LocalDocumentText(item["uri"], lmr.rdf("/local/documents", TURTLE.media_type, uri=item["uri"]).decode())
         for item in lmr.items("/local/documents")
     ]
 
 
-def replace_local_documents(lmr: Client, documents: list[LocalDocument]) -> None:
+def replace_local_documents(lmr: Client, documents: list[LocalDocumentText]) -> None:
     """Make these the only local documents of an LMR."""
     kept = {document.uri for document in documents}
     for uri in [item["uri"] for item in lmr.items("/local/documents") if item["uri"] not in kept]:

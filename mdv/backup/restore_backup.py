@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 
 import mdv
-from mdv.backup.local_documents import LocalDocument
+from mdv.backup.local_documents import LocalDocumentText
 from mdv.backup.manifest import BackupManifest, BackupTable, check_files, damaged_file_error, read_manifest
 from mdv.backup.write_backup import RowCallback
 from mdv.db.epoch import update_epoch
@@ -90,12 +90,12 @@ def restore_backup(
     analyze(engine)
 
 
-def read_local_file(folder: Path, manifest: BackupManifest) -> list[LocalDocument] | None:
+def read_local_file(folder: Path, manifest: BackupManifest) -> list[LocalDocumentText] | None:
     """Return the local documents of the backup; None if it has none of an LMR."""
     if manifest.local is None:
         return None
     with gzip.open(folder / manifest.local.path, "rb") as stream:
-        return [LocalDocument(**json.loads(line)) for line in stream]
+        return [LocalDocumentText(**json.loads(line)) for line in stream]
 
 
 def _check_target(connection: Connection, replace: bool) -> None:

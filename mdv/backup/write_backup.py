@@ -17,7 +17,7 @@ from typing import IO, cast
 from sqlalchemy import Engine
 
 import mdv
-from mdv.backup.local_documents import LocalDocument
+from mdv.backup.local_documents import LocalDocumentText
 from mdv.backup.manifest import (
     LOCAL_FILE,
     MANIFEST_FILE,
@@ -47,7 +47,7 @@ RowCallback = Callable[[str, int, int], object]
 
 
 def write_backup(
-    engine: Engine, folder: Path, local: list[LocalDocument] | None, report: RowCallback
+    engine: Engine, folder: Path, local: list[LocalDocumentText] | None, report: RowCallback
 ) -> BackupManifest:
     """Write a backup of the database into `folder`, which must be empty or new. `local`: the documents of the LMR of
     `mdv up`. On failure, the folder is emptied again."""
@@ -117,7 +117,7 @@ def _write_file(
     return BackupFile(path, rows, raw.size, raw.digest.hexdigest())
 
 
-def _write_local(folder: Path, local: list[LocalDocument]) -> BackupFile:
+def _write_local(folder: Path, local: list[LocalDocumentText]) -> BackupFile:
     lines = (json.dumps(document._asdict(), ensure_ascii=False).encode() + b"\n" for document in local)
     return _write_file(folder, LOCAL_FILE, lines)
 

@@ -19,7 +19,7 @@ from mdv.system import LmrSystem, System, find_database
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from mdv.backup.local_documents import LocalDocument
+    from mdv.backup.local_documents import LocalDocumentText
     from mdv.backup.manifest import BackupManifest
     from mdv.backup.restore_backup import ByteCallback
     from mdv.backup.write_backup import RowCallback
@@ -47,7 +47,7 @@ def backup(folder: Path, as_json: bool) -> None:
 
     began = time.monotonic()
     system = find_database(data_folder())
-    local: list[LocalDocument] | None = None
+    local: list[LocalDocumentText] | None = None
     if system.lmr_url:
         with _lmr(system) as lmr:
             try:
