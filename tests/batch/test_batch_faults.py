@@ -16,6 +16,7 @@ import sqlalchemy
 from sqlalchemy import Engine
 
 from mdv.batch.run import BatchOptions, BatchSummary, run_batch
+from mdv.batch.spark_preparation import SparkPreparation
 from mdv.db.engine import make_engine
 from mdv.db.migrate import migrate
 from mdv.embedded import Postgres, start_postgres
@@ -105,9 +106,8 @@ class Durable:
 
     def run(self, spark: SparkSession) -> BatchSummary:
         documents = Listed(spark, FILES, BASE, partitions=4)
-        return run_batch(
-            spark, self.engine, self.url, documents, BatchOptions("faults", 1 << 25), lambda progress: None
-        )
+        options = BatchOptions("faults", 1 << 25)
+        return run_batch(SparkPreparation(spark, documents), self.engine, self.url, options, lambda progress: None)
 
 
 @pytest.fixture
