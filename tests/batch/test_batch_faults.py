@@ -184,7 +184,7 @@ def test_a_killed_driver_resumes_when_the_same_command_is_run_again(
     tmp_path: Path, durable: Durable, reference: Mdp
 ) -> None:
     folder = write(FILES, tmp_path / "documents")
-    argv = [str(MDV), "batch", str(folder), "--uri-base", BASE, "--json"]
+    argv = [str(MDV), "batch", str(folder), "--uri-base", BASE, "--spark", "--json"]
     run = environment(MDV_DATABASE_URL=durable.url)
     died = subprocess.run(argv, env=run | {"MDV_DIE_AT": "before the commit:2"}, capture_output=True, timeout=120)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
