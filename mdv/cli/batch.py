@@ -1,4 +1,4 @@
-"""`mdv batch`: register very many documents with Spark."""
+"""`mdv batch`: register very many documents, large inputs with Spark."""
 
 from __future__ import annotations
 
