@@ -20,7 +20,7 @@ from mdv.db.tables import (
     snapshots,
     tokens,
 )
-from mdv.db.tokens import make_secret
+from mdv.db.tokens import hash_token, make_secret
 from mdv.errors import Conflict
 
 
@@ -60,6 +60,13 @@ def create_lmr_token(connection: Connection, lmr: Lmr) -> str:
     secret, digest = make_secret()
     connection.execute(insert(tokens).values(name=lmr.name, role="lmr", lmr_id=lmr.id, hash=digest))
     return secret
+
+
+def accept_lmr_token(connection: Connection, lmr: Lmr, secret: str) -> None:
+    """Store an existing token of an LMR, which keeps its other tokens."""
+    digest = hash_token(secret)
+    connection.execute(delete(tokens).where(tokens.c.hash == digest))  # it may be revoked
+    connection.execute(insert(tokens).values(name=lmr.name, role="lmr", lmr_id=lmr.id, hash=digest))
 
 
 def revoke_lmr_tokens(connection: Connection, lmr: Lmr) -> None:
