@@ -19,6 +19,7 @@ from web.api import (
     schema,
     search,
     status,
+    tokens,
     webhooks,
 )
 from web.app_factory import make_app
@@ -39,6 +40,7 @@ ROUTE_GROUPS = [
         lmrs,
         feed,
         webhooks,
+        tokens,
         explain,
         filter,
         jobs,
