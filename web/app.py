@@ -48,8 +48,18 @@ ROUTE_GROUPS = [
     )
 ]
 
-NAV_ITEMS = [("overview", "Overview"), ("register_form", "Register"), ("documents", "Documents"), ("browse", "Browse"),
-       ("query", "Query"), ("rules", "Rules"), ("schema", "Schema"), ("lmrs", "LMRs"), ("jobs", "Jobs")]  # fmt: skip
+NAV_ITEMS = [
+    ("overview", "Overview"),
+    ("register_form", "Register"),
+    ("documents", "Documents"),
+    ("browse", "Browse"),
+    ("query", "Query"),
+    ("rules", "Rules"),
+    ("schema", "Schema"),
+    ("lmrs", "LMRs"),
+    ("jobs", "Jobs"),
+    ("administration", "Admin"),
+]
 """The navigation of the pages: endpoint and label."""
 
 

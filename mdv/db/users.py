@@ -80,6 +80,8 @@ def hash_password(password: str) -> str:
     """Return the scrypt hash of a password, with its salt, as it is stored."""
     if not MIN_PASSWORD_LENGTH <= len(password) <= MAX_PASSWORD_LENGTH:
         raise BadRequest(f"A password must have {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH:,} characters.")
+    if password != password.strip():
+        raise BadRequest("A password must not begin or end with a space: the sign-in form removes it.")
     try:
         return generate_password_hash(password, _METHOD)
     except UnicodeEncodeError:
