@@ -71,8 +71,10 @@ def create(
 @json_option
 @data_option
 def list_(as_json: bool) -> None:
-    """List the tokens, including revoked and expired ones. Secrets are not shown. The time of last use is exact to a
-    minute."""
+    """List the tokens, including revoked and expired ones. Secrets are not shown.
+
+    Times are in UTC; the time of last use is exact to a minute. A terminal shows days, --json shows all details.
+    """
     from mdv.accounts.tokens import list_all_tokens
 
     with database() as connection:
@@ -111,18 +113,17 @@ _TERMINAL_COLUMNS: Columns = {
     "name": lambda item: item["name"],
     "role": lambda item: item["role"],
     "limits": lambda item: [*(item["document_prefixes"] or ()), *(item["resource_prefixes"] or ())],
-    "state": lambda item: item["state"],
-    "expires": lambda item: _minute(item["expires_at"]) or "never",
-    "last use": lambda item: _minute(item["used_at"]) or "never",
+    "expires": lambda item: item["state"] if item["state"] == "revoked" else _day(item["expires_at"]),
+    "last use": lambda item: _day(item["used_at"]),
 }
 
 
-def _minute(moment: str | None) -> str:
+def _day(moment: str | None) -> str:
     """
-    >>> _minute("2031-12-24T18:00:59.123+00:00")
-    '2031-12-24 18:00'
+    >>> _day("2031-12-24T18:00:59+00:00"), _day(None)
+    ('2031-12-24', 'never')
     """
-    return moment[:16].replace("T", " ") if moment else ""
+    return moment[:10] if moment else "never"
 
 
 def _shown(found: Token) -> Item:
