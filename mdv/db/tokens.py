@@ -16,7 +16,7 @@ from mdv.db.tables import tokens
 
 ROLES = ("admin", "viewer")
 USE_INTERVAL_SECONDS = 60.0
-"""The time of last use is updated at most this often."""
+"""The time of last use is updated at most this often. `_FIND` contains it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,7 @@ def find_token(connection: Connection, secret: str) -> Token | None:
     """Return the token with this secret; None if it is unknown or revoked. It may have expired. It is found by its
     hash, so that timing reveals nothing."""
     # Called for nearly every request, so it avoids the cost of SQLAlchemy expressions.
-    values = {"hash": hash_token(secret), "use_interval": USE_INTERVAL_SECONDS}
-    row = driver(connection).execute(_FIND, values, prepare=True).fetchone()
+    row = driver(connection).execute(_FIND, {"hash": hash_token(secret)}, prepare=True).fetchone()
     return _token(*row) if row else None
 
 
@@ -149,8 +148,8 @@ _COLUMNS: tuple[ColumnElement[Any], ...] = (
 
 _FIND = (
     "select id, name, role, document_prefixes, resource_prefixes, created_at, revoked_at, lmr_id, expires_at, used_at,"
-    " created_by, coalesce(expires_at <= now(), false),"
-    " used_at is null or used_at < now() - make_interval(secs => %(use_interval)s)"
+    " created_by, expires_at is not null and expires_at <= now(),"
+    " used_at is null or used_at < now() - interval '60 seconds'"
     " from tokens where hash = %(hash)s and revoked_at is null"
 )
 
