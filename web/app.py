@@ -19,6 +19,7 @@ from web.api import (
     schema,
     search,
     status,
+    tokens,
     webhooks,
 )
 from web.app_factory import make_app
@@ -39,6 +40,7 @@ ROUTE_GROUPS = [
         lmrs,
         feed,
         webhooks,
+        tokens,
         explain,
         filter,
         jobs,
@@ -46,8 +48,18 @@ ROUTE_GROUPS = [
     )
 ]
 
-NAV_ITEMS = [("overview", "Overview"), ("register_form", "Register"), ("documents", "Documents"), ("browse", "Browse"),
-       ("query", "Query"), ("rules", "Rules"), ("schema", "Schema"), ("lmrs", "LMRs"), ("jobs", "Jobs")]  # fmt: skip
+NAV_ITEMS = [
+    ("overview", "Overview"),
+    ("register_form", "Register"),
+    ("documents", "Documents"),
+    ("browse", "Browse"),
+    ("query", "Query"),
+    ("rules", "Rules"),
+    ("schema", "Schema"),
+    ("lmrs", "LMRs"),
+    ("jobs", "Jobs"),
+    ("administration", "Admin"),
+]
 """The navigation of the pages: endpoint and label."""
 
 

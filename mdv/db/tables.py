@@ -617,6 +617,9 @@ tokens = Table(
     Column("resource_prefixes", ARRAY(Text), comment="NULL: any resource"),
     _now("created_at"),
     Column("revoked_at", DateTime(timezone=True)),
+    Column("expires_at", DateTime(timezone=True), comment="NULL: never"),
+    Column("used_at", DateTime(timezone=True), comment="last use, exact to a minute"),
+    Column("created_by", Text, comment="the caller who created it"),
 )
 
 users = Table(

@@ -52,6 +52,11 @@ setInterval(() => localise(document), 30_000);
 const current = document.querySelector(".top nav a[aria-current]");
 if (current) current.parentElement.scrollLeft = current.offsetLeft - (current.parentElement.clientWidth - current.offsetWidth) / 2;
 
+// A secret is shown once: a page that the browser kept in memory is loaded again when the user goes back to it.
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted && document.querySelector("[data-once]")) location.reload();
+});
+
 // Copy buttons.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button[data-copy]");

@@ -19,6 +19,7 @@ from mdv.mdp.webhooks import list_webhooks
 from mdv.rules.completion import example
 from web.job_queue import PendingJob
 from web.number_params import read_after, read_subscription_id
+from web.once import redirect_once, take_once
 from web.pages.base import (
     is_fragment_request,
     pages,
@@ -62,7 +63,7 @@ def lmrs() -> Response:
 
 @pages.post("/lmrs")
 def create_an_lmr() -> Response:
-    """Create an LMR. The response shows its token, only once."""
+    """Create an LMR. The next page shows its token, once."""
     caller = require_unlimited_editor()
     name = request.form.get("name", "").strip()
     try:
@@ -70,7 +71,7 @@ def create_an_lmr() -> Response:
             made, token = create_lmr(connection, name, caller.by)
     except MdvError as error:
         return _render_list(error.problem(), name)
-    return render_page("lmr_token.html", 201, lmr=made, token=token, new=True)
+    return _show_token(made, token, is_new=True)
 
 
 def _render_list(problem: Mapping[str, Any] | None = None, name: str = "") -> Response:
@@ -200,7 +201,24 @@ def renew_lmr_token(name: str) -> Response:
     found = _find_lmr(name)
     with services().engine.begin() as connection:
         token = replace_token(connection, found)
-    return render_page("lmr_token.html", 201, lmr=found, token=token, new=False)
+    return _show_token(found, token, is_new=False)
+
+
+@pages.get("/lmrs/<name>/new-token")
+def new_lmr_token(name: str) -> Response:
+    """Show the token of an LMR directly after it was created."""
+    require_unlimited_editor()
+    found = _find_lmr(name)
+    once = take_once(_about_token(found)) or {}
+    return render_page("lmr_token.html", lmr=found, token=once.get("token"), new=once.get("new"))
+
+
+def _show_token(lmr: Lmr, token: str, is_new: bool) -> Response:
+    return redirect_once(_about_token(lmr), {"token": token, "new": is_new}, "new_lmr_token", name=lmr.name)
+
+
+def _about_token(lmr: Lmr) -> str:
+    return f"lmr-token-{lmr.id}"
 
 
 @pages.get("/lmrs/<name>/end")
