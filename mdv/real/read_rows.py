@@ -26,6 +26,9 @@ from mdv.real.vocabulary import (
     SCHEMA_CONTEXT,
 )
 
+MAX_REJECTED = 100
+"""Statements that one step of a read may reject, for example since two variables differ."""
+
 
 def read_pattern(machine: MachineState, triple: CodeTriple) -> ReadPattern | None:
     """Return the pattern of a triple under the current binding; None if nothing can match."""
@@ -119,7 +122,7 @@ def next_row(machine: MachineState, choice: Choice) -> None:
     node: CodeNode = choice[NODE]
     triple = node.triple
     assert triple is not None
-    while True:
+    for _ in range(MAX_REJECTED):
         row = _base_row(machine, choice)
         present, index = choice[_PRESENT], choice[_INDEX]
         if index < len(present) and (row is None or present[index] < row):
@@ -145,6 +148,7 @@ def next_row(machine: MachineState, choice: Choice) -> None:
             machine.stack.pop()
             machine.fail()
             return
+    machine.fail()  # the choice is still there: the next step goes on
 
 
 def _row_binding(triple: CodeTriple, binding: Binding, row: Statement) -> Binding | None:

@@ -5,7 +5,7 @@ Law: if a change matches a read, `change_keys` of the change contains `wait_key`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import product
 from typing import NamedTuple
@@ -51,27 +51,30 @@ def change_matches(read: ScopedRead, change: StatementChange, range_kind: ValueK
     return scope_contains(read.scope, change.document) and pattern_matches(read.pattern, change.statement, range_kind)
 
 
-def choose_woken(entries: Iterable[WaitEntry], changes: Sequence[StatementChange]) -> list[str]:
+def choose_woken(
+    entries: Iterable[WaitEntry], changes: Sequence[StatementChange], range_kind: Callable[[str], ValueKind]
+) -> list[str]:
     """Return the processes that changes wake: all readers, and of takers one per new statement, the oldest first.
 
-    A process that is chosen as a taker and ends before it runs must be replaced: the host wakes all takers then.
+    `range_kind`: how the schema types a property. A process that is chosen as a taker and ends before it runs must be
+    replaced: the host wakes all takers then.
 
     >>> from mdv.model import Statement, Term
     >>> from mdv.real.store import ReadPattern
     >>> read = ScopedRead(ReadPattern(property="urn:task"))
     >>> new = StatementChange("urn:d", Statement("urn:1", "urn:task", Term.literal("x")), True)
     >>> takers = [WaitEntry("b", (read,), True, 2), WaitEntry("a", (read,), True, 1)]
-    >>> choose_woken([*takers, WaitEntry("c", (read,))], [new])
+    >>> choose_woken([*takers, WaitEntry("c", (read,))], [new], lambda name: ValueKind.TEXT)
     ['c', 'a']
     """
     ordered = sorted(entries, key=lambda entry: entry.since)
     woken: dict[str, None] = {}
     for change in changes:
-        is_taken = False
+        is_taken, kind = False, range_kind(change.statement.property)
         for entry in ordered:
             if entry.process in woken or (entry.takes and (is_taken or not change.is_added)):
                 continue
-            if any(change_matches(read, change, ValueKind.NUMBER) for read in entry.reads):
+            if any(change_matches(read, change, kind) for read in entry.reads):
                 woken[entry.process] = None
                 is_taken |= entry.takes
     return list(woken)

@@ -79,9 +79,9 @@ def test_each_new_statement_wakes_one_taker_and_all_readers() -> None:
     entries = [WaitEntry(f"taker{n}", (task,), True, n) for n in range(4)]
     entries += [WaitEntry(f"reader{n}", (task,), False, 9) for n in range(2)]
     new = [change("1 task open"), change("2 task open")]
-    assert choose_woken(entries, new) == ["taker0", "reader0", "reader1", "taker1"]
-    assert choose_woken(entries, [change("1 task open", is_added=False)]) == ["reader0", "reader1"]
-    assert choose_woken(entries, [change("1 other open")]) == []
+    assert choose_woken(entries, new, kind_of) == ["taker0", "reader0", "reader1", "taker1"]
+    assert choose_woken(entries, [change("1 task open", is_added=False)], kind_of) == ["reader0", "reader1"]
+    assert choose_woken(entries, [change("1 other open")], kind_of) == []
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,9 @@ def test_a_number_conflicts_with_literals_of_equal_value() -> None:
     result = run_slice(machine_of("NO :n(?x, 3)"), store.view())
     new = StatementChange("urn:t:d", Statement("urn:t:a", "urn:t:n", Term.literal("03")), True)
     assert find_conflict(result.reads, [new], store.range_kind) is not None
+    entry = WaitEntry("urn:p", tuple(result.reads))
+    assert choose_woken([entry], [new], store.range_kind) == ["urn:p"]
+    assert choose_woken([entry], [new], kind_of) == []
 
 
 # --- slices ---
@@ -184,6 +187,15 @@ def test_a_program_that_waits_has_read_what_it_waits_for() -> None:
     result = run_slice(machine, store.view())
     assert isinstance(result.event, WaitingFor)
     assert find_conflict(result.reads, [change("1 task open")], kind_of) is not None
+
+
+def test_a_read_that_rejects_many_statements_takes_several_steps() -> None:
+    """So that a slice can end in between."""
+    store = memory_store({("urn:t:d", said(f"s{n:04} p o")) for n in range(1000)} | {("urn:t:d", said("z p z"))})
+    machine = machine_of(":p(?x, ?x)")
+    assert isinstance(machine.run(store.view(), 3), StepsUsed)
+    machine = through_json(machine, store)
+    assert isinstance(machine.run(store.view(), 100), SolutionFound)
 
 
 # --- checkpoints ---

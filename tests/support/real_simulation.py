@@ -132,7 +132,7 @@ class Simulation:
         keys = {key for change in changes for key in change_keys(change)}
         waiting = [one.wait for one in self.processes.values() if one.state is ProcessState.WAITING and one.wait]
         found = [entry for entry in waiting if any(key in keys for read in entry.reads for key in wait_keys(read))]
-        for iri in choose_woken(found, changes):
+        for iri in choose_woken(found, changes, self.store.range_kind):
             process = self.processes[iri]
             assert process.wait is not None
             process.state, process.woken_as_taker = ProcessState.READY, process.wait.takes
