@@ -19,6 +19,7 @@ from mdv.errors import Flaw, InvalidDocument, InvalidProgram, InvalidRule, MdvEr
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import WriteLimits, is_below_prefix
 from mdv.model import RDF_TYPE, Document, ParsedDocument, Statement, Term, is_blank
+from mdv.rdf.parse import is_absolute_iri
 from mdv.rdf.schema import Schema
 from mdv.rdf.term_json import read_term, write_statement
 from mdv.rdf.validate import refuse_reserved, validate
@@ -34,6 +35,7 @@ from mdv.real.events import (
     WaitingFor,
 )
 from mdv.real.machine import Machine
+from mdv.real.machine_state import ProgramFault
 from mdv.real.overlay import Overlay
 from mdv.real.resolve import read_program
 from mdv.real.store import FactReader, ReadPattern, ScopedRead, StatementChange, WriteRefusal
@@ -48,10 +50,14 @@ MAX_READ_SECONDS = 10.0
 """Time limit of one read of the database."""
 TURN_SECONDS = 0.05
 TURN_STEPS = 500
-"""Steps after which the time of a turn is checked."""
+"""Steps after which the time of a turn is checked, at the most. It is checked more often while steps take long."""
+STRETCH_SECONDS = 0.01
 TURN_EVENTS = 200
 LIMITS = ProgramLimits(steps=10_000_000, effects=100_000, solutions=1_000_000, depth=1000, choices=20_000)
 MAX_WARNINGS = 100
+MAX_PREFIXES = 1000
+MAX_EFFECT_CHARACTERS = 50_000_000
+"""Characters of all statements that a program adds. They are in memory."""
 MAX_DIFFERENCE = 10_000
 """Statements in the difference of a sandbox. The numbers of effects are complete."""
 
@@ -115,7 +121,18 @@ def span_of(text: str, span: Span) -> dict[str, int]:
     return {"start": span.start, "end": span.end, "line": flaw.line or 1, "column": flaw.column or 1}
 
 
+def mark_json(text: str, mark: Mark) -> dict[str, Any]:
+    """Return a warning with its place."""
+    hint = {} if mark.hint is None else {"hint": mark.hint}
+    return {"message": mark.message, "span": span_of(text, mark.span)} | hint
+
+
 def _parsed(code: str, schema: Schema, prefixes: Mapping[str, str]) -> Program:
+    if len(prefixes) > MAX_PREFIXES:
+        raise InvalidProgram(f"`prefixes` has more than {MAX_PREFIXES:,} entries.")
+    for prefix, iri in prefixes.items():
+        if not is_absolute_iri(iri):
+            raise InvalidProgram(f"The prefix {prefix[:40]}: stands for {iri[:80]!r}, which is no URI.")
     try:
         return read_program(code, {**schema.prefixes, **prefixes})
     except InvalidRule as error:
@@ -137,20 +154,24 @@ class _RecordedOverlay(Overlay):
         super().__init__()
         self.is_sandbox = True  # a later view may contain what a change returned to
         self.recorded: list[StatementChange] = []
+        self.doubtful: set[tuple[str, Statement]] = set()
+        """Changed more than once, so that the last change may have returned to the stored state."""
 
     def apply(self, document: str, statement: Statement, is_added: bool) -> None:
+        if document in self.changes.get(statement, ()):
+            self.doubtful.add((document, statement))
         self.recorded.append(StatementChange(document, statement, is_added))
         super().apply(document, statement, is_added)
 
 
 class ProgramRun:
-    """One run of a program. Call `turn` until `is_over`; `wait_until` is the time (monotonic) before the next turn, or
-    sooner, when `awaits_change` and the position has advanced."""
+    """One run of a program. Call `turn` until `is_over`. If it `is_waiting`, call it again after a short time, at the
+    latest at `wait_until` (monotonic)."""
 
     def __init__(self, request: ProgramRequest, writer: ProgramWriter, schema: SchemaInForce, seed: str) -> None:
         self.request, self.writer, self.schema = request, writer, schema
         program = _parsed(request.code, schema.schema, request.prefixes)
-        self.warnings = check_program(program, schema.schema, inputs=frozenset(request.binding))
+        self._marks = check_program(program, schema.schema, inputs=frozenset(request.binding))
         settings = MachineSettings(
             process=f"urn:mdv:real:process/{seed}", into=writer.into, seed=seed, is_read_only=request.is_read_only,
             limits=LIMITS,
@@ -159,11 +180,14 @@ class ProgramRun:
         self.root = _RecordedOverlay()
         self.machine.overlays[0] = self.root
         self.view: PostgresView | None = None
+        self.views = 0
         self.solutions = 0
         self.problem: MdvError | None = None
         self.is_over = False
         self.wait_until = 0.0
-        self.awaits_change = False
+        self._awaits_change = False
+        self._stretch = TURN_STEPS
+        self._characters = 0
         self._deadline = float("inf")
         self._seconds = 0.0
         self._waited = 0.0
@@ -176,7 +200,7 @@ class ProgramRun:
     # --- turns ---
 
     def turn(self, session: psycopg.Connection[Any]) -> list[dict[str, Any]]:
-        """Run for a short time and return the events: solutions, effects, warnings, and at last the end or the error."""
+        """Run for a short time and return the events. The last event of a program is its end or its error."""
         began = time.monotonic()
         self._deadline = began + MAX_PROGRAM_SECONDS - self._seconds
         reader = StatementReader(session, max(0.1, min(MAX_READ_SECONDS, self._deadline - began)))
@@ -200,19 +224,20 @@ class ProgramRun:
             assert self.view is not None
             is_due = time.time() >= (self._wait_deadline or float("inf"))
             is_over = self._waited + time.monotonic() - self._wait_began >= self.request.max_wait
-            if position == self.view.position and not is_due and not is_over:
-                self._sleep()
+            has_changed = self._awaits_change and position != self.view.position
+            if not has_changed and not is_due and not is_over:
                 return False
             self._waited += time.monotonic() - self._wait_began
             self._wait_began = None
-            if position == self.view.position:
-                if is_over and not is_due:
+            if not has_changed:
+                if not is_due:
                     self.problem = ProgramStopped(
                         f"The program waited for {self.request.max_wait:g} s, the limit of MDV_MAX_WAIT_SECONDS."
                         " Use AT MOST.",
                         limit="wait",
                     )
                 return True
+        self.views += 1
         self.view = PostgresView(
             position, self.schema.schema, self.schema.statements, self._refusal, lambda: self._deadline
         )
@@ -225,7 +250,10 @@ class ProgramRun:
             if time.monotonic() > self._deadline:
                 self._stop(f"The program ran for {MAX_PROGRAM_SECONDS:g} s, which is the limit.", None, "seconds")
                 break
-            event = machine.run(self.view, TURN_STEPS)
+            at = time.monotonic()
+            event = machine.run(self.view, self._stretch)
+            is_long = time.monotonic() - at > STRETCH_SECONDS
+            self._stretch = max(1, self._stretch // 2) if is_long else min(TURN_STEPS, self._stretch * 2)
             found += self._news()
             match event:
                 case SolutionFound(binding):
@@ -240,8 +268,9 @@ class ProgramRun:
                     break
                 case ProgramFailed(message, span, text, limit):
                     self._stop(message, None if span is None else (text, span), limit)
-                case WaitingFor(_, deadline):
+                case WaitingFor(reads, deadline):
                     self._wait_began, self._wait_deadline = time.monotonic(), deadline
+                    self._awaits_change = bool(reads)
                     self._sleep()
                     return found
                 case ServiceCalled():
@@ -255,7 +284,6 @@ class ProgramRun:
 
     def _sleep(self) -> None:
         assert self._wait_began is not None
-        self.awaits_change = True
         left = self.request.max_wait - self._waited
         self.wait_until = self._wait_began + left
         if self._wait_deadline is not None:
@@ -273,6 +301,9 @@ class ProgramRun:
             change = "added" if is_added else "removed"
             yield {"type": "effect", "change": change, "document": document, "statement": write_statement(statement)}
         self.root.recorded.clear()
+        for mark in self._marks:
+            yield {"type": "warning"} | mark_json(self.request.code, mark)
+        self._marks = ()
         for message, span in self.machine.warnings:
             yield from self._warning(message, span)
         self.machine.warnings.clear()
@@ -288,7 +319,7 @@ class ProgramRun:
         if message in self._said or len(self._said) >= MAX_WARNINGS:
             return
         self._said.add(message)
-        place = {} if span is None or span.end > len(self.request.code) else {"span": span_of(self.request.code, span)}
+        place = {} if span is None or not span.end else {"span": span_of(self.request.code, span)}
         yield {"type": "warning", "message": message} | place
 
     def effects(self) -> dict[str, int]:
@@ -299,17 +330,24 @@ class ProgramRun:
     def _finish(self) -> None:
         """End with the net effects. A change that returned to the stored state is none."""
         assert self.view is not None
+        try:
+            self._drop_void_changes()
+        except ProgramFault as fault:
+            self._stop(fault.message, None, fault.limit)
+            return
         self.is_over = True
-        self._drop_void_changes()
         self._end = {"solutions": self.solutions, "effects": self.effects(), "position": self.view.position}
         if not self.request.is_read_only:
             self._end |= self._difference()
 
     def _drop_void_changes(self) -> None:
         assert self.view is not None
-        for document, statement, is_added in list(self.root.all_changes()):
-            if (document in self.view.documents_with(statement)) == is_added:
-                del self.root.changes[statement][document]
+        doubtful = self.root.doubtful if self.views == 1 else {change[:2] for change in self.root.all_changes()}
+        self.view.prefetch([ReadPattern(*statement) for _, statement in doubtful], None)
+        for document, statement in doubtful:
+            documents = self.root.changes[statement]
+            if (document in self.view.documents_with(statement)) == documents[document]:
+                del documents[document]
 
     def _difference(self) -> dict[str, Any]:
         by_document: dict[str, dict[str, list[Any]]] = {}
@@ -344,9 +382,14 @@ class ProgramRun:
 
     def _refusal(self, change: StatementChange, facts: FactReader) -> WriteRefusal | None:
         document, statement, is_added = change
+        self._characters += sum(map(len, (document, statement.subject, statement.property, statement.object.value)))
+        if self._characters > MAX_EFFECT_CHARACTERS:
+            raise ProgramFault(f"the effects have more than {MAX_EFFECT_CHARACTERS:,} characters", "effects")
         self._note_permission(document, statement)
-        if is_blank(statement.subject) and statement.property not in (RDF_FIRST, RDF_REST, RDF_TYPE):
-            return WriteRefusal(f"{statement.subject} is a blank node, which only a registration of its document changes")
+        if is_blank(statement.subject) and statement.property not in (RDF_FIRST, RDF_REST):
+            return WriteRefusal(
+                f"{statement.subject} is a blank node, which only a registration of its document changes"
+            )
         if not is_added or _is_built_in(statement):
             return None
         own = [name for name in (statement.subject, statement.object.value) if is_blank(name)]
@@ -371,8 +414,12 @@ class ProgramRun:
             message = f"{self.writer.name} may read only, so the mode run would refuse changes"
         elif documents is not None and not is_below_prefix(document, documents):
             message = f"{self.writer.name} may not write {document}, so the mode run would refuse this change"
-        elif resources is not None and not (is_blank(statement.subject) or is_below_prefix(statement.subject, resources)):
-            message = f"{self.writer.name} may not describe {statement.subject}, so the mode run would refuse this change"
+        elif resources is not None and not (
+            is_blank(statement.subject) or is_below_prefix(statement.subject, resources)
+        ):
+            message = (
+                f"{self.writer.name} may not describe {statement.subject}, so the mode run would refuse this change"
+            )
         else:
             return
         if message not in self._said and len(self._notes) < MAX_WARNINGS:

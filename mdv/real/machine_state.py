@@ -378,7 +378,8 @@ class MachineState:
 
     def warn(self, message: str) -> None:
         if len(self.warnings) < MAX_WARNINGS and self.node is not None:
-            self.warnings.append((message, self.node.span))
+            span = self.node.span if self.node.code is self.code else Span(0, 0)  # in the body of an action: no place
+            self.warnings.append((message, span))
 
     def add(self, document: str, statement: Statement, contexts: Contexts) -> bool:
         """Add a statement to the top context. Return False, with `_blocked` set, if it is present or refused."""

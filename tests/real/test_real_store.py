@@ -75,7 +75,11 @@ def ordered_namespace() -> str:
             hashes == sorted(hashes)
             for subject in NAMES
             for name in PROPERTIES
-            if (hashes := [statement_hash(Statement(space + subject, space + name, Term.uri(space + one))) for one in NAMES])
+            if (
+                hashes := [
+                    statement_hash(Statement(space + subject, space + name, Term.uri(space + one))) for one in NAMES
+                ]
+            )
         ):
             return space
     raise AssertionError
@@ -102,9 +106,7 @@ ACTIONS = {
 
 
 def turtle(statements: set[Statement]) -> str:
-    lines = [
-        f"<{s}> <{p}> {f'<{o.value}>' if o.is_uri else json.dumps(o.value)} ." for s, p, o in sorted(statements)
-    ]
+    lines = [f"<{s}> <{p}> {f'<{o.value}>' if o.is_uri else json.dumps(o.value)} ." for s, p, o in sorted(statements)]
     return f"@prefix : <{SPACE}> .\n" + "\n".join(lines)
 
 
@@ -167,7 +169,9 @@ class StoredPrograms:
 def case(number: int) -> tuple[str, Content]:
     random = Random(number)
     content = moved(random_content(random))
-    text = DIRECTED[number // 3 % len(DIRECTED)] if number % 3 == 0 else RandomText(random, with_contexts=True).program()
+    text = (
+        DIRECTED[number // 3 % len(DIRECTED)] if number % 3 == 0 else RandomText(random, with_contexts=True).program()
+    )
     return text.replace(NAMESPACE, SPACE), content
 
 
@@ -206,7 +210,8 @@ INTEGER = XSD + "integer"
 SCHEMA = """<> mdv:world mdv:open . :n a rdf:Property ; rdfs:range xsd:integer ; mdv:setValued true .
 :b a rdf:Property ; rdfs:range xsd:boolean . :t a rdf:Property ; rdfs:range xsd:string ; mdv:setValued true ."""
 DOCUMENT = """
-:a{0} a :Work, :Thing ; :n "0{0}", 7 ; :b {1} ; :t "one", "{0}" ; :free "one"@en, "one"@de, {0}, {0}.0, "x"^^xsd:byte ; :of :a0 .
+:a{0} a :Work, :Thing ; :n "0{0}", 7 ; :b {1} ; :t "one", "{0}" ; :free "one"@en, "one"@de, {0}, {0}.0, "x"^^xsd:byte ;
+    :of :a0 .
 :a0 :t "one" ; :n 7 .
 """
 

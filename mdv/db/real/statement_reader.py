@@ -1,10 +1,12 @@
 """Reads of programs in SQL. A cursor is a pattern, a scope, a position and the last statement that was read.
 
 The order of a cursor is resource, property, hash: that of an index. With a bound subject, or with a bound property and
-resource as object, a chunk reads its own rows alone. So does a read of a property, or of everything, which skips the rows
-of other properties. A read of a literal, of an object with any property, or of a document collects its rows for each
-chunk and sorts them.
+resource as object, a chunk reads its own rows alone. So does a read of a property, or of everything, which skips the
+rows of other properties. A read of a literal, of an object with any property, or of a document collects its rows for
+each chunk and sorts them.
 """
+
+# ruff: noqa: S608 (the parts are SQL written here)
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def read_shape(pattern: ReadPattern, scope: ReadScope, after: Statement | None, 
         kind = "number" if is_number and pattern.property is not None else "typed"
     elif term is not None:
         kind = "uri" if term.is_uri else "lang" if term.lang is not None else "datatype" if term.datatype else "plain"
-    return ReadShape(pattern.subject is not None, pattern.property is not None, kind, scope is not None, after is not None)
+    return ReadShape(
+        pattern.subject is not None, pattern.property is not None, kind, scope is not None, after is not None
+    )
 
 
 class StatementReader:
@@ -156,7 +160,9 @@ def _object_fields(term: Term, before: str) -> dict[str, Any]:
 def _sql_of(shape: ReadShape, limit: int) -> str:
     names, conditions = _conditions(shape)
     is_collected = not shape.subject and (
-        shape.is_scoped or shape.object in ("plain", "lang", "datatype", "number") or (shape.object and not shape.property)
+        shape.is_scoped
+        or shape.object in ("plain", "lang", "datatype", "number")
+        or (shape.object and not shape.property)
     )
 
     def source(table: str, within: str) -> str:
@@ -209,9 +215,7 @@ def _conditions(shape: ReadShape) -> tuple[list[str], list[str]]:
     if shape.subject and shape.property and shape.object in ("uri", "plain", "lang", "datatype"):
         found.append("f.hash = k.hash")
     if shape.is_scoped:
-        found.append(
-            "f.document_id = any (array(select id from documents d where d.uri = any (%(scope)s::text[])))"
-        )
+        found.append("f.document_id = any (array(select id from documents d where d.uri = any (%(scope)s::text[])))")
     if shape.goes_on:
         look_up("resources", "after_subject", "after_subject")
         look_up("vocabulary", "after_property", "after_property")

@@ -119,11 +119,11 @@ class PostgresView:
                 self._pending[pattern, scope] = None
         for pending in (self._pending, self._asked):
             while len(pending) > MAX_PENDING:
-                pending.popitem(last=False)  # type: ignore[attr-defined]
+                pending.popitem(last=False)
 
     def _fetch_block(self, pattern: ReadPattern, scope: ReadScope) -> None:
         """Fetch an inner read with those that come after it and have the same shape."""
-        shape, block = self._shape(pattern, scope), []
+        shape, block = self._shape(pattern, scope), list[ReadPattern]()
         for other, other_scope in self._pending:
             if not block and other != pattern:
                 continue
