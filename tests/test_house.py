@@ -54,6 +54,7 @@ MDP_FLOORS = [
     {"eca.templates"},
     {"provider", "eca.trace"},
     {"eca.run"},
+    {"eca.comparisons"},
     {"eca.actions", "eca.rule_set"},
     {"edit"},
     {"rule_cache"},

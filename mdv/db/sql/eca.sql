@@ -203,21 +203,5 @@ update eca_counts set failures = 0 where rule_id = %(id)s::bigint;
 -- Rules that name this one in PRECEDES or FOLLOWS.
 select id, name from eca_rules where %(name)s::text = any (precedes || follows) order by id;
 
--- name: list_runs
-select id, position, at::text, cause, subject, outcome, fired, changed_by from eca_runs
-where id < %(before)s::bigint and (%(position)s::bigint is null or position = %(position)s::bigint)
-order by id desc limit %(limit)s::int;
-
--- name: read_run
-select id, position, at::text, cause, subject, outcome, fired, changed_by, trace from eca_runs where id = %(id)s::bigint;
-
--- name: list_changes
-select id, position, run_id, step, rule_id, rule_name, delta, is_added, document, subject, property, object
-from eca_changes
-where id < %(before)s::bigint
-  and (%(resource)s::text is null or subject = %(resource)s::text)
-  and (%(rule)s::bigint is null or rule_id = %(rule)s::bigint)
-order by id desc limit %(limit)s::int;
-
 -- name: remove_old_runs
 delete from eca_runs where at < now() - make_interval(days => %(days)s::int);

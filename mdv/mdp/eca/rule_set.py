@@ -10,6 +10,7 @@ from functools import cached_property
 from sqlalchemy import Connection
 
 from mdv.db.eca.action_sql import ActionWriter
+from mdv.db.eca.comparison_sql import write_values_query
 from mdv.db.eca.rule_sql import TemplateQueries, write_template
 from mdv.db.eca.rules import read_templates
 from mdv.db.vocabulary import Vocabulary
@@ -23,11 +24,12 @@ from mdv.rdftl.template import abstract_rule, mentions
 
 @dataclass(frozen=True)
 class LoadedTemplate:
-    """A template with its queries."""
+    """A template with its queries. `values`: the query of the values of its condition, if it has comparisons."""
 
     id: int
     rule: EcaRule
     queries: TemplateQueries
+    values: str | None = None
 
     @cached_property
     def key(self) -> EventKey:
@@ -86,4 +88,7 @@ class RuleSetCache:
     def _load(self, number: int, text: str, schema: SchemaInForce) -> LoadedTemplate:
         (compiled,) = compile_rules(text, schema.schema)
         template, _ = abstract_rule(compiled.rule, schema.schema)
-        return LoadedTemplate(number, template, write_template(template, number, schema.schema, self.property_id))
+        return LoadedTemplate(
+            number, template, write_template(template, number, schema.schema, self.property_id),
+            write_values_query(template.condition, schema.schema, self.property_id),
+        )  # fmt: skip

@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -25,6 +25,7 @@ from mdv.db.pipeline import PendingResult, Pipeline
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
 from mdv.mdp.eca.actions import ActionFailed, ActionReader, encode_delta
+from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
 from mdv.mdp.eca.rule_set import LoadedTemplate, RuleSet
 from mdv.mdp.edit import Edit
 from mdv.mdp.schemas import SchemaInForce
@@ -37,6 +38,8 @@ from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta
 RULES_DOCUMENT = "urn:mdv:eca:"
 """The document of a rule set, without its name."""
 SHADOW = "shadow"
+MAX_COMPARED = 1_000
+"""Rules that fire in a run, up to which their comparisons are read for the trace."""
 
 
 class RunLimits(NamedTuple):
@@ -112,6 +115,10 @@ class FiredRule(NamedTuple):
         return self.name or f"rule {self.id}"
 
 
+Firing: TypeAlias = tuple[LoadedTemplate, FiredRule, Delta | None]
+"""A rule that fires, with its template and an instantiation of `$delta`."""
+
+
 @dataclass(eq=False, slots=True)
 class RuleCopy:
     """A copy of the actions of a rule; without a rule, the transaction itself."""
@@ -129,6 +136,8 @@ class RuleCopy:
     """Where its insertions go."""
     limits: WriteLimits = UNLIMITED
     by: str | None = None
+    comparisons: list[dict[str, Any]] = field(default_factory=list)
+    """The comparisons of its condition with their values, for the trace."""
 
     @property
     def aborts_parent(self) -> bool:
@@ -252,26 +261,26 @@ class Scheduler:
         found = self._find_firing(change, written)
         immediate: list[ScheduledUpdate] = []
         number = len(self.run.steps) - 1 if self.run.steps else None
-        for template, rule, delta in found:
+        compared = self._compare(found)
+        for index, (template, rule, delta) in enumerate(found):
             copy = RuleCopy(
                 template.rule.actions, rule.constants, rule, template.rule.abort, delta, owner, owner.depth + 1, number,
                 RULES_DOCUMENT + rule.rule_set, WriteLimits(rule.prefixes, rule.prefixes), owner.by,
+                compared.get(index, []),
             )  # fmt: skip
             self.run.fired.append(copy)
             if rule.state == SHADOW:
                 continue
             match template.rule.coupling:
                 case Coupling.IMMEDIATE:
-                    immediate += [ScheduledUpdate(copy, index) for index in range(len(copy.actions))]
+                    immediate += [ScheduledUpdate(copy, action) for action in range(len(copy.actions))]
                 case Coupling.DEFERRED:
                     self._deferred.append(copy)
                 case Coupling.DETACHED:
                     self.run.detached.append(copy)
         self._schedule.extendleft(reversed(immediate))
 
-    def _find_firing(
-        self, change: UpdateChange, written: Pipeline | None
-    ) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
+    def _find_firing(self, change: UpdateChange, written: Pipeline | None) -> list[Firing]:
         """Return the rules that fire with their instantiations of `$delta`, in the order of execution."""
         tx = self._tx
         watched = WatchedChange(change, self._rules.watched, tx.schema.schema)
@@ -296,6 +305,12 @@ class Scheduler:
         tx.flush()
         found = evaluation.evaluate(written)
         return sorted(found, key=lambda one: (one[1].rank, one[2] or ()))
+
+    def _compare(self, found: Sequence[Firing]) -> dict[int, list[dict[str, Any]]]:
+        """Return the comparisons of the first rules that fire in this run, by their index."""
+        shown = found[: max(0, MAX_COMPARED - len(self.run.fired))]
+        fired = [FiredCondition(template, rule.id, rule.constants, delta) for template, rule, delta in shown]
+        return read_comparisons(self._tx.connection, self._tx.schema, fired)
 
     # Failures
 
@@ -387,7 +402,7 @@ class _Evaluation:
             pairs = [{"n": int(n or 0), "rule_id": int(rule or 0)} for n, rule in result.rows()]
             self._pairs[template.id] = json.dumps(pairs)
 
-    def evaluate(self, written: Pipeline | None) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
+    def evaluate(self, written: Pipeline | None) -> list[Firing]:
         """Evaluate the rest on the state after the change."""
         pipeline = written or Pipeline(self._tx.connection)
         pending: list[tuple[LoadedTemplate, list[Delta], PendingResult]] = []
@@ -398,7 +413,7 @@ class _Evaluation:
             pending.append((template, found, query))
         pipeline.queue(CHOOSE_PLANS)
         pipeline.send()
-        firing: dict[tuple[int, Delta | None], tuple[LoadedTemplate, FiredRule, Delta | None]] = {}
+        firing: dict[tuple[int, Delta | None], Firing] = {}
         for template, found, query in pending:
             for n, *row in query.rows():
                 rule = _fired_rule(row)

@@ -1,0 +1,101 @@
+"""Read runs of event-condition-action rules, and the changes that rules made."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from mdv.db.engine import driver
+from mdv.db.load_sql import load_sql
+
+
+class StoredRun(NamedTuple):
+    """A run without its trace. `subject`: the document that was registered or updated. `position`: None if the change
+    was refused."""
+
+    id: int
+    position: int | None
+    at: datetime
+    cause: str
+    subject: str | None
+    outcome: str
+    fired: int
+    by: str | None
+
+
+class LoggedChange(NamedTuple):
+    """A statement that an action added to a document or removed from it. `rule_id`: None for an update. `delta`: the
+    instantiation of `$delta` as JSON."""
+
+    id: int
+    position: int
+    at: datetime | None
+    run: int
+    step: int
+    rule_id: int | None
+    rule: str | None
+    delta: dict[str, Any] | None
+    added: bool
+    document: str
+    subject: str
+    property: str
+    object: dict[str, Any]
+
+
+def count_rules(connection: Connection) -> dict[str, int]:
+    """Return how many rules are in each state."""
+    return dict(_query(connection, "count_rules"))
+
+
+def list_sets(connection: Connection, limit: int) -> dict[str, int]:
+    """Return rule sets with the number of rules of each, ordered by name."""
+    return dict(_query(connection, "list_sets", limit=limit))
+
+
+def list_runs(
+    connection: Connection,
+    before: int,
+    limit: int,
+    rule: int | None = None,
+    outcome: str | None = None,
+    position: int | None = None,
+) -> list[StoredRun]:
+    """Return a page of runs, newest first. `rule`: those in which this rule changed something."""
+    rows = _query(
+        connection, "list_runs", before=before, limit=limit, rule=rule, outcome=outcome, position=position
+    )  # fmt: skip
+    return [StoredRun(*row) for row in rows]
+
+
+def read_stored_run(connection: Connection, number: int) -> tuple[StoredRun, dict[str, Any]] | None:
+    """Return a run and its trace; None if it does not exist."""
+    for *row, trace in _query(connection, "read_run", id=number):
+        return StoredRun(*row), trace
+    return None
+
+
+def list_changes(
+    connection: Connection,
+    before: int,
+    limit: int,
+    resource: str | None = None,
+    rule: int | None = None,
+    document: str | None = None,
+    run: int | None = None,
+) -> list[LoggedChange]:
+    """Return a page of changes that rules and updates made, newest first."""
+    rows = _query(
+        connection, "list_changes", before=before, limit=limit, resource=resource, rule=rule, document=document, run=run
+    )  # fmt: skip
+    return [LoggedChange(*row) for row in rows]
+
+
+def list_insertions(connection: Connection, resource: str, limit: int) -> list[LoggedChange]:
+    """Return the changes that inserted statements of a resource which may still be there, newest first."""
+    return [LoggedChange(*row) for row in _query(connection, "list_insertions", resource=resource, limit=limit)]
+
+
+def _query(connection: Connection, name: str, **values: object) -> Any:
+    return driver(connection).execute(load_sql("eca", __package__)[name], values, prepare=True).fetchall()

@@ -1,0 +1,84 @@
+"""The comparisons of the conditions of rules that fired, with the values that they compared: for traces.
+
+They are read on the state that the conditions were evaluated on. Rules that do not fire cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from mdv.db.eca.comparison_sql import comparisons_of, paths_of
+from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
+from mdv.db.pipeline import Pipeline
+from mdv.mdp.eca.actions import encode_delta
+from mdv.mdp.eca.rule_set import LoadedTemplate
+from mdv.mdp.schemas import SchemaInForce
+from mdv.rdftl.model import ConstantValue, Delta, Exists, NodePath, ValueComparison
+from mdv.rdftl.template import bind_slots
+from mdv.rdftl.write import write_condition
+
+
+class FiredCondition(NamedTuple):
+    """The condition of a rule that fires, by its template and its constants, for one instantiation of `$delta`."""
+
+    template: LoadedTemplate
+    rule: int
+    constants: Sequence[str]
+    delta: Delta | None
+
+
+def read_comparisons(
+    connection: Connection, schema: SchemaInForce, fired: Sequence[FiredCondition]
+) -> dict[int, list[dict[str, Any]]]:
+    """Return the comparisons of conditions, by their index. Each is JSON: its text, whether it `holds`, and the values
+    of its sides, `left` and `right`."""
+    by_template: dict[int, list[int]] = defaultdict(list)
+    for number, one in enumerate(fired):
+        if one.template.values is not None:
+            by_template[one.template.id].append(number)
+    if not by_template:
+        return {}
+    pipeline, pending = Pipeline(connection), []
+    pipeline.queue(REUSE_PLANS)
+    for numbers in by_template.values():
+        sql = fired[numbers[0]].template.values
+        assert sql is not None
+        deltas = [encode_delta(fired[number].delta, number, schema) for number in numbers]
+        rules = [{"n": number, "rule_id": fired[number].rule} for number in numbers]
+        pending.append(
+            pipeline.queue_named(sql, deltas=json.dumps(deltas, ensure_ascii=False), rules=json.dumps(rules))
+        )
+    pipeline.queue(CHOOSE_PLANS)
+    pipeline.send()
+    rows = ((int(n or 0), values) for result in pending for n, *values in result.rows())
+    return {number: list(_comparisons(fired[number], values, schema)) for number, values in rows}
+
+
+def _comparisons(one: FiredCondition, row: Sequence[str | None], schema: SchemaInForce) -> Iterator[dict[str, Any]]:
+    column = count()
+    for comparison in comparisons_of(one.template.rule.condition):
+        found: dict[str, Any] = {
+            "text": write_condition(bind_slots(comparison, one.constants), schema.schema),
+            "holds": row[next(column)] == "t",
+        }
+        values = [json.loads(row[next(column)] or "[]") for _ in paths_of(comparison)]
+        yield found | _sides(bind_slots(comparison, one.constants), values)
+
+
+def _sides(comparison: Exists | ValueComparison, values: list[Any]) -> dict[str, Any]:
+    if isinstance(comparison, Exists):
+        return {"left": values[0]}
+    sides = {}
+    for name, side in (("left", comparison.left), ("right", comparison.right)):
+        sides[name] = values.pop(0) if isinstance(side, NodePath) else [_constant(side)]
+    return sides
+
+
+def _constant(constant: ConstantValue) -> dict[str, Any]:
+    return {"type": "literal", "value": constant.text}
