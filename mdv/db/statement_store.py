@@ -304,6 +304,10 @@ class StatementStore:
         """Return a looked-up document as it was before this transaction."""
         return self._documents.get(uri)
 
+    def name_document(self, number: int) -> str:
+        """Return the URI of a document that this transaction changes."""
+        return next(difference.uri for difference in self._differences if difference.document == number)
+
     def is_in(self, uri: str, edit: StatementEdit) -> bool:
         """True if a document contains a looked-up statement now."""
         key = self._known_key(edit)

@@ -211,6 +211,11 @@ class Transaction:
         (edit,) = encode_edits([Edit(statement, document)], self.schema)
         return self._store is not None and self._store.is_in(document, edit)
 
+    def name_document(self, number: int) -> str:
+        """Return the URI of a document that this transaction changes, by its ID. A new one is not stored yet."""
+        assert self._store is not None
+        return self._store.name_document(number)
+
     @property
     def vocabulary(self) -> Vocabulary:
         return self.provider.vocabulary

@@ -98,7 +98,6 @@ def test_comparisons_are_those_of_the_state_that_the_condition_was_evaluated_on(
 
     put(eca, "http://d/1", "<http://r/1> a :Lo ; :subject 'x' ; :level 1 .")
 
-    print(last_tree(eca))
     copies = [node for _, node in walk_tree(last_tree(eca)) if isinstance(node, FiredCopy)]
     assert [(copy.name, copy.comparisons[0]["left"]) for copy in copies] == [("a", [literal("1")]), ("b", [literal("2")])]
 

@@ -52,7 +52,8 @@ class ActionWriter:
                 yield f"select {_term(value)} {_from(body)} limit 1"
 
     def select_arcs(self, triple: Triple) -> str:
-        """Return the query of the stored arcs that a triple matches: document, subject, property, and object."""
+        """Return the query of the stored arcs that a triple matches: document, ID of the document, subject,
+        property, and object. A document that this transaction registers has no URI yet."""
         body = FromWhere([DELTAS, "filter_data f"])
         if isinstance(triple.arc, str):
             body.conditions.append(f"f.property_id = {self._property_id(triple.arc)}")
@@ -103,7 +104,7 @@ def _from(body: FromWhere) -> str:
 
 def _select_statements(body: FromWhere) -> str:
     return (
-        "select distinct (select o.uri from documents o where o.id = f.document_id),"
+        "select distinct (select o.uri from documents o where o.id = f.document_id), f.document_id,"
         " (select u.uri from resources u where u.id = f.resource_id),"
         f" (select m.uri from vocabulary m where m.id = f.property_id), {_term(_STATEMENT)} {_from(body)}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -70,7 +70,10 @@ def encode_delta(delta: Delta | None, number: int, schema: SchemaInForce) -> dic
 
 
 class ActionReader:
-    """Evaluates the paths of one copy of an action on the statements of the store."""
+    """Evaluates the paths of one copy of an action on the statements of the store.
+
+    `name_document`: returns the URI of a document that this transaction registers, by its ID.
+    """
 
     def __init__(
         self,
@@ -79,11 +82,13 @@ class ActionReader:
         schema: SchemaInForce,
         delta: Delta | None,
         constants: Sequence[str],
+        name_document: Callable[[int], str],
     ) -> None:
         self._connection = connection
         self._writer = writer
         self._delta = delta
         self._constants = constants
+        self._name_document = name_document
         self._parameters = {
             "deltas": json.dumps([encode_delta(delta, 0, schema)], ensure_ascii=False),
             "constants": json.dumps(list(constants), ensure_ascii=False),
@@ -106,7 +111,7 @@ class ActionReader:
             return
         self._check_elements(action.path)
         sql = self._writer.select_statements_of_nodes(action.path, action.class_iri)
-        found = dict.fromkeys(statement for _, statement in _statements(self._query(sql)))
+        found = dict.fromkeys(statement for _, statement in self._statements(self._query(sql)))
         edits.deletions += [Edit(statement) for statement in found]
 
     def _edit_arcs(self, action: ArcAction, edits: ActionEdits) -> None:
@@ -118,7 +123,7 @@ class ActionReader:
             for node in (triple.source, triple.target):
                 if isinstance(node.value, NodePath):
                     self._check_elements(node.value)
-            found = _statements(self._query(self._writer.select_arcs(triple)))
+            found = self._statements(self._query(self._writer.select_arcs(triple)))
             if action.kind is ChangeKind.DELETE:
                 edits.deletions += [Edit(one) for one in dict.fromkeys(statement for _, statement in found)]
             else:
@@ -208,11 +213,11 @@ class ActionReader:
             found: PendingResult = pipeline.queue_named(sql, **self._parameters, **values)
         return found.rows()
 
+    def _statements(self, rows: Iterable[TextRow]) -> Iterator[tuple[str, Statement]]:
+        for document, number, subject, name, *term in rows:
+            uri = document if document is not None else self._name_document(int(number or 0))
+            yield uri, Statement(subject or "", name or "", _term(*term))
+
 
 def _term(uri: str | None, value: str | None, lang: str | None, datatype: str | None) -> Term:
     return Term.uri(uri) if uri is not None else Term.literal(value or "", lang, datatype)
-
-
-def _statements(rows: Iterable[TextRow]) -> Iterator[tuple[str, Statement]]:
-    for document, subject, name, *term in rows:
-        yield document or "", Statement(subject or "", name or "", _term(*term))

@@ -96,6 +96,8 @@ class EditedTransaction(Protocol):
 
     def is_in(self, document: str, statement: Statement) -> bool: ...
 
+    def name_document(self, number: int) -> str: ...
+
     def flush(self) -> None: ...
 
 
@@ -239,7 +241,9 @@ class Scheduler:
     def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
         tx = self._tx
         tx.flush()
-        reader = ActionReader(tx.connection, self._rules.actions, tx.schema, owner.delta, owner.constants)
+        reader = ActionReader(
+            tx.connection, self._rules.actions, tx.schema, owner.delta, owner.constants, tx.name_document
+        )  # fmt: skip
         edits = reader.edits_of(owner.actions[index])
         cause = owner_cause(owner)
         try:
