@@ -8,6 +8,7 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     documents,
+    eca_analysis,
     explain,
     feed,
     filter,
@@ -36,6 +37,7 @@ ROUTE_GROUPS = [
         query,
         schema,
         rules,
+        eca_analysis,
         lmrs,
         feed,
         webhooks,

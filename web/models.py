@@ -261,6 +261,137 @@ class ExplainRuleRequest(Strict):
     sql: StrictBool = Field(False, description="include the SQL")
 
 
+class EcaCheckRequest(Strict):
+    text: str = Field(description="the text of one or several event-condition-action rules, at most 16 KB")
+    replaces: str | None = Field(None, description="name or ID of the rule that the text replaces", max_length=1000)
+
+
+class EcaAnalysisQuery(Strict):
+    mode: Literal["paper", "strict"] = Field(
+        "strict", description="the tests of the paper, or tests that miss no dependency"
+    )
+
+
+class EcaGraphQuery(ListQuery, EcaAnalysisQuery):
+    """Parameters of the triggering graph."""
+
+
+class EcaUnitShown(BaseModel):
+    """Rules that are analysed together: one rule, or many that differ only in their constants."""
+
+    number: int
+    rules: list[str] = Field(description="names of rules, or `rule ID`; of many rules, the first")
+    count: int
+
+
+class EcaReason(BaseModel):
+    """Two accesses whose order matters."""
+
+    first_rule: str
+    first_does: str
+    second_rule: str
+    second_does: str
+    triple: str = Field(description="the schema triple that both access")
+    text: str
+
+
+class EcaFinding(BaseModel):
+    """A test that fails. I1, I2: the order of the copies of one rule. C1, C2: the order of two rules."""
+
+    test: Literal["I1", "I2", "C1", "C2"]
+    units: list[EcaUnitShown]
+    reason: EcaReason
+
+
+class EcaCycle(BaseModel):
+    """Rules that may trigger each other, or one that may trigger itself."""
+
+    units: list[EcaUnitShown] = Field(description="the first 20")
+    count: int
+    termination: Literal["terminates", "may not terminate"]
+    reason: EcaReason | None
+
+
+class EcaWarning(BaseModel):
+    """A warning of the analysis."""
+
+    code: Literal["not-well-defined", "does-not-commute", "may-not-terminate"]
+    message: str
+    rules: list[str] = Field(description="the rules concerned, at most three")
+    count: int
+
+
+class EcaRuleAnalysis(BaseModel):
+    """The analysis of a rule among the active rules."""
+
+    well_defined: bool
+    commutes: bool
+    findings: list[EcaFinding]
+    more: int = Field(description="number of further findings")
+    cycles: list[EcaCycle]
+
+
+class EcaRuleTemplate(BaseModel):
+    """The rule with slots instead of constants. `rules`: active rules with the same template."""
+
+    text: str
+    rules: int
+
+
+class EcaCheckedRule(BaseModel):
+    """A rule that is correct."""
+
+    name: str | None
+    text: str
+    normal: str
+    warnings: list[dict[str, Any]] = Field(description="irregular notation, with its place in the text")
+    template: EcaRuleTemplate
+    triggers: list[EcaUnitShown] = Field(description="what it may trigger directly, at most 20")
+    triggered_by: list[EcaUnitShown] = Field(description="what may trigger it directly, at most 20")
+    analysis: dict[str, EcaRuleAnalysis] = Field(description="by mode: paper and strict")
+    analysis_warnings: list[EcaWarning]
+
+
+class EcaChecked(BaseModel):
+    """The check of a text without errors."""
+
+    rules: list[EcaCheckedRule]
+    compared_with: int = Field(description="active rules that were analysed")
+    left_out: int = Field(description="active rules that were not analysed, because there are too many templates")
+
+
+class EcaGraphUnit(EcaUnitShown):
+    """A node of the triggering graph."""
+
+    event: str
+    coupling: Literal["Immediate", "Deferred", "Detached"]
+    triggers: list[int] = Field(description="the numbers of the units that it may trigger directly")
+
+
+class EcaAnalysisHead(BaseModel):
+    mode: Literal["paper", "strict"]
+    rules: int = Field(description="number of active rules")
+    units: int
+    left_out: int = Field(description="active rules that were not analysed, because there are too many templates")
+
+
+class EcaGraph(EcaAnalysisHead):
+    """A page of the triggering graph, with all cycles."""
+
+    items: list[EcaGraphUnit]
+    cycles: list[EcaCycle]
+    next: str | None
+
+
+class EcaAnalysis(EcaAnalysisHead):
+    """The analysis of the active rules."""
+
+    instances: list[EcaFinding] = Field(description="rules that are not well defined")
+    pairs: list[EcaFinding] = Field(description="pairs that do not commute, at most 1,000")
+    pair_count: int
+    cycles: list[EcaCycle]
+
+
 class FilterRule(BaseModel):
     """The row of a triggering rule in the table of its operator."""
 

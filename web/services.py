@@ -21,6 +21,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from mdv.accounts.sessions import Session, find_session
 from mdv.config import Config
 from mdv.errors import NotFound
+from mdv.inspect.eca_rule_base import RuleBaseCache
 from mdv.inspect.sql.labels import read_labels
 from mdv.mdp.admission import Admission
 from mdv.mdp.feed import FeedReader
@@ -66,6 +67,7 @@ class Services:
         """For single statements: autocommit, without BEGIN and COMMIT."""
         self.provider = Provider(self.engine, self.config.rule_seconds)
         self.schemas, self.rules = self.provider.schemas, self.provider.rules
+        self.rule_bases = RuleBaseCache()
         self.feeds = FeedReader(self.engine, self.provider.vocabulary, self.config.feed_event_statements)
         self.feed_progress = FeedProgress(self.single)
         self.feed_notifier = FeedNotifier(self.engine, self.redis)

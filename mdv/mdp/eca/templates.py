@@ -43,13 +43,17 @@ def template_of(rule: EcaRule, schema: Schema) -> CompiledTemplate:
     return CompiledTemplate(*abstract_rule(rule, schema), arc_kinds(rule, schema))
 
 
+def digest_of(template: EcaRule) -> bytes:
+    """Return the digest that a template is found by."""
+    return blake2b(repr(template).encode(), digest_size=32).digest()
+
+
 def store_template(
     connection: Connection, compiled: CompiledTemplate, text: str, schema: Schema, provider: Provider
 ) -> tuple[int, tuple[str, ...]]:
     """Return the ID of a template, and the keys of the rule with these constants. `text`: the plain text of the
     rule."""
     template, constants, _ = compiled
-    digest = blake2b(repr(template).encode(), digest_size=32).digest()
-    number = find_template(connection, text, digest)
+    number = find_template(connection, text, digest_of(template))
     slots = write_template(template, number, schema, provider.eca_rules.property_id).key_slots
     return number, tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)
