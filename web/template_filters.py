@@ -92,6 +92,10 @@ NOTICES = {
     "rule_changed": "The rule was changed.",
     "rule_resumed": "The rule is active again.",
     "rule_removed": "The rule was removed.",
+    "eca_added": "The event rule was added. It looks at changes from now on.",
+    "eca_active": "The event rule is active.",
+    "eca_shadow": "The event rule is in shadow: its runs are recorded, and its actions do not run.",
+    "eca_disabled": "The event rule is disabled.",
     "subscription_resumed": "The subscription is active again. The difference was sent to the LMR.",
 }
 """Notices after a form was sent, by the URL parameter `said`. Other values of the parameter show nothing."""
