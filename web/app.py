@@ -8,6 +8,7 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     documents,
+    eca,
     explain,
     feed,
     filter,
@@ -19,6 +20,7 @@ from web.api import (
     schema,
     search,
     status,
+    update,
     webhooks,
 )
 from web.app_factory import make_app
@@ -31,11 +33,13 @@ ROUTE_GROUPS = [
     module.routes
     for module in (
         documents,
+        update,
         resources,
         search,
         query,
         schema,
         rules,
+        eca,
         lmrs,
         feed,
         webhooks,
