@@ -48,7 +48,7 @@ MDP_FLOORS = [
     {"subscribe"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document"},
-    {"register", "put_schema", "rules.add", "rules.change", "rules.suspend", "rules.results"},
+    {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
     {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals"},
     {"transaction", "eca.reread"},
     {"eca.templates"},

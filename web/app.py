@@ -8,6 +8,7 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     documents,
+    eca,
     eca_analysis,
     explain,
     feed,
@@ -20,6 +21,7 @@ from web.api import (
     schema,
     search,
     status,
+    update,
     webhooks,
 )
 from web.app_factory import make_app
@@ -32,11 +34,13 @@ ROUTE_GROUPS = [
     module.routes
     for module in (
         documents,
+        update,
         resources,
         search,
         query,
         schema,
         rules,
+        eca,
         eca_analysis,
         lmrs,
         feed,

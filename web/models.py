@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, RootModel, StrictBool, StrictInt, StrictStr, StringConstraints
 
 EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf", "format": "iri"}
 
@@ -150,11 +150,172 @@ class Registration(BaseModel):
     created: bool
     dry_run: bool | None = None
     told: list[str] | None = Field(None, description="dry run only: the LMRs that would be notified, at most 100")
+    fired: int | None = Field(None, description="how often event-condition-action rules fired; always in a dry run")
+    run: int | dict[str, Any] | None = Field(None, description="the run of rules; for a dry run, its tree")
     references: list[DanglingReference] | None = Field(
         None,
         description="only of the dry run of a deletion: references of other documents to resources that would be"
         " deleted, at most 100",
     )
+
+
+class UpdateQuery(Strict):
+    graph: str | None = Field(
+        None,
+        description="the document that insertions go to; the default is urn:mdv:updates",
+        json_schema_extra=EXAMPLE,
+        min_length=1,
+    )
+    dry_run: bool = Field(False, description="report what would happen without changing anything")
+
+
+class TextFlaw(BaseModel):
+    """A place in a text, with what is wrong there or what was read differently than written."""
+
+    message: str
+    line: int | None = None
+    column: int | None = None
+    length: int | None = Field(None, description="number of characters from `column` on")
+    hint: str | None = None
+
+
+class UpdateDone(BaseModel):
+    """Result of an update. `inserted`, `deleted` and `updated` count statements that its own actions changed."""
+
+    position: int = Field(description="position of the change in the MDP's history")
+    inserted: int
+    deleted: int
+    updated: int
+    run: int | dict[str, Any] | None = Field(description="the run of rules; for a dry run, its tree")
+    fired: int = Field(description="how often rules fired")
+    matched: int = Field(description="resources that newly match a subscription rule")
+    lmrs: int = Field(description="number of notified LMRs")
+    warnings: list[TextFlaw]
+    dry_run: bool | None = None
+
+
+NoNul = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+"""A text that the database can store."""
+
+
+class EcaText(Strict):
+    text: StrictStr = Field(description="text of the rule, at most 16 KB")
+
+
+RuleSetName = Annotated[
+    str,
+    StringConstraints(
+        strict=True, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$"
+    ),
+]
+
+
+class NewEcaRule(EcaText):
+    set: RuleSetName = Field("main", description="rule set; its insertions go to the document urn:mdv:eca:SET")
+    state: Literal["active", "shadow", "disabled"] = "active"
+
+
+class NewEcaRules(RootModel[NewEcaRule | list[NewEcaRule]]):
+    """One rule, or a list of rules that are added in one transaction."""
+
+
+class EcaRuleAdded(BaseModel):
+    """An added or replaced rule. For a list, the response has `items` and `position`."""
+
+    id: int
+    name: str | None
+    text: str
+    normal: str = Field(description="the rule with all names resolved")
+    warnings: list[TextFlaw]
+    position: int
+
+
+class EcaRuleChanged(BaseModel):
+    """A rule whose state was changed, or that was removed."""
+
+    id: int
+    position: int
+    warnings: list[TextFlaw]
+
+
+EcaState = Literal["active", "shadow", "disabled", "quarantined"]
+
+
+class EcaRuleShown(BaseModel):
+    """A rule with its counts."""
+
+    id: int
+    name: str | None
+    set: str
+    state: EcaState
+    reason: str | None = Field(description="why it is quarantined")
+    text: str
+    normal: str
+    position: int = Field(description="position of the transaction that last changed it")
+    created_at: str
+    by: str | None
+    fired: int
+    failed: int
+    last_fired: str | None
+    documents: list[str] | None = Field(description="prefixes of the documents that it may write; null: no limit")
+    resources: list[str] | None = Field(description="prefixes of the resources that it may describe; null: no limit")
+
+
+class EcaRulesQuery(ListQuery):
+    set: NoNul | None = Field(None, description="only rules of this set")
+    state: EcaState | None = Field(None, description="only rules in this state")
+
+
+class EcaDryRun(Strict):
+    update: StrictStr | None = Field(None, description="actions of RDFTL")
+    graph: StrictStr | None = Field(None, description="the document that insertions of the update go to")
+    document: StrictStr | None = Field(None, description="text of a document")
+    uri: StrictStr | None = Field(None, description="URI of the document")
+    media_type: StrictStr | None = Field(None, description="syntax of the document; the default is application/rdf+xml")
+    rules: list[NewEcaRule] = Field([], description="draft rules", max_length=1000)
+
+
+class EcaRunsQuery(ListQuery):
+    rule: str | None = Field(None, description="name or ID of a rule: only runs in which it changed something")
+    outcome: Literal["done", "refused", "compensated"] | None = Field(None, description="only runs with this outcome")
+    position: int | None = Field(None, ge=0, le=2**63 - 1, description="only the run of this transaction")
+
+
+class EcaRunShown(BaseModel):
+    """A change in which rules fired, or an update."""
+
+    id: int
+    position: int | None = Field(description="null if the change was refused")
+    at: str
+    cause: str
+    subject: str | None = Field(description="the document that was registered or updated")
+    outcome: str
+    fired: int
+    by: str | None
+
+
+class EcaLogQuery(ListQuery):
+    resource: NoNul | None = Field(None, description="only statements about this resource", min_length=1)
+    rule: str | None = Field(None, description="name or ID of a rule")
+    document: NoNul | None = Field(None, description="only changes of this document", min_length=1)
+    run: int | None = Field(None, ge=1, le=2**63 - 1, description="only changes of this run")
+
+
+class LoggedChangeShown(BaseModel):
+    """A statement that a rule or an update inserted or deleted."""
+
+    id: int
+    position: int
+    at: str | None
+    run: int
+    step: int
+    rule: str | None
+    rule_id: int | None = Field(description="null for an action of an update")
+    delta: dict[str, Any] | None = Field(description="what triggered the rule")
+    added: bool
+    document: str
+    statement: list[Any] = Field(description="[subject, property, term]")
+    text: str = Field(description="who made the change and why")
 
 
 class Accepted(BaseModel):

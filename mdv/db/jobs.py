@@ -49,6 +49,7 @@ JOB_KINDS = {
         JobKind("unsubscribe", JobQueue.RULES),
         JobKind("forget", JobQueue.RULES),
         JobKind("schema", JobQueue.RULES, is_superseded=True),
+        JobKind("eca", JobQueue.RULES),
     )
 }
 """Every kind of jobs. `mdv.mdp.worker` runs them."""

@@ -700,10 +700,17 @@ eca_rules = Table(
     Column("rank", ARRAY(BigInteger), nullable=False, comment="rules run in the order of their ranks"),
     Column("precedes", ARRAY(Text), nullable=False, server_default=text("'{}'"), comment="names of rules"),
     Column("follows", ARRAY(Text), nullable=False, server_default=text("'{}'"), comment="names of rules"),
-    Column("prefixes", ARRAY(Text), comment="URI prefixes that its actions are limited to; NULL: no limit"),
+    Column(
+        "prefixes", ARRAY(Text), comment="URI prefixes of the resources that its actions may describe; NULL: no limit"
+    ),
     Column("position", BigInteger, nullable=False, comment="of the transaction that last changed it"),
     _now("created_at"),
     _changed_by(),
+    Column(
+        "document_prefixes",
+        ARRAY(Text),
+        comment="URI prefixes of the documents that its actions may write; NULL: no limit",
+    ),
     comment="Event-condition-action rules as written by their authors.",
 )
 

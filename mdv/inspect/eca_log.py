@@ -41,9 +41,9 @@ def find_origins(connection: Connection, resource: str) -> list[StatementOrigin]
     return sorted(found.values(), key=lambda one: (one.statement.sort_key(), one.change.document))
 
 
-def origins_json(origins: Iterable[StatementOrigin], statements: Iterable[Statement]) -> list[dict[str, Any]]:
-    """Return the origins of these statements as JSON."""
-    present = set(statements)
+def origins_json(origins: Iterable[StatementOrigin], statements: Iterable[Statement] | None) -> list[dict[str, Any]]:
+    """Return the origins of these statements as JSON; None: of all."""
+    present = set(statements) if statements is not None else None
     return [
         {
             "statement": [one.statement.property, one.change.object],
@@ -56,7 +56,7 @@ def origins_json(origins: Iterable[StatementOrigin], statements: Iterable[Statem
             "text": one.text,
         }
         for one in origins
-        if one.statement in present
+        if present is None or one.statement in present
     ]
 
 

@@ -31,6 +31,8 @@ def rule_json(rule: StoredEcaRule) -> dict[str, Any]:
         "fired": rule.fired,
         "failed": rule.failed,
         "last_fired": rule.last_fired,
+        "documents": rule.document_prefixes,
+        "resources": rule.prefixes,
     }
 
 

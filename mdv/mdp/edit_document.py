@@ -24,6 +24,7 @@ from mdv.mdp.register import (
     check_preconditions,
     check_registered,
     outcome_of,
+    reactions_of,
 )
 from mdv.mdp.transaction import Transaction
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
@@ -115,7 +116,9 @@ def edit_document(
         return RegistrationOutcome(item.uri, before.version, done.position, unchanged=len(subjects), present=True)
     names = tuple(done.publication.names()) if naming else None
     effect = done.documents[item.uri]
-    return outcome_of(item.uri, done.position, effect, names, present=effect.present)
+    return outcome_of(
+        item.uri, done.position, effect, names, present=effect.present, reactions=reactions_of(tx, done, naming)
+    )  # fmt: skip
 
 
 def _edits(statements: Sequence[Statement], document: str) -> list[Edit]:

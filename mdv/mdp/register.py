@@ -20,10 +20,11 @@ from mdv.db.state import State
 from mdv.db.statement_store import list_described_resources
 from mdv.errors import InvalidDocument, MdvError, NotFound, PreconditionFailed, Refused
 from mdv.mdp.eca.refusals import record_refusal
+from mdv.mdp.eca.trace import write_trace
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.schemas import SchemaInForce
-from mdv.mdp.transaction import DocumentOutcome, OneByOne, Transaction
+from mdv.mdp.transaction import DocumentOutcome, OneByOne, Transaction, TransactionOutcome
 from mdv.mdp.write_limits import refuse_foreign_subjects
 from mdv.model import Document, Statement
 from mdv.rdf.blank import name_blank_nodes
@@ -33,6 +34,8 @@ from mdv.rdf.locate import locate_flaws
 from mdv.rdf.parse import parse
 from mdv.rdf.syntax import syntax_of_media_type
 from mdv.rdf.validate import refuse_reserved, validate
+
+NO_REACTIONS: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,13 @@ class RegistrationOutcome:
     """The names of the LMRs that got events, if requested."""
     present: bool | None = None
     """After an edit: False if the document has lost its last statement, and is deleted."""
+    fired: int | None = None
+    """How often event-condition-action rules fired, if they did."""
+    run: int | dict[str, Any] | None = None
+    """The ID of their run; for a dry run, its trace."""
 
     def as_dict(self) -> dict[str, Any]:
-        optional = ("told", "present")
+        optional = ("told", "present", "fired", "run")
         return {name: value for name, value in asdict(self).items() if name not in optional or value is not None}
 
 
@@ -170,8 +177,9 @@ def register(
             return _unchanged(item, stored[item.uri], tx.state)
         before = stored.get(item.uri)
         created = item.document is not None and (before is None or not before.present)
-        return outcome_of(item.uri, done.position, done.documents[item.uri], lmrs, created)
+        return outcome_of(item.uri, done.position, done.documents[item.uri], lmrs, created, reactions=reactions)
 
+    reactions = reactions_of(tx, done, naming)
     return [result or result_of(item) for item, result in zip(batch, results, strict=True)]
 
 
@@ -275,13 +283,25 @@ def outcome_of(
     lmrs: tuple[str, ...] | None,
     created: bool = False,
     present: bool | None = None,
+    reactions: Mapping[str, Any] = NO_REACTIONS,
 ) -> RegistrationOutcome:
-    """Return the result of a registration or an edit from the effect of its transaction on the document."""
+    """Return the result of a registration or an edit from the effect of its transaction on the document. `reactions`:
+    see `reactions_of`."""
     counts = done.counts
     return RegistrationOutcome(
         uri, counts.version, position, counts.inserted, counts.updated, counts.deleted, counts.unchanged,
         matched=done.matched, lmrs=done.lmrs, created=created, told=lmrs, present=present,
+        **reactions,
     )  # fmt: skip
+
+
+def reactions_of(tx: Transaction, done: TransactionOutcome, tracing: bool) -> Mapping[str, Any]:
+    """Return the fields of a result about event-condition-action rules: none if no rule fired. `tracing`: always, with
+    the trace of the run in place of its ID."""
+    run = tx.rule_run
+    if tracing:
+        return {"fired": len(run.fired), "run": write_trace(run)} if run is not None else {"fired": 0}
+    return {"fired": len(run.fired), "run": done.run} if run is not None and run.fired else NO_REACTIONS
 
 
 def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:

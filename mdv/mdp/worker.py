@@ -30,10 +30,12 @@ from mdv.db.jobs import (
     mark_jobs_started,
     postpone_job,
 )
-from mdv.errors import MdvError, Refused
+from mdv.errors import InvalidRule, MdvError, Refused
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
-from mdv.mdp.eca.refusals import record_refusal
+from mdv.mdp.eca.change_rules import add_drafts
+from mdv.mdp.eca.refusals import record_refusal, report_refusal
+from mdv.mdp.eca.rule_jobs import drafts_of, run_eca_job
 from mdv.mdp.eca.update import UpdateOutcome, UpdateRequest, execute_update
 from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
@@ -249,14 +251,12 @@ class Worker:
     def _edit(self, connection: Connection, job: Job) -> JobOutcome:
         """Edit documents. A rejected edit changes nothing, and does not affect other jobs of the transaction."""
         run = EDIT_JOB_HANDLERS[job.kind]
+        if job.options.get("dry_run"):
+            return _job_outcome(job, self._dry_run(connection, job, lambda provider: run(connection, job, provider)))
         try:
-            if job.options.get("dry_run"):
-                return _job_outcome(job, self._dry_run(connection, lambda provider: run(connection, job, provider)))
             with connection.begin_nested():
                 return _job_outcome(job, run(connection, job, self._provider))
         except MdvError as error:
-            if job.options.get("dry_run"):
-                return _job_outcome(job, error)
             return _job_outcome(job, record_refusal(connection, error, self._provider))
 
     def _register(self, connection: Connection, jobs: Sequence[Job]) -> list[JobOutcome]:
@@ -274,7 +274,7 @@ class Worker:
         hit_failpoint("after the gate")
         for job, item in prepared:
             if job.options.get("dry_run"):
-                outcomes.append(_job_outcome(job, self._dry_run_registration(connection, item)))
+                outcomes.append(_job_outcome(job, self._dry_run_registration(connection, job, item)))
         real = [(job, item) for job, item in prepared if not job.options.get("dry_run")]
         if real:
             BATCH_DOCUMENTS.observe(len(real))
@@ -282,18 +282,24 @@ class Worker:
             outcomes += [_job_outcome(job, result) for (job, _), result in zip(real, results, strict=True)]
         return outcomes
 
-    def _dry_run_registration(self, connection: Connection, item: Prepared) -> RegistrationOutcome | MdvError:
-        return self._dry_run(connection, lambda provider: register(connection, [item], provider, naming=True)[0])
+    def _dry_run_registration(self, connection: Connection, job: Job, item: Prepared) -> RegistrationOutcome | MdvError:
+        return self._dry_run(connection, job, lambda provider: register(connection, [item], provider, naming=True)[0])
 
-    def _dry_run(self, connection: Connection, change: Callable[[Provider], Changed]) -> Changed:
-        """Return what a change would do. Rules that it would suspend are suspended during the dry run."""
+    def _dry_run(self, connection: Connection, job: Job, change: Callable[[Provider], Changed]) -> Changed | MdvError:
+        """Return what a change would do, or why it would be refused. Draft rules of the job are added before. Rules
+        that it would suspend are suspended during the dry run."""
         provider = self._provider
         savepoint = connection.begin_nested()
         try:
+            if drafts := job.options.get("rules"):
+                provider = provider.for_dry_run()
+                add_drafts(connection, drafts_of(drafts, _limits(job), job.by), provider)
             while True:
                 attempt = connection.begin_nested()
                 try:
                     return change(provider)
+                except MdvError as error:
+                    return report_refusal(error)
                 except RuleOverBudget as error:
                     attempt.rollback()
                     provider = self._provider.for_dry_run()
@@ -301,6 +307,8 @@ class Worker:
                 finally:
                     if attempt.is_active:
                         attempt.rollback()
+        except InvalidRule as error:  # of a draft
+            return error
         finally:
             savepoint.rollback()
 
@@ -367,13 +375,13 @@ def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> Regis
 
 
 def _run_update_job(connection: Connection, job: Job, provider: Provider) -> UpdateOutcome:
-    limits = WriteLimits(*(_prefixes(job.options.get(name)) for name in ("document_prefixes", "resource_prefixes")))
     text = (job.body or b"").decode()
-    return execute_update(connection, UpdateRequest(text, job.uri, limits, job.by), provider)
+    request = UpdateRequest(text, job.uri, _limits(job), job.by)
+    return execute_update(connection, request, provider, tracing=bool(job.options.get("dry_run")))
 
 
-def _prefixes(given: list[str] | None) -> tuple[str, ...] | None:
-    return None if given is None else tuple(given)
+def _limits(job: Job) -> WriteLimits:
+    return WriteLimits.from_json(job.options.get("limits", {}))
 
 
 EDIT_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], RegistrationOutcome | UpdateOutcome]] = {
@@ -404,6 +412,7 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
 
 RULE_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], dict[str, Any]]] = {
     "schema": _run_schema_job,
+    "eca": run_eca_job,
     **dict.fromkeys(RULE_JOBS, run_rule_job),
 }
 """The handlers of the kinds in `JobQueue.RULES`."""

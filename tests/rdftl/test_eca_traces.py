@@ -99,11 +99,17 @@ def test_comparisons_are_those_of_the_state_that_the_condition_was_evaluated_on(
     put(eca, "http://d/1", "<http://r/1> a :Lo ; :subject 'x' ; :level 1 .")
 
     copies = [node for _, node in walk_tree(last_tree(eca)) if isinstance(node, FiredCopy)]
-    assert [(copy.name, copy.comparisons[0]["left"]) for copy in copies] == [("a", [literal("1")]), ("b", [literal("2")])]
+    assert [(copy.name, copy.comparisons[0]["left"]) for copy in copies] == [
+        ("a", [literal("1")]),
+        ("b", [literal("2")]),
+    ]
 
 
 def test_a_set_oriented_rule_has_one_copy_with_its_comparisons(eca: Mdp) -> None:
-    add(eca, "RULE once ON INSERT (_, subject, _) IF resource()/target(subject) = 'x' DO INSERT (resource(http://a/b), tag, 'n')")
+    add(
+        eca,
+        "RULE once ON INSERT (_, subject, _) IF resource()/target(subject) = 'x' DO INSERT (resource(http://a/b), tag, 'n')",
+    )
 
     put(eca, "http://d/1", "<http://r/1> a :Lo ; :subject 'x', 'y' .")
 

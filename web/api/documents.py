@@ -58,6 +58,7 @@ from web.openapi import (
 from web.routing import RouteGroup
 from web.services import services
 from web.use_cases.documents import document_response, incoming_references
+from web.use_cases.eca import with_tree
 from workers.messages import JobMessage
 
 routes = RouteGroup("documents", "Registered RDF documents")
@@ -262,8 +263,8 @@ def _change(
 
 def _ended(status: JobMessage, wait: int | None) -> Response:
     if status.problem is not None:
-        raise MdvError.from_problem(status.problem)
-    result = status.result or {}
+        raise MdvError.from_problem(with_tree(status.problem))
+    result = with_tree(status.result or {})
     is_real = not result.get("dry_run")
     response = make_response(result, 201 if is_real and result.get("created") else 200)
     if is_real:

@@ -164,7 +164,8 @@ def _select(body: FromWhere) -> str:
 def _describe(found: str) -> str:
     """Return the query of the rules that another query finds."""
     return (
-        "select q.n, r.id, r.name, r.rule_set, r.state, to_jsonb(r.rank), to_jsonb(r.constants), to_jsonb(r.prefixes)"
+        "select q.n, r.id, r.name, r.rule_set, r.state, to_jsonb(r.rank), to_jsonb(r.constants), to_jsonb(r.prefixes),"
+        " to_jsonb(r.document_prefixes)"
         f" from ({found}) q (n, id) join eca_rules r on r.id = q.id"
     )
 

@@ -99,15 +99,17 @@ select id from failing;
 
 -- name: insert_rules
 insert into eca_rules (id, rule_set, name, text, normal, state, template_id, constants, rank, precedes, follows, prefixes,
-                       position, changed_by)
+                       document_prefixes, position, changed_by)
 select id, rule_set, name, text, normal, state, template_id,
        array(select jsonb_array_elements_text(constants)), array(select jsonb_array_elements_text(rank)::bigint),
        array(select jsonb_array_elements_text(precedes)), array(select jsonb_array_elements_text(follows)),
        case when jsonb_typeof(prefixes) = 'array' then array(select jsonb_array_elements_text(prefixes)) end,
+       case when jsonb_typeof(document_prefixes) = 'array'
+            then array(select jsonb_array_elements_text(document_prefixes)) end,
        %(position)s::bigint, changed_by
 from jsonb_to_recordset(%(rules)s::jsonb) as r (
     id bigint, rule_set text, name text, text text, normal text, state text, template_id int, constants jsonb,
-    rank jsonb, precedes jsonb, follows jsonb, prefixes jsonb, changed_by text);
+    rank jsonb, precedes jsonb, follows jsonb, prefixes jsonb, document_prefixes jsonb, changed_by text);
 
 -- name: read_order
 -- Rules that name others in PRECEDES or FOLLOWS, and the rules that they name.
@@ -126,7 +128,8 @@ from jsonb_to_recordset(%(ranks)s::jsonb) as k (id bigint, rank jsonb) where r.i
 select name from eca_rules where name = any (array(select jsonb_array_elements_text(%(names)s::jsonb)));
 
 -- name: last_rule
-select coalesce(max(id), 0) from eca_rules;
+-- The highest ID of a rule. IDs in the log are not used again.
+select greatest((select max(id) from eca_rules), (select max(rule_id) from eca_changes), 0);
 
 -- name: has_rules
 select exists (select from eca_keys);
@@ -175,7 +178,8 @@ update mdp_state set eca_version = %(version)s::bigint;
 
 -- name: list_rules
 select r.id, r.name, r.rule_set, r.state, r.reason, r.text, r.normal, r.position, r.created_at::text, r.changed_by,
-       coalesce(c.fired, 0), coalesce(c.failed, 0), c.last_fired::text
+       coalesce(c.fired, 0), coalesce(c.failed, 0), c.last_fired::text, to_jsonb(r.document_prefixes),
+       to_jsonb(r.prefixes)
 from eca_rules r left join eca_counts c on c.rule_id = r.id
 where r.id > %(after)s::bigint
   and (%(id)s::bigint is null or r.id = %(id)s::bigint)

@@ -11,7 +11,7 @@ from mdv.db.engine import driver
 from mdv.db.load_sql import load_sql
 
 
-class StoredRun(NamedTuple):
+class ListedRun(NamedTuple):
     """A run without its trace. `subject`: the document that was registered or updated. `position`: None if the change
     was refused."""
 
@@ -61,18 +61,18 @@ def list_runs(
     rule: int | None = None,
     outcome: str | None = None,
     position: int | None = None,
-) -> list[StoredRun]:
+) -> list[ListedRun]:
     """Return a page of runs, newest first. `rule`: those in which this rule changed something."""
     rows = _query(
         connection, "list_runs", before=before, limit=limit, rule=rule, outcome=outcome, position=position
     )  # fmt: skip
-    return [StoredRun(*row) for row in rows]
+    return [ListedRun(*row) for row in rows]
 
 
-def read_stored_run(connection: Connection, number: int) -> tuple[StoredRun, dict[str, Any]] | None:
+def read_stored_run(connection: Connection, number: int) -> tuple[ListedRun, dict[str, Any]] | None:
     """Return a run and its trace; None if it does not exist."""
     for *row, trace in _query(connection, "read_run", id=number):
-        return StoredRun(*row), trace
+        return ListedRun(*row), trace
     return None
 
 

@@ -11,6 +11,14 @@ from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import MAX_RULE_FAILURES, Transaction, new_graph_version
 
 
+def report_refusal(error: MdvError) -> MdvError:
+    """Add the trace of the run to the error of a dry run. Nothing is stored."""
+    if isinstance(error, RuleFailed | RulesDoNotEnd) and error.record is not None:
+        record, error.record = error.record, None
+        error.extra["run"] = record.trace
+    return error
+
+
 def record_refusal(connection: Connection, error: MdvError, provider: Provider) -> MdvError:
     """Store the run of a refused change, and add its ID to the error. Rules that have failed too often are quarantined.
     Other errors are returned as they are."""

@@ -21,6 +21,7 @@ from mdv.cause import RULE, UPDATE, Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement
 from mdv.db.eca.lookups import decode_statements, find_held
 from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
+from mdv.db.eca.rules import prefixes_of
 from mdv.db.pipeline import PendingResult, Pipeline
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
@@ -110,7 +111,7 @@ class FiredRule(NamedTuple):
     state: str
     rank: tuple[int, ...]
     constants: tuple[str, ...]
-    prefixes: tuple[str, ...] | None
+    limits: WriteLimits
 
     @property
     def label(self) -> str:
@@ -269,7 +270,7 @@ class Scheduler:
         for index, (template, rule, delta) in enumerate(found):
             copy = RuleCopy(
                 template.rule.actions, rule.constants, rule, template.rule.abort, delta, owner, owner.depth + 1, number,
-                RULES_DOCUMENT + rule.rule_set, WriteLimits(rule.prefixes, rule.prefixes), owner.by,
+                RULES_DOCUMENT + rule.rule_set, rule.limits, owner.by,
                 compared.get(index, []),
             )  # fmt: skip
             self.run.fired.append(copy)
@@ -427,10 +428,10 @@ class _Evaluation:
 
 
 def _fired_rule(row: Sequence[str | None]) -> FiredRule:
-    number, name, rule_set, state, rank, constants, prefixes = row
+    number, name, rule_set, state, rank, constants, resources, documents = row
     return FiredRule(
         int(number or 0), name, rule_set or "", state or "", tuple(json.loads(rank or "[]")),
-        tuple(json.loads(constants or "[]")), None if prefixes is None else tuple(json.loads(prefixes)),
+        tuple(json.loads(constants or "[]")), WriteLimits(prefixes_of(documents), prefixes_of(resources)),
     )  # fmt: skip
 
 

@@ -48,12 +48,22 @@ def digest_of(template: EcaRule) -> bytes:
     return blake2b(repr(template).encode(), digest_size=32).digest()
 
 
-def store_template(
-    connection: Connection, compiled: CompiledTemplate, text: str, schema: Schema, provider: Provider
-) -> tuple[int, tuple[str, ...]]:
-    """Return the ID of a template, and the keys of the rule with these constants. `text`: the plain text of the
-    rule."""
-    template, constants, _ = compiled
-    number = find_template(connection, text, digest_of(template))
-    slots = write_template(template, number, schema, provider.eca_rules.property_id).key_slots
-    return number, tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)
+class TemplateStore:
+    """Stores the templates of rules under one schema. Rules of one template share its look-up."""
+
+    def __init__(self, connection: Connection, schema: Schema, provider: Provider) -> None:
+        self.schema = schema
+        self._connection = connection
+        self._provider = provider
+        self._known: dict[EcaRule, tuple[int, tuple[int, ...]]] = {}
+
+    def store(self, compiled: CompiledTemplate, text: str) -> tuple[int, tuple[str, ...]]:
+        """Return the ID of a template, and the keys of the rule with these constants. `text`: the plain text of the
+        rule."""
+        template, constants, _ = compiled
+        if template not in self._known:
+            number = find_template(self._connection, text, digest_of(template))
+            written = write_template(template, number, self.schema, self._provider.eca_rules.property_id)
+            self._known[template] = number, written.key_slots
+        number, slots = self._known[template]
+        return number, tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)

@@ -13,6 +13,7 @@ from mdv.db.state import LockPurpose
 from mdv.errors import UpdateFailed
 from mdv.mdp.eca.actions import ActionFailed
 from mdv.mdp.eca.run import EffectiveChange
+from mdv.mdp.eca.trace import write_trace
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
@@ -41,18 +42,22 @@ class UpdateOutcome:
     inserted: int
     deleted: int
     updated: int
-    run: int | None
+    run: int | dict[str, Any] | None
+    """The ID of the run; for a dry run, its trace."""
     fired: int
     matched: int
     lmrs: int
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def execute_update(connection: Connection, request: UpdateRequest, provider: Provider) -> UpdateOutcome:
-    """Execute an update. Raise `UpdateFailed` if an action fails, or `RuleFailed` if a rule refuses it."""
+def execute_update(
+    connection: Connection, request: UpdateRequest, provider: Provider, tracing: bool = False
+) -> UpdateOutcome:
+    """Execute an update. Raise `UpdateFailed` if an action fails, or `RuleFailed` if a rule refuses it. `tracing`: the
+    result has the trace of the run in place of its ID."""
     tx = Transaction(provider, connection)
     with tx.locking(LockPurpose.DOCUMENTS):
         """There are no look-ups."""
@@ -69,9 +74,9 @@ def execute_update(connection: Connection, request: UpdateRequest, provider: Pro
         change for step in run.steps if step.owner.rule is None for change in step.changes
     )
     return UpdateOutcome(
-        done.position, inserted, deleted, updated, done.run, len(run.fired),
+        done.position, inserted, deleted, updated, write_trace(run) if tracing else done.run, len(run.fired),
         sum(one.matched for one in done.documents.values()), len(list(done.publication.names())),
-        tuple(str(flaw) for flaw in compiled.warnings),
+        tuple(flaw.as_dict() for flaw in compiled.warnings),
     )  # fmt: skip
 
 
