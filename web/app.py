@@ -53,7 +53,8 @@ ROUTE_GROUPS = [
 ]
 
 NAV_ITEMS = [("overview", "Overview"), ("register_form", "Register"), ("documents", "Documents"), ("browse", "Browse"),
-       ("query", "Query"), ("rules", "Rules"), ("eca_rules", "Event rules"), ("schema", "Schema"), ("lmrs", "LMRs"), ("jobs", "Jobs")]  # fmt: skip
+       ("query", "Query"), ("rules", "Rules"), ("eca_rules", "Event rules"), ("schema", "Schema"), ("lmrs", "LMRs"),
+       ("jobs", "Jobs")]  # fmt: skip
 """The navigation of the pages: endpoint and label."""
 
 

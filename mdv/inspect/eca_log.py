@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from mdv.inspect.sql.eca import LoggedChange, list_changes, list_insertions
+from mdv.inspect.sql.eca_pages import list_document_insertions
 from mdv.model import Statement, Term
 
 __all__ = ["LoggedChange", "StatementOrigin", "change_json", "find_origins", "list_changes", "write_reason"]
@@ -39,6 +40,18 @@ def find_origins(connection: Connection, resource: str) -> list[StatementOrigin]
         statement = Statement(change.subject, change.property, _term(change.object))
         found.setdefault((change.document, statement), StatementOrigin(statement, change))
     return sorted(found.values(), key=lambda one: (one.statement.sort_key(), one.change.document))
+
+
+def find_document_origins(
+    connection: Connection, document: str, statements: Collection[Statement]
+) -> dict[Statement, StatementOrigin]:
+    """Return the origins of those of these statements of a document that rules and updates inserted."""
+    found: dict[Statement, StatementOrigin] = {}
+    subjects = {statement.subject for statement in statements}
+    for change in list_document_insertions(connection, document, subjects, MAX_INSERTIONS):
+        statement = Statement(change.subject, change.property, _term(change.object))
+        found.setdefault(statement, StatementOrigin(statement, change))
+    return {statement: found[statement] for statement in statements if statement in found}
 
 
 def origins_json(origins: Iterable[StatementOrigin], statements: Iterable[Statement] | None) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def keywords() -> list[str]:
     grammar = resources.files("mdv.rdftl").joinpath("grammar.lark").read_text("utf-8")
     functions = {"resource", "target", "source", "element"}
     words = set(_KEYWORD.findall(grammar)) - {"seq"}
-    return sorted(word if word in functions else word.upper() for word in words) + ["seq++"]
+    return [*sorted(word if word in functions else word.upper() for word in words), "seq++"]
 
 
 def rdftl_words() -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from flask import Response, jsonify, request
+from pydantic import ValidationError
 
 from mdv.errors import BadRequest, MdvError, NotFound
 from mdv.inspect.eca_check import MAX_CHECKED_RULES, check_json
@@ -32,6 +33,7 @@ from web.pages.base import (
     require_viewer,
     session,
 )
+from web.routing import parameter_error
 from web.services import services
 from web.use_cases.documents import document_text
 from web.use_cases.eca import add_eca_rules, run_update, try_registration
@@ -91,11 +93,11 @@ def add_eca_rule() -> Response:
     if form.get("act") == "check":
         return _render_editor(text, form=form)
     caller = require_editor()
-    state = "shadow" if form.get("state") == "shadow" else "active"
+    state: Literal["active", "shadow"] = "shadow" if form.get("state") == "shadow" else "active"
     try:
         if not text.strip():
             raise BadRequest("The text is empty. Write a rule.")
-        done = add_eca_rules(caller, [NewEcaRule(text=text, set=form.get("set", "").strip() or DEFAULT_SET, state=state)])
+        done = add_eca_rules(caller, [_new_rule(text, form.get("set", "").strip() or DEFAULT_SET, state)])
     except MdvError as error:
         return _render_editor(text, error, form)
     if isinstance(done, PendingJob):
@@ -104,6 +106,13 @@ def add_eca_rule() -> Response:
     if len(items) > 1:
         return redirect_to("eca_rules", said="eca_added")
     return redirect_to("eca_rule", name=items[0]["id"], said="eca_added")
+
+
+def _new_rule(text: str, rule_set: str = DEFAULT_SET, state: Literal["active", "shadow"] = "active") -> NewEcaRule:
+    try:
+        return NewEcaRule(text=text, set=rule_set, state=state)
+    except ValidationError as error:
+        raise parameter_error(error) from None
 
 
 @pages.get("/event-rules/words.json")
@@ -125,7 +134,7 @@ def dry_run_eca() -> Response:
         return _load(given)
     found: dict[str, Any]
     try:
-        rules = [NewEcaRule(text=given.rule)] if given.rule.strip() and "draft" in request.form else []
+        rules = [_new_rule(given.rule)] if given.rule.strip() and "draft" in request.form else []
         if given.kind == "update":
             done = run_update(caller, given.update.encode(), UPDATES_DOCUMENT, DRY_RUN_WAIT_SECONDS, True, rules)
         else:

@@ -11,7 +11,7 @@ from flask import Response, request, url_for
 from mdv.inspect.eca_check import cycle_json, finding_json, unit_json
 from mdv.inspect.eca_graph import AnalysedRules
 from mdv.inspect.eca_rules import find_rule
-from mdv.rdftl.analysis import Analysis, AnalysedUnit, OrderFinding
+from mdv.rdftl.analysis import AnalysedUnit, Analysis, OrderFinding
 from mdv.rdftl.termination import Termination
 from mdv.rdftl.write import write_event
 from web.number_params import read_after

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from flask import Response, request, url_for
 
 from mdv.errors import BadRequest, MdvError
 from mdv.inspect.eca_rules import RULE_STATES, StoredEcaRule, count_rules, find_rule, list_sets
 from mdv.inspect.eca_runs import list_runs
-from mdv.inspect.sql.eca_rule_list import find_listed_rules
+from mdv.inspect.sql.eca_pages import find_listed_rules
 from web.job_queue import PendingJob
 from web.number_params import read_after
 from web.pages.base import pages, redirect_to, render_page, require_editor, require_viewer, session
@@ -27,7 +28,7 @@ STATES = {"enable": "active", "disable": "disabled", "shadow": "shadow"}
 
 @pages.get("/event-rules")
 def eca_rules() -> Response:
-    """List rules by ID; with `holding`, those whose name or text contains it; with `state` and `set`, those with them."""
+    """List rules by ID; with `holding`, those whose name or text contains it; also by `state` and `set`."""
     require_viewer()
     after = read_after(request.args.get("after"))
     given = {name: request.args.get(name, "").strip() for name in ("holding", "state", "set")}
@@ -37,7 +38,7 @@ def eca_rules() -> Response:
         found = find_listed_rules(
             connection, after, PAGE_SIZE + 1, given["holding"], given["state"], given["set"]
         )  # fmt: skip
-    kept = {name: value or None for name, value in given.items()}
+    kept: dict[str, Any] = {name: value or None for name, value in given.items()}
     more = url_for("pages.eca_rules", after=found[PAGE_SIZE - 1].id, **kept) if len(found) > PAGE_SIZE else None
     return render_page(
         "eca_rules.html",

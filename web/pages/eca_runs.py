@@ -10,7 +10,7 @@ from flask import Response, request, url_for
 from mdv.errors import InvalidRule, NotFound
 from mdv.inspect.eca_log import list_changes, write_reason
 from mdv.inspect.eca_rules import find_rule
-from mdv.inspect.eca_runs import FiredCopy, RunUpdate, StoredRun, build_tree, list_runs, read_run, walk_tree
+from mdv.inspect.eca_runs import FiredCopy, ListedRun, RunUpdate, build_tree, list_runs, read_run, walk_tree
 from mdv.mdp.schemas import SchemaInForce
 from mdv.rdftl.compile import compile_rules
 from mdv.rdftl.write import write_action
@@ -54,7 +54,7 @@ class ReplayStep(NamedTuple):
     action: int
     text: str | None
     undone: bool
-    count: int
+    changes: int
     lines: list[ChangedLine]
     net: list[ChangedLine]
     is_incomplete: bool
@@ -63,7 +63,7 @@ class ReplayStep(NamedTuple):
 class RunReplay:
     """A run with the steps of its replay. Step 0 is the state before the first update."""
 
-    def __init__(self, run: StoredRun, trace: Mapping[str, Any], actions: Mapping[int, Sequence[str]]) -> None:
+    def __init__(self, run: ListedRun, trace: Mapping[str, Any], actions: Mapping[int, Sequence[str]]) -> None:
         self.run, self.trace, self.actions = run, trace, actions
         self.tree = build_tree(trace)
         self.steps: Sequence[Mapping[str, Any]] = trace["steps"]
@@ -135,16 +135,22 @@ def eca_runs() -> Response:
     require_viewer()
     before = read_after(request.args.get("after")) or NEWEST
     rule, outcome = request.args.get("rule", "").strip(), request.args.get("outcome", "")
+    position = read_after(request.args.get("position")) or None
     with services().engine.connect() as connection:
         known = find_rule(connection, rule) if rule else None
         found = list_runs(
-            connection, before, PAGE_SIZE + 1, rule=known.id if known is not None else None, outcome=outcome or None
+            connection,
+            before,
+            PAGE_SIZE + 1,
+            rule=known.id if known is not None else None,
+            outcome=outcome or None,
+            position=position,
         )
-    kept = {"rule": rule or None, "outcome": outcome or None}
+    kept: dict[str, Any] = {"rule": rule or None, "outcome": outcome or None, "position": position}
     more = url_for("pages.eca_runs", after=found[PAGE_SIZE - 1].id, **kept) if len(found) > PAGE_SIZE else None
     first = url_for("pages.eca_runs", **kept) if before != NEWEST else None
     return render_page(
-        "eca_runs.html", runs=found[:PAGE_SIZE], rule=known, outcome=outcome, more=more, first=first
+        "eca_runs.html", runs=found[:PAGE_SIZE], rule=known, outcome=outcome, position=position, more=more, first=first
     )  # fmt: skip
 
 
@@ -227,7 +233,7 @@ def eca_log() -> Response:
         found = list_changes(
             connection, before, PAGE_SIZE + 1, given["resource"] or None, rule, given["document"] or None
         )
-    kept = {name: value or None for name, value in given.items()}
+    kept: dict[str, Any] = {name: value or None for name, value in given.items()}
     more = url_for("pages.eca_log", after=found[PAGE_SIZE - 1].id, **kept) if len(found) > PAGE_SIZE else None
     first = url_for("pages.eca_log", **kept) if before != NEWEST else None
     return render_page(

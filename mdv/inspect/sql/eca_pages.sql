@@ -1,4 +1,4 @@
--- Lists of event-condition-action rules on pages.
+-- What pages show about event-condition-action rules.
 
 -- name: find_rules
 -- Rules whose name or text contains a text, in the order of their IDs.
@@ -10,3 +10,11 @@ where r.id > %(after)s::bigint
   and (%(holding)s::text is null or strpos(lower(r.name), lower(%(holding)s::text)) > 0
        or strpos(lower(r.text), lower(%(holding)s::text)) > 0)
 order by r.id limit %(limit)s::int;
+
+-- name: list_document_insertions
+-- The changes that inserted statements about these resources into a document, newest first.
+select c.id, c.position, null, c.run_id, c.step, c.rule_id, c.rule_name, c.delta, c.is_added, c.document, c.subject,
+       c.property, c.object
+from eca_changes c
+where c.subject = any (%(subjects)s) and c.document = %(document)s::text and c.is_added
+order by c.id desc limit %(limit)s::int;

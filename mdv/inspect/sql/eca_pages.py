@@ -1,7 +1,8 @@
-"""Lists of event-condition-action rules on pages."""
+"""What pages show about event-condition-action rules."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from sqlalchemy import Connection
 
 from mdv.db.engine import driver
 from mdv.db.load_sql import load_sql
+from mdv.inspect.sql.eca import LoggedChange
 
 
 class ListedEcaRule(NamedTuple):
@@ -30,8 +32,19 @@ def find_listed_rules(
 ) -> list[ListedEcaRule]:
     """Return a page of rules in the order of their IDs. `holding`: a text that their name or text contains."""
     rows = driver(connection).execute(
-        load_sql("eca_rule_list", __package__)["find_rules"],
+        load_sql("eca_pages", __package__)["find_rules"],
         {"after": after, "limit": limit, "holding": holding or None, "state": state or None,
          "rule_set": rule_set or None},
     )  # fmt: skip
     return [ListedEcaRule(*row) for row in rows.fetchall()]
+
+
+def list_document_insertions(
+    connection: Connection, document: str, subjects: Iterable[str], limit: int
+) -> list[LoggedChange]:
+    """Return the changes that inserted statements about these resources into a document, newest first."""
+    rows = driver(connection).execute(
+        load_sql("eca_pages", __package__)["list_document_insertions"],
+        {"document": document, "subjects": sorted(set(subjects)), "limit": limit},
+    )
+    return [LoggedChange(*row) for row in rows.fetchall()]
