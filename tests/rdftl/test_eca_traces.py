@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def eca(mdp: Mdp) -> Mdp:
     return mdp
 
 
-def add(mdp: Mdp, text: str, **values: str) -> None:
+def add(mdp: Mdp, text: str, **values: Any) -> None:
     with mdp.engine.begin() as connection:
         add_rules(connection, EcaDraft(text, **values), mdp.provider)
 

@@ -349,7 +349,8 @@ def test_hostile_bodies_and_names_are_refused(api: Api) -> None:
         answer = api.get(path, **query)
         assert answer.status_code == 400 and answer.headers["Content-Type"] == PROBLEM, (path, query, answer.text)
     for path in ("/eca/log", "/eca/runs"):
-        assert api.get(path, rule="no\0such").status_code == 404
+        assert api.get(path, rule="no\0such").status_code == 400
+        assert api.get(path, rule="nosuch").status_code == 404
 
 
 def test_a_rule_with_a_slash_in_its_name_is_reached_by_its_id(api: Api, word: str) -> None:

@@ -113,7 +113,7 @@ def test_an_update_is_rdftl(api: Api, media_type: str | None) -> None:
 @pytest.mark.parametrize(
     "query", [{"graph": "x"}, {"graph": ""}, {"graph": "http://a\0"}, {"dry_run": "perhaps"}, {"x": "1"}]
 )
-def test_bad_parameters_are_refused(api: Api, query: dict[str, str]) -> None:
+def test_bad_parameters_are_refused(api: Api, query: dict[str, Any]) -> None:
     assert update(api, "DELETE resource(http://a/b)", **query).status_code == 400
 
 
