@@ -179,6 +179,14 @@ class TextFlaw(BaseModel):
     hint: str | None = None
 
 
+class EcaRuleWarning(TextFlaw):
+    """Irregular notation with its place, or a finding of the analysis with its `code` and the rules concerned."""
+
+    code: Literal["not-well-defined", "does-not-commute", "may-not-terminate"] | None = None
+    rules: list[str] = Field([], description="the other rules concerned, at most three")
+    count: int = Field(0, description="number of all rules concerned")
+
+
 class UpdateDone(BaseModel):
     """Result of an update. `inserted`, `deleted` and `updated` count statements that its own actions changed."""
 
@@ -226,7 +234,7 @@ class EcaRuleAdded(BaseModel):
     name: str | None
     text: str
     normal: str = Field(description="the rule with all names resolved")
-    warnings: list[TextFlaw]
+    warnings: list[EcaRuleWarning]
     position: int
 
 

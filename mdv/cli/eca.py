@@ -8,6 +8,7 @@ from urllib.parse import quote
 import click
 
 from mdv.cli.command import ExampleGroup, connect, data_option, json_option, syntax_option
+from mdv.cli.eca_analysis import analysis, check, graph
 from mdv.cli.eca_tree import print_tree, print_warnings
 from mdv.cli.output import Columns, Item, Listing, list_options, print_line, write_json, write_table
 from mdv.cli.rule import read_rule, read_text, rule_options
@@ -242,3 +243,7 @@ def _path(rule: str) -> str:
 
 def _label(rule: Item) -> str:
     return f"{rule['name']} ({rule['id']})" if rule["name"] else str(rule["id"])
+
+
+for command in (check, graph, analysis):
+    eca.add_command(command)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.eca_rules import adding_eca_rules
 from tests.support.server import Api, Server
-from web.models import EcaAnalysis, EcaChecked, EcaGraph
+from web.models import EcaAnalysis, EcaChecked, EcaGraph, EcaRuleAdded
 
 NOTE = "RULE noted ON INSERT resource() AS INSTANCE OF Provider IF TRUE DO INSERT ($delta, note, 'new')"
 ANSWER = "RULE answer ON INSERT (_, note, 'new') IF TRUE DO DELETE ($delta, note, 'new')"
@@ -61,3 +61,16 @@ def test_readers_may_analyse_and_strangers_may_not(server: Server, make_token: C
     assert check(viewer, NOTE).status_code == 200 and viewer.get("/eca/graph").status_code == 200
     stranger = server.api("")
     assert check(stranger, NOTE).status_code == 401 and stranger.get("/eca/analysis").status_code == 401
+
+
+def test_warnings_of_the_analysis_are_returned_at_registration(api: Api, add_rule: Callable[[str], list[int]]) -> None:
+    add_rule(NOTE)
+    added = api.http.post("/api/v1/eca/rules", json={"text": ANSWER})
+    assert added.status_code == 201, added.text
+    (warning,) = EcaRuleAdded.model_validate(added.json()).warnings
+    assert (warning.code, warning.rules, warning.count) == ("does-not-commute", ["noted"], 1)
+    changed = api.http.put("/api/v1/eca/rules/answer", json={"text": ANSWER.replace("'new')\"", "'x')")})
+    assert [one["code"] for one in changed.json()["warnings"]] == ["does-not-commute"]
+    many = [{"text": NOTE.replace("noted", f"n{number}")} for number in range(25)]
+    items = api.http.post("/api/v1/eca/rules", json=many).json()["items"]
+    assert [bool(item["warnings"]) for item in items] == [True] * 20 + [False] * 5, "only the first are analysed"

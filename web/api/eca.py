@@ -37,7 +37,14 @@ from web.openapi import IDEMPOTENCY_KEY, IF_MATCH, describe_json, describe_probl
 from web.routing import RouteGroup
 from web.services import services
 from web.streams import list_response
-from web.use_cases.eca import DRY_RUN_WAIT_SECONDS, add_eca_rules, change_eca_rules, run_update, try_registration
+from web.use_cases.eca import (
+    DRY_RUN_WAIT_SECONDS,
+    add_eca_rules,
+    change_eca_rules,
+    replace_eca_rule,
+    run_update,
+    try_registration,
+)
 
 routes = RouteGroup("eca", "Event-condition-action rules, their runs, and the log of their changes")
 
@@ -112,7 +119,7 @@ def put(rule: str) -> Response:
     URI prefixes of this token."""
     caller = require_admin()
     text = read_json_body(EcaText).text
-    return _answer(change_eca_rules("replace", caller, rule=rule, text=text, if_match=request_etags("If-Match")))
+    return _answer(replace_eca_rule(caller, rule, text, request_etags("If-Match")))
 
 
 @routes.route("DELETE", "/eca/rules/<rule>", "Remove a rule",

@@ -16,7 +16,7 @@ from web.number_params import read_after
 from web.pages.base import pages, redirect_to, render_page, require_editor, require_viewer, session
 from web.pages.eca_editor import check_values, editor_words, marks_of
 from web.services import services
-from web.use_cases.eca import change_eca_rules
+from web.use_cases.eca import change_eca_rules, replace_eca_rule
 
 PAGE_SIZE = 50
 RECENT_RUNS = 10
@@ -67,7 +67,7 @@ def change_eca_rule(name: str) -> Response:
     text = request.form.get("text", "").replace("\r\n", "\n")
     rule = _find(name)
     try:
-        done = change_eca_rules("replace", caller, rule=str(rule.id), text=text, if_match=None)
+        done = replace_eca_rule(caller, str(rule.id), text)
     except MdvError as error:
         return render_rule(rule, error, text)
     if isinstance(done, PendingJob):

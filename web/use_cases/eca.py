@@ -16,6 +16,7 @@ from web.job_queue import FinishedJob, PendingJob, enqueue_job, has_ended, run_j
 from web.json_bodies import JSON
 from web.models import NewEcaRule
 from web.negotiate import run_in_thread
+from web.use_cases.eca_analysis import add_analysis_warnings
 from workers.messages import JobMessage
 
 RDFTL = "text/x-rdftl"
@@ -38,7 +39,20 @@ def add_eca_rules(caller: Caller, rules: Sequence[NewEcaRule]) -> FinishedJob | 
     """Add rules, all or none."""
     for rule_set in {rule.set for rule in rules}:
         check_may_write(caller, RULES_DOCUMENT + rule_set)
-    return change_eca_rules("add", caller, drafts=drafts_json(rules))
+    done = change_eca_rules("add", caller, drafts=drafts_json(rules))
+    if isinstance(done, FinishedJob):
+        add_analysis_warnings(done.result["items"])
+    return done
+
+
+def replace_eca_rule(
+    caller: Caller, rule: str, text: str, if_match: list[str] | None = None
+) -> FinishedJob | PendingJob:
+    """Replace the text of a rule."""
+    done = change_eca_rules("replace", caller, rule=rule, text=text, if_match=if_match)
+    if isinstance(done, FinishedJob):
+        add_analysis_warnings([done.result])
+    return done
 
 
 def drafts_json(rules: Sequence[NewEcaRule]) -> list[list[str]]:
