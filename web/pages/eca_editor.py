@@ -48,13 +48,15 @@ MAX_SETS_OFFERED = 200
 
 @dataclass(frozen=True, slots=True)
 class DryRunForm:
-    """What a dry run tries: an `update`, or the registration of `document` under `uri`. `rule`: a draft."""
+    """What a dry run tries: an `update`, or the registration of `document` under `uri`. `rule`: a rule, which takes
+    part if it is a `draft`."""
 
     kind: str = "update"
     update: str = ""
     uri: str = ""
     document: str = ""
     rule: str = ""
+    draft: bool = True
 
     @classmethod
     def of(cls, form: Mapping[str, str]) -> DryRunForm:
@@ -62,7 +64,11 @@ class DryRunForm:
             return form.get(name, "").replace("\r\n", "\n")
 
         kind = "document" if form.get("kind") == "document" else "update"
-        return cls(kind, text("update"), form.get("uri", "").strip(), text("document"), text("text"))
+        is_sent = "kind" in form
+        return cls(
+            kind, text("update"), form.get("uri", "").strip(), text("document"), text("text"),
+            "draft" in form or not is_sent,
+        )  # fmt: skip
 
 
 @pages.get("/event-rules/new")
@@ -134,7 +140,7 @@ def dry_run_eca() -> Response:
         return _load(given)
     found: dict[str, Any]
     try:
-        rules = [_new_rule(given.rule)] if given.rule.strip() and "draft" in request.form else []
+        rules = [_new_rule(given.rule)] if given.rule.strip() and given.draft else []
         if given.kind == "update":
             done = run_update(caller, given.update.encode(), UPDATES_DOCUMENT, DRY_RUN_WAIT_SECONDS, True, rules)
         else:

@@ -46,6 +46,7 @@ def eca_graph() -> Response:
     shown = set(numbers)
     pairs = [finding for finding in analysis.pairs if shown.issuperset(finding.units)]
     instances = [finding for finding in analysis.instances if shown.issuperset(finding.units)]
+    found_rows = _findings([*instances, *pairs], analysis.units)
     cycles = [cycle for cycle in analysis.cycles if not shown.isdisjoint(cycle.units)]
     more = after + MAX_DRAWN_UNITS if not name and after + MAX_DRAWN_UNITS < len(analysis.units) else None
     return render_page(
@@ -55,9 +56,8 @@ def eca_graph() -> Response:
         is_analysed=chosen is not None,
         drawing=_drawing(found, numbers, pairs, chosen),
         units=[_row(found, number) for number in numbers],
-        instances=_findings(instances, analysis.units),
-        pairs=_findings(pairs, analysis.units),
-        pair_count=len(pairs),
+        findings=found_rows[:MAX_LISTED],
+        more_findings=max(0, len(found_rows) - MAX_LISTED),
         cycles=[cycle_json(cycle, analysis.units) for cycle in cycles[:MAX_LISTED]],
         total=found.base.total,
         unit_count=len(analysis.units),
@@ -94,7 +94,14 @@ def _row(found: AnalysedRules, number: int) -> dict[str, Any]:
 
 
 def _findings(findings: Sequence[OrderFinding], units: Sequence[AnalysedUnit]) -> list[dict[str, Any]]:
-    return [finding_json(finding, units) for finding in findings[:MAX_LISTED]]
+    """Return the findings by units: the tests that fail, and the reason for the first."""
+    rows: dict[tuple[int, ...], dict[str, Any]] = {}
+    for finding in findings:
+        if finding.units in rows:
+            rows[finding.units]["tests"].append(finding.test)
+        else:
+            rows[finding.units] = finding_json(finding, units) | {"tests": [finding.test]}
+    return list(rows.values())
 
 
 def _drawing(
