@@ -95,6 +95,8 @@ def test_who_inserted_a_statement_and_why_is_shown(api: Api, doc: str, word: str
     assert origin["statement"] == [V + "note", {"type": "literal", "value": "seen"}]
     assert (origin["rule"], origin["rule_id"], origin["run"]) == ("why", rule["id"], done["run"])
     assert origin["text"] == f"inserted by rule why because of (<{doc}#a>, <{V}note>, '{word}')"
+    lmr = api.http.post("/api/v1/lmrs", json={"name": f"origins-{word}"}).json()
+    assert api.get("/explain", lmr=lmr["name"], uri=doc + "#a").json()["origins"] == [origin]
     items = api.get("/documents/history", uri="urn:mdv:eca:main", limit=1).json()["items"]
     assert (items[0]["cause"], items[0]["agent"], items[0]["position"]) == ("rule", "why", done["position"])
     for query in ({"resource": doc + "#a"}, {"rule": "why"}, {"rule": rule["id"]}, {"run": done["run"]}):
