@@ -30,7 +30,7 @@ MAX_MATCHED_CHARS = 2_000
 """Longer texts are parsed."""
 
 _VALUE = re.compile(
-    r"""(?<=\bRULE[ ])(?P<name>[A-Za-z_]\w*[0-9])(?=\s)     # no keyword ends with a digit
+    r"""(?<=\bRULE[ ])(?P<name>[A-Za-z_]\w{0,100}[0-9])(?=\s)     # no keyword ends with a digit
       | (?<=\()(?P<uri>https?://[^\s()<>"'{}|\\^`]+)(?=\))
       | '(?P<text>(?:[^'\x00-\x1f:]|'')*)'
     """,
