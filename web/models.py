@@ -218,12 +218,12 @@ RuleSetName = Annotated[
 ]
 
 
-class NewEcaRule(EcaText):
+class PostedEcaRule(EcaText):
     set: RuleSetName = Field("main", description="rule set; its insertions go to the document urn:mdv:eca:SET")
     state: Literal["active", "shadow", "disabled"] = "active"
 
 
-class NewEcaRules(RootModel[NewEcaRule | list[NewEcaRule]]):
+class PostedEcaRules(RootModel[PostedEcaRule | list[PostedEcaRule]]):
     """One rule, or a list of rules that are added in one transaction."""
 
 
@@ -280,7 +280,7 @@ class EcaDryRun(Strict):
     document: StrictStr | None = Field(None, description="text of a document")
     uri: StrictStr | None = Field(None, description="URI of the document")
     media_type: StrictStr | None = Field(None, description="syntax of the document; the default is application/rdf+xml")
-    rules: list[NewEcaRule] = Field([], description="draft rules", max_length=1000)
+    rules: list[PostedEcaRule] = Field([], description="draft rules", max_length=1000)
 
 
 class EcaRunsQuery(ListQuery):

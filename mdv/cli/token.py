@@ -38,7 +38,8 @@ def create(name: str, role: str, documents: tuple[str, ...], resources: tuple[st
     A token without --documents can write any document, one without --resources can describe any resource. With both
     options, both limits apply. A document that describes a resource outside of --resources can be neither replaced nor
     deleted with this token. Both limits refuse URIs with a `.` or `..` segment, plain or percent-encoded. A limited
-    token can change only documents: not the schema, LMRs or their rules.
+    token can change only documents and event-condition-action rules, which act within its limits: not the schema,
+    LMRs or their rules.
     """
     from mdv.db.tokens import create_token
     from mdv.rdf.parse import is_absolute_iri

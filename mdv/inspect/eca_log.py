@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
+from mdv.inspect.sql.documents import StoredStatements
 from mdv.inspect.sql.eca import LoggedChange, list_changes, list_insertions
 from mdv.inspect.sql.eca_pages import list_document_insertions
 from mdv.model import Statement, Term
@@ -15,6 +16,8 @@ __all__ = ["LoggedChange", "StatementOrigin", "change_json", "find_origins", "li
 
 MAX_INSERTIONS = 1_000
 """Changes of a resource that are looked at."""
+MAX_STATEMENTS = 10_000
+"""Statements of a resource that are read to find which of them are there."""
 
 
 class StatementOrigin(NamedTuple):
@@ -54,8 +57,16 @@ def find_document_origins(
     return {statement: found[statement] for statement in statements if statement in found}
 
 
+def list_origins(connection: Connection, resource: str) -> list[dict[str, Any]]:
+    """Return the origins of the statements of a resource that are there now, as JSON."""
+    origins = find_origins(connection, resource)
+    present = StoredStatements(resource).few(connection, MAX_STATEMENTS) if origins else []
+    return origins_json(origins, present)
+
+
 def origins_json(origins: Iterable[StatementOrigin], statements: Iterable[Statement] | None) -> list[dict[str, Any]]:
-    """Return the origins of these statements as JSON; None: of all."""
+    """Return the origins of these statements as JSON. None: there are too many statements to check, so all are
+    returned."""
     present = set(statements) if statements is not None else None
     return [
         {

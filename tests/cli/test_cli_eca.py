@@ -80,6 +80,8 @@ def test_a_rule_is_added_runs_and_is_explained(on: Run, provider: tuple[Path, st
         "7",
         f"rule low because of <{uri}#host>",
     ]
+    explained = on("explain", f"{uri}#host").out
+    assert f"'7' in urn:mdv:eca:main: inserted by rule low because of <{uri}#host>." in explained
     shown = on("eca", "show", "low").out
     assert "\nnormal:\n  RULE low\n" in shown and "fired\t1" in shown
 

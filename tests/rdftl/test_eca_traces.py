@@ -10,8 +10,17 @@ import pytest
 from mdv.errors import NotFound
 from mdv.inspect.eca_log import change_json, find_origins, list_changes, origins_json
 from mdv.inspect.eca_rules import count_rules, list_eca_rules, list_sets, rule_json
-from mdv.inspect.eca_runs import MAX_JSON_LEVELS, FiredCopy, RunTree, build_tree, list_runs, read_run, run_json
-from mdv.inspect.eca_runs import tree_json, walk_tree
+from mdv.inspect.eca_runs import (
+    MAX_JSON_LEVELS,
+    FiredCopy,
+    RunTree,
+    build_tree,
+    list_runs,
+    read_run,
+    run_json,
+    tree_json,
+    walk_tree,
+)
 from mdv.mdp.eca.change_rules import EcaDraft, add_rules, change_state
 from mdv.mdp.eca.update import UpdateRequest, execute_update
 from mdv.model import Statement, Term
@@ -109,7 +118,8 @@ def test_comparisons_are_those_of_the_state_that_the_condition_was_evaluated_on(
 def test_a_set_oriented_rule_has_one_copy_with_its_comparisons(eca: Mdp) -> None:
     add(
         eca,
-        "RULE once ON INSERT (_, subject, _) IF resource()/target(subject) = 'x' DO INSERT (resource(http://a/b), tag, 'n')",
+        "RULE once ON INSERT (_, subject, _) IF resource()/target(subject) = 'x'"
+        " DO INSERT (resource(http://a/b), tag, 'n')",
     )
 
     put(eca, "http://d/1", "<http://r/1> a :Lo ; :subject 'x', 'y' .")
@@ -123,10 +133,10 @@ def test_a_deep_chain_is_json_of_bounded_depth(eca: Mdp) -> None:
     add(eca, "RULE count ON INSERT (_, level, _) IF $delta/target(level) > 0"
              " DO INSERT (resource(http://c/s), seq++, $delta)")  # fmt: skip
     copy = {"rule": 1, "name": "n", "state": "active", "delta": None, "depth": 1}
+    fired = [{**copy, "copy": n, "cause": n - 1 if n else None} for n in range(500)]
     trace = {
-        "steps": [{**copy, "n": n, "copy": n, "cause": n - 1 if n else None, "action": 0, "changes": [], "change_count": 0}
-                  for n in range(500)],
-        "fired": [{**copy, "copy": n, "cause": n - 1 if n else None} for n in range(500)],
+        "steps": [one | {"n": one["copy"], "action": 0, "changes": [], "change_count": 0} for one in fired],
+        "fired": fired,
         "fired_count": 500, "left_out": 0, "failed": [],
     }  # fmt: skip
 

@@ -95,6 +95,8 @@ def test_who_inserted_a_statement_and_why_is_shown(api: Api, doc: str, word: str
     assert origin["statement"] == [V + "note", {"type": "literal", "value": "seen"}]
     assert (origin["rule"], origin["rule_id"], origin["run"]) == ("why", rule["id"], done["run"])
     assert origin["text"] == f"inserted by rule why because of (<{doc}#a>, <{V}note>, '{word}')"
+    lmr = api.http.post("/api/v1/lmrs", json={"name": f"origins-{word}"}).json()
+    assert api.get("/explain", lmr=lmr["name"], uri=doc + "#a").json()["origins"] == [origin]
     items = api.get("/documents/history", uri="urn:mdv:eca:main", limit=1).json()["items"]
     assert (items[0]["cause"], items[0]["agent"], items[0]["position"]) == ("rule", "why", done["position"])
     for query in ({"resource": doc + "#a"}, {"rule": "why"}, {"rule": rule["id"]}, {"run": done["run"]}):
@@ -358,3 +360,18 @@ def test_a_rule_with_a_slash_in_its_name_is_reached_by_its_id(api: Api, word: st
     assert rule["name"] == "a/b c"
     assert api.get(f"/eca/rules/{rule['id']}").json()["name"] == "a/b c"
     assert api.get("/eca/log", rule="a/b c").status_code == 200
+
+
+def test_many_rules_are_added_in_one_call(api: Api, doc: str, word: str) -> None:
+    number = 400
+    drafts = [{"text": note_rule(f"m{n}", f"{word}-{n}", f"it''s {n}"), "set": "many"} for n in range(number)]
+
+    added = add(api, drafts)
+
+    assert [item["name"] for item in added["items"]] == [f"m{n}" for n in range(number)]
+    assert api.put(doc, note(f"{word}-321")).json()["fired"] == 1
+    assert notes(api, doc + "#a") == ["it's 321", f"{word}-321"]
+    tail = api.all("/eca/rules", 1000, set="many", after=str(added["items"][-3]["id"]))
+    assert [rule["name"] for rule in tail] == ["m398", "m399"]
+    over = json.dumps([{"text": "x"}] * 100_001)
+    assert api.http.post(RULES, content=over, headers=JSON).status_code == 413

@@ -28,8 +28,8 @@ from web.models import (
     EcaRunsQuery,
     EcaText,
     LoggedChangeShown,
-    NewEcaRule,
-    NewEcaRules,
+    PostedEcaRule,
+    PostedEcaRules,
 )
 from web.negotiate import request_etags
 from web.number_params import read_after, read_before, read_run_id
@@ -54,7 +54,7 @@ _EXAMPLE = {
 }
 _ONE_OR_MANY = {
     "required": True,
-    "content": {"application/json": {"schema": NewEcaRules.model_json_schema(), "example": _EXAMPLE}},
+    "content": {"application/json": {"schema": PostedEcaRules.model_json_schema(), "example": _EXAMPLE}},
 }
 _RULES = describe_json(page_schema(EcaRuleShown.model_json_schema()), "A page of rules")
 _RUNS = describe_json(page_schema(EcaRunShown.model_json_schema()), "A page of runs")
@@ -74,7 +74,7 @@ def add() -> Response:
     response has `items`. A rule acts within the URI prefixes of its author's token. Rules do not look at what was
     stored before."""
     caller = require_admin()
-    given = read_json_items(NewEcaRule, services().config.max_document_bytes)
+    given = read_json_items(PostedEcaRule, services().config.max_document_bytes)
     rules = given if isinstance(given, list) else [given]
     if not rules:
         raise BadRequest("The list of rules is empty. Send at least one rule.")

@@ -14,7 +14,7 @@ from mdv.mdp.eca.run import RULES_DOCUMENT
 from mdv.mdp.write_limits import WriteLimits
 from web.job_queue import FinishedJob, PendingJob, enqueue_job, has_ended, run_job
 from web.json_bodies import JSON
-from web.models import NewEcaRule
+from web.models import PostedEcaRule
 from web.negotiate import run_in_thread
 from web.use_cases.eca_analysis import add_analysis_warnings
 from workers.messages import JobMessage
@@ -35,7 +35,7 @@ def change_eca_rules(change: str, caller: Caller, **request: Any) -> FinishedJob
     return run_job("eca", RULES_URI, caller, {}, body, JSON)
 
 
-def add_eca_rules(caller: Caller, rules: Sequence[NewEcaRule]) -> FinishedJob | PendingJob:
+def add_eca_rules(caller: Caller, rules: Sequence[PostedEcaRule]) -> FinishedJob | PendingJob:
     """Add rules, all or none."""
     for rule_set in {rule.set for rule in rules}:
         check_may_write(caller, RULES_DOCUMENT + rule_set)
@@ -55,13 +55,13 @@ def replace_eca_rule(
     return done
 
 
-def drafts_json(rules: Sequence[NewEcaRule]) -> list[list[str]]:
+def drafts_json(rules: Sequence[PostedEcaRule]) -> list[list[str]]:
     """Return drafts as the jobs read them."""
     return [[rule.text, rule.set, rule.state] for rule in rules]
 
 
 def run_update(
-    caller: Caller, text: bytes, graph: str, wait: float, dry_run: bool, rules: Sequence[NewEcaRule] = ()
+    caller: Caller, text: bytes, graph: str, wait: float, dry_run: bool, rules: Sequence[PostedEcaRule] = ()
 ) -> PendingJob | FinishedJob:
     """Run an update as a job. `rules`: drafts that take part in a dry run. Raise the problem of a job that failed."""
     check_may_write(caller, graph)
@@ -70,7 +70,7 @@ def run_update(
 
 
 def try_registration(
-    caller: Caller, uri: str, body: bytes, media_type: str, rules: Sequence[NewEcaRule]
+    caller: Caller, uri: str, body: bytes, media_type: str, rules: Sequence[PostedEcaRule]
 ) -> PendingJob | FinishedJob:
     """Run the dry run of a registration as a job."""
     check_may_write(caller, uri)

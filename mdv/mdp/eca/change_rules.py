@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -27,14 +28,15 @@ from mdv.db.eca.rules import (
     set_rule_state,
 )
 from mdv.errors import Conflict, Flaw, Forbidden, InvalidRule, NotFound, PreconditionFailed
-from mdv.mdp.eca.templates import TemplateStore, compile_template, template_of, write_plain
+from mdv.mdp.eca.templates import TemplateStore, compile_template, write_plain
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction, new_graph_version
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.rdf.schema import Schema
-from mdv.rdftl.compile import CompiledRule, compile_rules
-from mdv.rdftl.model import Coupling, EcaRule
+from mdv.rdftl.match import MatchedRule, RuleMatcher
+from mdv.rdftl.model import Coupling
 from mdv.rdftl.order import CyclicOrder, OrderedRule, Rank, rank_rules
+from mdv.rdftl.template import bind_slots
 
 DEFAULT_SET = "main"
 QUARANTINED = "quarantined"
@@ -87,12 +89,13 @@ def add_drafts(connection: Connection, drafts: Sequence[EcaDraft], provider: Pro
     return _add(tx, written, range(first, first + len(written)), provider)
 
 
-def _compile(drafts: Sequence[EcaDraft], schema: Schema) -> list[tuple[EcaDraft, CompiledRule]]:
+def _compile(drafts: Sequence[EcaDraft], schema: Schema) -> list[tuple[EcaDraft, MatchedRule]]:
     """Compile rules. This needs no lock. If there are several texts, errors say which."""
-    written: list[tuple[EcaDraft, CompiledRule]] = []
+    written: list[tuple[EcaDraft, MatchedRule]] = []
+    matcher = RuleMatcher(schema)
     for number, draft in enumerate(drafts):
         try:
-            written += [(draft, one) for one in compile_rules(draft.text, schema)]
+            written += [(draft, one) for one in matcher.compile(draft.text)]
         except InvalidRule as error:
             if len(drafts) == 1:
                 raise
@@ -102,12 +105,12 @@ def _compile(drafts: Sequence[EcaDraft], schema: Schema) -> list[tuple[EcaDraft,
 
 
 def _add(
-    tx: Transaction, written: Sequence[tuple[EcaDraft, CompiledRule]], numbers: Sequence[int], provider: Provider
+    tx: Transaction, written: Sequence[tuple[EcaDraft, MatchedRule]], numbers: Sequence[int], provider: Provider
 ) -> list[AddedEcaRule]:
     connection = tx.connection
     if any(one.rule.coupling is Coupling.DETACHED for _, one in written):
         raise InvalidRule("COUPLING Detached is not supported yet. Write Immediate or Deferred.")
-    ranks = _rank(connection, dict(zip(numbers, (one.rule for _, one in written), strict=True)))
+    ranks = _rank(connection, dict(zip(numbers, (_order(one) for _, one in written), strict=True)))
     store = TemplateStore(connection, tx.schema.schema, provider)
     rows = [
         _new_rule(store, draft, number, one, ranks[number])
@@ -163,8 +166,8 @@ def change_state(
     set_rule_state(connection, rule.id, state, tx.position, by)
     if state in RUNNING_STATES:
         template_id, text, constants = read_template_of(connection, rule.id)
-        compiled = compile_template(text, tx.schema.schema)._replace(constants=constants)
-        _, keys = TemplateStore(connection, tx.schema.schema, provider).store(compiled, text)
+        template = compile_template(text, tx.schema.schema).template
+        _, keys = TemplateStore(connection, tx.schema.schema, provider).store(template, constants, lambda: text)
         insert_keys(connection, template_id, rule.id, keys)
     tx.number_classes()
     _advance(tx)
@@ -191,7 +194,7 @@ def replace_rule(
             f"If-Match: {', '.join(if_match)} failed for the rule {name}: it was last changed at position"
             f" {rule.position}. Read the rule again, and retry."
         )
-    compiled = compile_rules(draft.text, tx.schema.schema)
+    compiled = RuleMatcher(tx.schema.schema).compile(draft.text)
     if len(compiled) != 1:
         raise InvalidRule(f"The text has {len(compiled)} rules. Send the text of one rule.")
     delete_rule(connection, rule.id)
@@ -224,18 +227,25 @@ def _advance(tx: Transaction) -> None:
     advance_rules(tx.connection, tx.position, version)
 
 
-def _rank(connection: Connection, new: dict[int, EcaRule]) -> dict[int, Rank]:
+def _order(one: MatchedRule) -> OrderedRule:
+    return OrderedRule(one.name, one.rule.precedes, one.rule.follows)
+
+
+def _rank(connection: Connection, new: dict[int, OrderedRule]) -> dict[int, Rank]:
     """Return the ranks of new rules, and change those of others."""
-    named = {rule.name for rule in new.values() if rule.name is not None}
+    names = Counter(rule.name for rule in new.values() if rule.name is not None)
+    if repeated := [name for name, times in names.items() if times > 1]:
+        raise Conflict(f"Two of these rules have the name {repeated[0]!r}. Give each its own name.")
+    named = set(names)
     if taken := find_rule_names(connection, named):
         raise Conflict(f"There is already a rule with the name {sorted(taken)[0]!r}. Choose another name.")
     mentioned = {name for rule in new.values() for name in (*rule.precedes, *rule.follows)}
-    stored = read_order(connection, mentioned | named)
+    stored = read_order(connection, mentioned)
     known = {rule.name for rule, _ in stored.values()} | named
     if unknown := sorted(mentioned - known):
         raise InvalidRule(f"There is no rule with the name {unknown[0]!r}, which PRECEDES or FOLLOWS mentions.")
     rules = {number: rule for number, (rule, _) in stored.items()}
-    rules |= {number: OrderedRule(rule.name, rule.precedes, rule.follows) for number, rule in new.items()}
+    rules |= new
     try:
         ranks = rank_rules(rules)
     except CyclicOrder as error:
@@ -244,10 +254,11 @@ def _rank(connection: Connection, new: dict[int, EcaRule]) -> dict[int, Rank]:
     return ranks
 
 
-def _new_rule(store: TemplateStore, draft: EcaDraft, number: int, one: CompiledRule, rank: Rank) -> NewEcaRule:
-    compiled = template_of(one.rule, store.schema)
-    template_id, keys = store.store(compiled, write_plain(one.rule, store.schema))
+def _new_rule(store: TemplateStore, draft: EcaDraft, number: int, one: MatchedRule, rank: Rank) -> NewEcaRule:
+    template_id, keys = store.store(
+        one.template, one.constants, lambda: write_plain(bind_slots(one.template, one.constants), store.schema)
+    )
     return NewEcaRule(
-        number, draft.rule_set, one.rule.name, one.text, one.normal, draft.state, template_id, compiled.constants, rank,
+        number, draft.rule_set, one.name, one.text, one.normal, draft.state, template_id, one.constants, rank,
         one.rule.precedes, one.rule.follows, draft.limits.resources, draft.limits.documents, draft.by, keys,
     )  # fmt: skip

@@ -7,6 +7,7 @@ depends on the number of templates that change.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -60,7 +61,7 @@ def store_reread(connection: Connection, rules: list[RereadRule], schema: Schema
     store = TemplateStore(connection, schema, provider)
     for stored, text in rules:
         compiled = compile_template(text, schema)
-        number, keys = store.store(compiled, text)
+        number, keys = store.store(compiled.template, compiled.constants, partial(str, text))
         update_template(connection, stored, number, compiled.constants, keys)
 
 

@@ -467,8 +467,8 @@ def rule_failure(copy: RuleCopy, index: int | None, reason: str) -> RuleFailed:
     part = "its event or condition" if index is None else f"action {index + 1}"
     about = f" for {copy.delta.source}" if copy.delta is not None else ""
     return RuleFailed(
-        f"The rule {copy.rule.name or copy.rule.id} failed{about}, so this change was refused: {part}: {reason}. Change the rule, disable"
-        " it, or let it fail alone with ABORT ParentChild or Independent.",
+        f"The rule {copy.rule.name or copy.rule.id} failed{about}, so this change was refused: {part}: {reason}."
+        " Change the rule, disable it, or let it fail alone with ABORT ParentChild or Independent.",
         rule=copy.rule.id, name=copy.rule.name, delta=delta_json(copy.delta), action=index, reason=reason,
     )  # fmt: skip
 

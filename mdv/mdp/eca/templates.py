@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple
@@ -57,12 +58,13 @@ class TemplateStore:
         self._provider = provider
         self._known: dict[EcaRule, tuple[int, tuple[int, ...]]] = {}
 
-    def store(self, compiled: CompiledTemplate, text: str) -> tuple[int, tuple[str, ...]]:
-        """Return the ID of a template, and the keys of the rule with these constants. `text`: the plain text of the
-        rule."""
-        template, constants, _ = compiled
+    def store(
+        self, template: EcaRule, constants: Sequence[str], text: Callable[[], str]
+    ) -> tuple[int, tuple[str, ...]]:
+        """Return the ID of a template, and the keys of the rule with these constants. `text` returns the plain text of
+        the rule."""
         if template not in self._known:
-            number = find_template(self._connection, text, digest_of(template))
+            number = find_template(self._connection, text(), digest_of(template))
             written = write_template(template, number, self.schema, self._provider.eca_rules.property_id)
             self._known[template] = number, written.key_slots
         number, slots = self._known[template]
