@@ -51,7 +51,7 @@ def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Ca
         _load_learning(mdp)
         (folder / LOADED_MARKER).touch()
         count = len(documents) + len((LEARNER, LEARNING_OBJECT, OTHER_LEARNER))
-        report(f"The demo is loaded: {count} documents below {BASE}, the example of the paper, some books and messages.")
+        report(f"The demo is loaded: {count} documents below {BASE}, the example of the paper, some books, e-learning.")
     except MdvError as error:
         report(f"The demo was not loaded: {error.detail}")
 
@@ -60,7 +60,7 @@ def _load_learning(mdp: Client) -> None:
     """Add event rules, and make a change that each of them reacts to: a new learning object, a new user, and a new
     description of the learning object."""
     _register(mdp, LEARNER, _text(LEARNER))
-    mdp.change("POST", "/eca/rules", {"text": _text(EVENT_RULES)})
+    mdp.change("POST", "/eca/rules", {"text": _text(EVENT_RULES), "set": "learning"})
     _register(mdp, LEARNING_OBJECT, _text(LEARNING_OBJECT))
     _register(mdp, OTHER_LEARNER, _text(OTHER_LEARNER))
     _register(mdp, LEARNING_OBJECT, _text(LEARNING_OBJECT).replace(*NEW_DESCRIPTION))

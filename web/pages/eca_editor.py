@@ -21,7 +21,7 @@ from mdv.rdftl.completion import example_rule, keywords, rdftl_words
 from mdv.rules.completion import completions
 from web.job_queue import PendingJob
 from web.labels import schema_labels
-from web.models import NewEcaRule
+from web.models import PostedEcaRule
 from web.negotiate import run_in_thread
 from web.pages.base import (
     is_fragment_request,
@@ -114,9 +114,9 @@ def add_eca_rule() -> Response:
     return redirect_to("eca_rule", name=items[0]["id"], said="eca_added")
 
 
-def _new_rule(text: str, rule_set: str = DEFAULT_SET, state: Literal["active", "shadow"] = "active") -> NewEcaRule:
+def _new_rule(text: str, rule_set: str = DEFAULT_SET, state: Literal["active", "shadow"] = "active") -> PostedEcaRule:
     try:
-        return NewEcaRule(text=text, set=rule_set, state=state)
+        return PostedEcaRule(text=text, set=rule_set, state=state)
     except ValidationError as error:
         raise parameter_error(error) from None
 
