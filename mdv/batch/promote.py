@@ -28,7 +28,7 @@ from mdv.mdp.eca.refusals import record_refusal
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.register import RegistrationOutcome, register
-from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
+from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.rules.suspend import suspend_over_budget
 from mdv.mdp.worker import is_database_outage
 from mdv.metrics import time_stage
@@ -40,7 +40,7 @@ class Promoter:
     """Promotes the staged chunks of a run.
 
     `reject_writer` receives the documents that the schema refuses by now. `constants` are those that the executors
-    used, if any. `rule_seconds` is the time limit of a rule in a transaction.
+    used, if any. `provider` has the limits of rules. `reacts`: False if event-condition-action rules are not run.
     """
 
     def __init__(
@@ -49,14 +49,16 @@ class Promoter:
         run: UUID,
         reject_writer: RejectWriter,
         constants: RuleConstants | None = None,
-        rule_seconds: float = DEFAULT_RULE_SECONDS,
+        provider: Provider | None = None,
+        reacts: bool = True,
     ) -> None:
         self._engine = engine
         self._run = run
         self._reject_writer = reject_writer
         self._constants = constants
         self._pace = BatchSizer()
-        self._provider = Provider(engine, rule_seconds)
+        self._provider = provider or Provider(engine)
+        self._reacts = reacts
         self._most_chunks = MAX_DOCUMENTS_PER_BATCH // CHUNK_DOCUMENTS
 
     def step(self) -> int:
@@ -112,7 +114,7 @@ class Promoter:
         """Register documents. If they fail together, register each half by itself, down to the document that fails."""
         savepoint = connection.begin_nested()
         try:
-            items = [replace(packed.item, by=f"batch {self._run}") for packed in documents]
+            items = [replace(packed.item, by=f"batch {self._run}", reacts=self._reacts) for packed in documents]
             answers = register(connection, items, self._provider, candidates=candidates)
             savepoint.commit()
             return answers

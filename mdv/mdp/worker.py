@@ -33,7 +33,10 @@ from mdv.db.jobs import (
 from mdv.errors import MdvError, Refused
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
+from mdv.mdp.eca.compensate import CompensationOutcome, CompensationRequest, compensate_run
+from mdv.mdp.eca.detached import decode_detached
 from mdv.mdp.eca.refusals import record_refusal
+from mdv.mdp.eca.run_detached import DetachedOutcome, DetachedRequest, run_detached
 from mdv.mdp.eca.update import UpdateOutcome, UpdateRequest, execute_update
 from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
@@ -74,7 +77,8 @@ class Worker:
 
     `ended` is called with the jobs that have ended, after their commit. `published` is called after every commit that
     may have added events to feeds. `longest`: the time limit of the database for a transaction, in seconds.
-    `rule_seconds`: the time limit for a rule in one transaction.
+    `rule_seconds`: the time limit for a rule in one transaction. `provider`: the provider with these limits and others,
+    by default a new one.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Worker:
         back_off: Callable[[int], float] = back_off,
         longest: float = float("inf"),
         rule_seconds: float = DEFAULT_RULE_SECONDS,
+        provider: Provider | None = None,
     ) -> None:
         self._engine = engine
         self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -94,7 +99,7 @@ class Worker:
         self._published = published
         self._back_off = back_off
         self._longest = longest or float("inf")
-        self._provider = Provider(engine, rule_seconds)
+        self._provider = provider or Provider(engine, rule_seconds)
         self._sizer = BatchSizer()
         self._batch_count = 0
         self._running: list[UUID] = []
@@ -307,8 +312,10 @@ class Worker:
     def _prepare(self, schema: SchemaInForce, job: Job) -> Prepared:
         conditions = _preconditions(job)
         if job.kind == "delete":
-            return Prepared(job.uri, None, schema.version, conditions, job.by)
-        return prepare(job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes, job.by)
+            return Prepared(job.uri, None, schema.version, conditions, job.by, _reacts(job))
+        return prepare(
+            job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes, job.by, _reacts(job)
+        )  # fmt: skip
 
     def _count_failure(self, connection: Connection, job: Job, error: Exception) -> list[JobOutcome]:
         """Count a failed attempt of a claimed job. After the last attempt, the job ends as a dead letter."""
@@ -344,7 +351,7 @@ class Worker:
             )  # fmt: skip
 
 
-def _job_outcome(job: Job, result: RegistrationOutcome | UpdateOutcome | MdvError) -> JobOutcome:
+def _job_outcome(job: Job, result: EditJobOutcome | MdvError) -> JobOutcome:
     if isinstance(result, MdvError):
         return JobOutcome(job, None, result.problem())
     return JobOutcome(job, result.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
@@ -355,11 +362,16 @@ def _preconditions(job: Job) -> Preconditions:
     return Preconditions(**{name: tuple(value) for name, value in given.items() if value is not None})
 
 
+def _reacts(job: Job) -> bool:
+    """False if the caller wants no event-condition-action rules to run."""
+    return job.options.get("eca") != "off"
+
+
 def _document_edit(job: Job) -> DocumentEdit:
     additions, removals = read_edits(job.body or b"")
     conditions = _preconditions(job)
     limits = WriteLimits(resources=conditions.resource_prefixes)  # the request was refused if the document is foreign
-    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by)
+    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by, _reacts(job))
 
 
 def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> RegistrationOutcome:
@@ -369,16 +381,33 @@ def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> Regis
 def _run_update_job(connection: Connection, job: Job, provider: Provider) -> UpdateOutcome:
     limits = WriteLimits(*(_prefixes(job.options.get(name)) for name in ("document_prefixes", "resource_prefixes")))
     text = (job.body or b"").decode()
-    return execute_update(connection, UpdateRequest(text, job.uri, limits, job.by), provider)
+    return execute_update(connection, UpdateRequest(text, job.uri, limits, job.by, _reacts(job)), provider)
 
 
 def _prefixes(given: list[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(given)
 
 
-EDIT_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], RegistrationOutcome | UpdateOutcome]] = {
+def _run_detached_job(connection: Connection, job: Job, provider: Provider) -> DetachedOutcome:
+    copy = decode_detached(job.body or b"")
+    return run_detached(connection, DetachedRequest(job.options["run"], job.options["copy"], copy, job.by), provider)
+
+
+def _run_compensation_job(connection: Connection, job: Job, provider: Provider) -> CompensationOutcome:
+    copies = job.options.get("copies")
+    request = CompensationRequest(
+        job.options["run"], None if copies is None else tuple(copies), job.options.get("reason"), job.by
+    )
+    return compensate_run(connection, request, provider)
+
+
+EditJobOutcome = RegistrationOutcome | UpdateOutcome | DetachedOutcome | CompensationOutcome
+
+EDIT_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], EditJobOutcome]] = {
     "edit": _run_edit_job,
     "update": _run_update_job,
+    "detached": _run_detached_job,
+    "compensate": _run_compensation_job,
 }
 
 

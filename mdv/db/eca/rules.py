@@ -106,6 +106,12 @@ def read_templates(connection: Connection) -> dict[int, str]:
     return {int(number or 0): text or "" for number, text in _query(connection, "read_templates")}
 
 
+def read_normal_texts(connection: Connection, numbers: Collection[int]) -> dict[int, str]:
+    """Return the normal texts of rules, by ID."""
+    found = _query(connection, "read_normal_texts", rules=_json(list(numbers)))
+    return {int(number or 0): text or "" for number, text in found}
+
+
 class EcaRuleConstants(NamedTuple):
     """A rule of a template. `is_running`: it has keys."""
 

@@ -31,7 +31,7 @@ from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction, new_graph_version
 from mdv.rdf.schema import Schema
 from mdv.rdftl.compile import CompiledRule, compile_rules
-from mdv.rdftl.model import Coupling, EcaRule
+from mdv.rdftl.model import EcaRule
 from mdv.rdftl.order import CyclicOrder, OrderedRule, Rank, rank_rules
 
 DEFAULT_SET = "main"
@@ -81,8 +81,6 @@ def _add(
     tx: Transaction, draft: EcaDraft, compiled: Sequence[CompiledRule], numbers: Sequence[int], provider: Provider
 ) -> list[AddedEcaRule]:
     connection = tx.connection
-    if any(one.rule.coupling is Coupling.DETACHED for one in compiled):
-        raise InvalidRule("COUPLING Detached is not supported yet. Write Immediate or Deferred.")
     ranks = _rank(connection, dict(zip(numbers, (one.rule for one in compiled), strict=True)))
     rows = [
         _new_rule(connection, provider, tx.schema.schema, draft, number, one, ranks[number])

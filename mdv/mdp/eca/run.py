@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -21,22 +21,27 @@ from mdv.cause import RULE, UPDATE, Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement
 from mdv.db.eca.lookups import decode_statements, find_held
 from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
+from mdv.db.eca.runs import RuleCount
 from mdv.db.pipeline import PendingResult, Pipeline
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
 from mdv.mdp.eca.actions import ActionFailed, ActionReader, encode_delta
+from mdv.mdp.eca.changes import EffectiveChange, pair_changes
 from mdv.mdp.eca.rule_set import LoadedTemplate, RuleSet
+from mdv.mdp.eca.undo import undo_changes
 from mdv.mdp.edit import Edit
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term
 from mdv.rdf.digest import statement_hash
 from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange
-from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta
+from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta, EcaRule
 
 RULES_DOCUMENT = "urn:mdv:eca:"
 """The document of a rule set, without its name."""
 SHADOW = "shadow"
+TRANSACTION = -1
+"""The number of the transaction itself, among the numbers of copies."""
 
 
 class RunLimits(NamedTuple):
@@ -48,21 +53,6 @@ class RunLimits(NamedTuple):
 
 
 DEFAULT_RUN_LIMITS = RunLimits()
-
-
-class EffectiveChange(NamedTuple):
-    """A statement that a document gained, lost, or replaced by another."""
-
-    document: str
-    removed: Statement | None
-    added: Statement | None
-
-    def sort_key(self) -> tuple[Any, ...]:
-        """Deletions first, then replacements, then insertions."""
-        return (
-            (self.added is not None) + (self.removed is None), self.document,
-            *(statement.sort_key() if statement else () for statement in (self.removed, self.added)),
-        )  # fmt: skip
 
 
 class ReplacedStatements(Protocol):
@@ -88,12 +78,21 @@ class EditedTransaction(Protocol):
 
     def apply_edits(
         self, cause: Cause, additions: Sequence[Edit], deletions: Sequence[Edit], document: str | None,
-        limits: WriteLimits, is_checked: bool,
+        limits: WriteLimits, is_checked: bool, is_restored: bool = False,
     ) -> EffectiveEdits: ...  # fmt: skip
 
     def is_in(self, document: str, statement: Statement) -> bool: ...
 
     def flush(self) -> None: ...
+
+
+class CopyState:
+    """What became of a copy in its run."""
+
+    DONE = "done"
+    UNDONE = "undone"
+    SHADOW = "shadow"
+    DETACHED = "detached"
 
 
 class FiredRule(NamedTuple):
@@ -114,7 +113,8 @@ class FiredRule(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class RuleCopy:
-    """A copy of the actions of a rule; without a rule, the transaction itself."""
+    """A copy of the actions of a rule. Without a parent, it is the transaction itself, which has no rule unless it is a
+    detached copy."""
 
     actions: tuple[Action, ...] = ()
     constants: tuple[str, ...] = ()
@@ -129,6 +129,13 @@ class RuleCopy:
     """Where its insertions go."""
     limits: WriteLimits = UNLIMITED
     by: str | None = None
+    agent: str | None = None
+    """What makes the changes of the transaction itself, if it is not the caller alone."""
+    number: int = TRANSACTION
+    """Its place among the copies that fired in the run."""
+    coupling: Coupling = Coupling.IMMEDIATE
+    template: EcaRule | None = None
+    """The rule with slots instead of constants."""
 
     @property
     def aborts_parent(self) -> bool:
@@ -163,13 +170,23 @@ class RuleRun:
     fired: list[RuleCopy] = field(default_factory=list)
     failed: list[tuple[RuleCopy, str]] = field(default_factory=list)
     detached: list[RuleCopy] = field(default_factory=list)
+    undone: set[RuleCopy] = field(default_factory=set)
+    root: RuleCopy | None = None
+
+    def state_of(self, copy: RuleCopy) -> str:
+        """Return what became of a copy."""
+        if copy in self.undone:
+            return CopyState.UNDONE
+        if copy.rule is not None and copy.rule.state == SHADOW:
+            return CopyState.SHADOW
+        return CopyState.DETACHED if copy.coupling is Coupling.DETACHED else CopyState.DONE
 
 
 class Scheduler:
-    """Runs rules on the changes of one transaction."""
+    """Runs rules on the changes of one transaction. `reacts`: False if no rules are run, only a schedule of actions."""
 
-    def __init__(self, tx: EditedTransaction, rules: RuleSet, limits: RunLimits) -> None:
-        self._tx, self._rules, self._limits = tx, rules, limits
+    def __init__(self, tx: EditedTransaction, rules: RuleSet, limits: RunLimits, reacts: bool = True) -> None:
+        self._tx, self._rules, self._limits, self._reacts = tx, rules, limits, reacts
         self._schedule: deque[ScheduledUpdate] = deque()
         self._deferred: deque[RuleCopy] = deque()
         self._executed: list[tuple[RuleCopy, int, tuple[EffectiveChange, ...]]] = []
@@ -179,6 +196,7 @@ class Scheduler:
 
     def react_to_replacement(self, store: ReplacedStatements, root: RuleCopy) -> None:
         """Run the rules that replaced documents trigger. Write their rows first."""
+        self.run.root = root
         pipeline = Pipeline(self._tx.connection)
         store.write_replaced(pipeline)
         wants, vocabulary = self._rules.wants, self._tx.vocabulary
@@ -194,11 +212,14 @@ class Scheduler:
 
     def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
         """Run the rules that an edit triggers. It is not flushed yet."""
+        self.run.root = root
         self._react(root, UpdateChange(frozenset(effective.gained), frozenset(effective.lost), None))
         self._work()
 
     def execute(self, root: RuleCopy) -> None:
-        """Run a schedule of actions with the rules that it triggers. Raise `ActionFailed` if one of them fails."""
+        """Run a schedule of actions with the rules that it triggers. Raise `ActionFailed` if one of them fails, or
+        `RuleFailed` if the schedule is a detached copy."""
+        self.run.root = root
         self._schedule.extend(ScheduledUpdate(root, number) for number in range(len(root.actions)))
         self._work()
 
@@ -224,7 +245,7 @@ class Scheduler:
             return
         self.run.steps.append(RunStep(owner, index, changes))
         self._executed.append((owner, index, changes))
-        if changes:
+        if changes and self._reacts:
             self._react(owner, change)
 
     def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
@@ -256,11 +277,12 @@ class Scheduler:
             copy = RuleCopy(
                 template.rule.actions, rule.constants, rule, template.rule.abort, delta, owner, owner.depth + 1, number,
                 RULES_DOCUMENT + rule.rule_set, WriteLimits(rule.prefixes, rule.prefixes), owner.by,
+                number=len(self.run.fired), coupling=template.rule.coupling, template=template.rule,
             )  # fmt: skip
             self.run.fired.append(copy)
             if rule.state == SHADOW:
                 continue
-            match template.rule.coupling:
+            match copy.coupling:
                 case Coupling.IMMEDIATE:
                     immediate += [ScheduledUpdate(copy, index) for index in range(len(copy.actions))]
                 case Coupling.DEFERRED:
@@ -329,8 +351,9 @@ class Scheduler:
                 break
             aborted |= more
         self.run.failed.append((culprit, reason))
-        if any(one.rule is None for one in aborted):
+        if any(one.parent is None for one in aborted):
             raise rule_failure(culprit, index, reason)
+        self.run.undone |= aborted
         self._schedule = deque(update for update in self._schedule if update.owner not in aborted)
         self._deferred = deque(copy for copy in self._deferred if copy not in aborted)
         self.run.detached = [copy for copy in self.run.detached if copy not in aborted]
@@ -338,26 +361,8 @@ class Scheduler:
         self._executed = [entry for entry in self._executed if entry[0] not in aborted]
         for owner, number, changes in reversed(done):
             if changes:
-                self.run.steps.append(RunStep(owner, number, self._undo(owner, changes), is_undone=True))
-
-    def _undo(self, owner: RuleCopy, changes: Sequence[EffectiveChange]) -> tuple[EffectiveChange, ...]:
-        """Invert changes in reverse order. Return the inverse changes, without those whose result is not there any
-        more, or that would make the document invalid."""
-        inverse = []
-        for uri, removed, added in reversed(changes):
-            additions = [Edit(removed, uri)] if removed is not None else []
-            deletions = [Edit(added, uri)] if added is not None else []
-            is_there = (added is None or self._tx.is_in(uri, added)) and (
-                removed is None or not self._tx.is_in(uri, removed)
-            )
-            if not is_there:
-                continue
-            try:
-                self._tx.apply_edits(owner_cause(owner), additions, deletions, uri, UNLIMITED, is_checked=True)
-            except InvalidDocument:
-                continue
-            inverse.append(EffectiveChange(uri, added, removed))
-        return tuple(inverse)
+                inverse = undo_changes(self._tx, changes, owner_cause(owner))
+                self.run.steps.append(RunStep(owner, number, inverse, is_undone=True))
 
 
 class _Evaluation:
@@ -418,27 +423,8 @@ def _fired_rule(row: Sequence[str | None]) -> FiredRule:
 def owner_cause(owner: RuleCopy) -> Cause:
     """Return the cause of the changes of a copy."""
     if owner.rule is None:
-        return Cause(UPDATE, by=owner.by)
+        return Cause(UPDATE, owner.agent, owner.by)
     return Cause(RULE, owner.rule.label, owner.by)
-
-
-def pair_changes(effective: EffectiveEdits, updates: Iterable[Delta]) -> tuple[EffectiveChange, ...]:
-    """Return the changes of an update, sorted. An old value and the new value of an UPDATE are one change."""
-    added, removed = dict.fromkeys(effective.added), dict.fromkeys(effective.removed)
-    for same in added.keys() & removed.keys():
-        del added[same], removed[same]
-    changes = []
-    documents = {uri for uri, _ in (*added, *removed)}
-    for source, name, old_target, new_target in sorted(updates):
-        assert old_target is not None and new_target is not None
-        old, new = Statement(source, name, old_target), Statement(source, name, new_target)
-        for uri in documents:
-            if (uri, old) in removed and (uri, new) in added:
-                changes.append(EffectiveChange(uri, old, new))
-                del removed[uri, old], added[uri, new]
-    changes += [EffectiveChange(uri, one, None) for uri, one in removed]
-    changes += [EffectiveChange(uri, None, one) for uri, one in added]
-    return tuple(sorted(changes, key=EffectiveChange.sort_key))
 
 
 def rule_failure(copy: RuleCopy, index: int | None, reason: str) -> RuleFailed:
@@ -502,8 +488,16 @@ def _term_text(term: Term) -> str:
     return f"<{term.value}>" if term.is_uri else repr(term.value[:60])
 
 
-def count_copies(run: RuleRun) -> dict[int, tuple[int, int]]:
+def count_copies(run: RuleRun) -> dict[int, RuleCount]:
     """Return how often each rule fired and failed in a run."""
     fired = Counter(copy.rule.id for copy in run.fired if copy.rule is not None)
     failed = Counter(copy.rule.id for copy, _ in run.failed if copy.rule is not None)
-    return {rule: (fired[rule], failed[rule]) for rule in fired.keys() | failed.keys()}
+    ran = {copy.rule.id for copy in (*run.fired, run.root) if copy is not None and copy.rule is not None and _ran(copy)}
+    return {
+        rule: RuleCount(fired[rule], failed[rule], rule in ran) for rule in fired.keys() | failed.keys() | ran
+    }  # fmt: skip
+
+
+def _ran(copy: RuleCopy) -> bool:
+    """True if the actions of a copy ran in this transaction."""
+    return copy.parent is None or copy.coupling is not Coupling.DETACHED

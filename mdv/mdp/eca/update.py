@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from mdv.cause import UPDATE, Cause
+from mdv.cause import NO_REACTIONS, UPDATE, Cause
 from mdv.db.state import LockPurpose
 from mdv.errors import UpdateFailed
 from mdv.mdp.eca.actions import ActionFailed
-from mdv.mdp.eca.run import EffectiveChange
+from mdv.mdp.eca.changes import EffectiveChange
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
@@ -30,6 +30,8 @@ class UpdateRequest:
     graph: str = UPDATES_DOCUMENT
     limits: WriteLimits = UNLIMITED
     by: str | None = None
+    reacts: bool = True
+    """False: event-condition-action rules are not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,15 @@ class UpdateOutcome:
 def execute_update(connection: Connection, request: UpdateRequest, provider: Provider) -> UpdateOutcome:
     """Execute an update. Raise `UpdateFailed` if an action fails, or `RuleFailed` if a rule refuses it."""
     tx = Transaction(provider, connection)
+    tx.reacts = request.reacts
     with tx.locking(LockPurpose.DOCUMENTS):
         """There are no look-ups."""
     compiled = compile_update(request.text, tx.schema.schema)
     tx.number_classes()
+    cause = Cause(UPDATE, None if request.reacts else NO_REACTIONS, request.by)
     actions, constants = abstract_part(compiled.actions, tx.schema.schema)
     try:
-        tx.execute_actions(actions, constants, request.graph, Cause(UPDATE, by=request.by), request.limits)
+        tx.execute_actions(actions, constants, request.graph, cause, request.limits)
     except ActionFailed as failure:
         raise UpdateFailed(f"The update failed, and nothing was changed: {failure}.") from None
     done = tx.finish()
