@@ -25,6 +25,7 @@ from mdv.errors import MdvError, Refused, Unavailable
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
 from mdv.mdp.eca.refusals import record_refusal
+from mdv.mdp.eca.slow_rules import RuleTimedOut
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.register import RegistrationOutcome, register
@@ -72,6 +73,9 @@ class Promoter:
             else:
                 suspend_over_budget(error, self._provider)
             return self.step()
+        except RuleTimedOut as error:
+            self._provider.slow_rules.note(error)
+            return self.step()
         self._most_chunks = MAX_DOCUMENTS_PER_BATCH // CHUNK_DOCUMENTS
         if documents:
             seconds = time.perf_counter() - began
@@ -118,7 +122,7 @@ class Promoter:
             answers = register(connection, items, self._provider, candidates=candidates)
             savepoint.commit()
             return answers
-        except RuleOverBudget:
+        except (RuleOverBudget, RuleTimedOut):
             raise
         except Exception as error:
             if is_database_outage(error):

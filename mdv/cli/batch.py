@@ -112,7 +112,7 @@ def batch(
     order = BatchOptions(
         " ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark", add_rejects=watch,
         rule_seconds=config.rule_seconds, reacts=not no_eca,
-        run_limits=RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds),
+        run_limits=RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds),
     )  # fmt: skip
     _check_local([*paths, *([manifest] if manifest else [])])
     _print_progress("Starting Spark …")

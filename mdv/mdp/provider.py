@@ -8,6 +8,7 @@ from mdv.config import CASCADE, Config
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.eca.rule_set import RuleSetCache
 from mdv.mdp.eca.run import DEFAULT_RUN_LIMITS, RunLimits
+from mdv.mdp.eca.slow_rules import SlowRules
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleCache
 from mdv.mdp.schemas import SchemaCache
 
@@ -33,11 +34,12 @@ class Provider:
         self.eca_rules = RuleSetCache(self.vocabulary)
         self.run_limits = run_limits
         self.cascades_to_readers = cascades_to_readers
+        self.slow_rules = SlowRules()
 
     @classmethod
     def configured(cls, engine: Engine, config: Config) -> Provider:
         """Return the provider that the settings describe."""
-        limits = RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds)
+        limits = RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds)
         return cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE)
 
     def for_dry_run(self) -> Provider:
@@ -46,5 +48,5 @@ class Provider:
         other.engine, other.schemas, other.vocabulary = self.engine, self.schemas, self.vocabulary
         other.rules = RuleCache(self.rules.seconds)
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
-        other.cascades_to_readers = self.cascades_to_readers
+        other.cascades_to_readers, other.slow_rules = self.cascades_to_readers, self.slow_rules
         return other

@@ -45,6 +45,7 @@ from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.eca.detached import encode_detached
 from mdv.mdp.eca.rule_set import RuleSet
 from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler, count_copies
+from mdv.mdp.eca.slow_rules import SlowRules
 from mdv.mdp.eca.trace import audit_rows, stored_copies, write_trace
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
@@ -62,6 +63,17 @@ from mdv.rdftl.model import Action
 
 MAX_RULE_FAILURES = 5
 """A rule that fails in this many transactions in a row is quarantined."""
+
+
+def stop_failing_rules(
+    connection: Connection, failing: Collection[int], most: int, position: int, slow: SlowRules
+) -> bool:
+    """Quarantine those of these rules that have failed in `most` transactions in a row, and those that took too long at
+    once. Return True if there are any."""
+    too_long = {rule: slow.rules[rule].reason for rule in failing if rule in slow.rules}
+    stopped = quarantine_rules(connection, failing, most, position, too_long)
+    slow.forget(too_long)
+    return bool(stopped)
 
 
 class OneByOne(Exception):
@@ -226,7 +238,9 @@ class Transaction:
     def scheduler(self) -> Scheduler:
         """Runs event-condition-action rules in this transaction."""
         if self._scheduler is None:
-            self._scheduler = Scheduler(self, self.rule_set, self.provider.run_limits, self.reacts)
+            self._scheduler = Scheduler(
+                self, self.rule_set, self.provider.run_limits, self.provider.slow_rules, self.reacts
+            )  # fmt: skip
         return self._scheduler
 
     @property
@@ -459,9 +473,13 @@ class Transaction:
         return number
 
     def _quarantine(self, run: RuleRun) -> None:
-        """Stop rules that have failed too often. Their failures in this transaction are counted next."""
+        """Stop rules that have failed too often, or took too long. Their failures in this transaction are counted
+        next."""
         failing = {copy.rule.id for copy, _ in run.failed if copy.rule is not None}
-        if quarantine_rules(self.connection, failing, MAX_RULE_FAILURES - 1, self.position):
+        stopped = stop_failing_rules(
+            self.connection, failing, MAX_RULE_FAILURES - 1, self.position, self.provider.slow_rules
+        )
+        if stopped:
             version = new_graph_version() | 1
             set_version(self.connection, version)
             self.state = replace(self.state, eca_version=version)

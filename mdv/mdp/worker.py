@@ -37,6 +37,7 @@ from mdv.mdp.eca.compensate import CompensationOutcome, CompensationRequest, com
 from mdv.mdp.eca.detached import decode_detached
 from mdv.mdp.eca.refusals import record_refusal
 from mdv.mdp.eca.run_detached import DetachedOutcome, DetachedRequest, run_detached
+from mdv.mdp.eca.slow_rules import RuleTimedOut
 from mdv.mdp.eca.update import UpdateOutcome, UpdateRequest, execute_update
 from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
@@ -174,6 +175,9 @@ class Worker:
             suspend_over_budget(error, self._provider)
             self._published()
             return self._attempt_known([job.id for job in jobs])
+        except RuleTimedOut as error:
+            self._provider.slow_rules.note(error)
+            return self._attempt_known([job.id for job in jobs])
         except Exception as error:
             took_too_long = time.perf_counter() - began >= self._longest
             if not jobs or (is_database_outage(error) and not took_too_long):
@@ -299,6 +303,9 @@ class Worker:
                 attempt = connection.begin_nested()
                 try:
                     return change(provider)
+                except RuleTimedOut as error:
+                    attempt.rollback()
+                    self._provider.slow_rules.note(error)
                 except RuleOverBudget as error:
                     attempt.rollback()
                     provider = self._provider.for_dry_run()

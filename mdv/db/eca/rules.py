@@ -201,9 +201,13 @@ def insert_rules(connection: Connection, rules: Sequence[NewEcaRule], position: 
             pipeline.queue_named(sql["insert_keys"], keys=_json(keys))
 
 
-def quarantine_rules(connection: Connection, rules: Collection[int], most: int, position: int) -> list[int]:
-    """Stop those of these rules that have failed in `most` transactions in a row. Return their IDs."""
-    found = _query(connection, "quarantine", rules=_json(list(rules)), most=most, position=position)
+def quarantine_rules(
+    connection: Connection, rules: Collection[int], most: int, position: int, at_once: Mapping[int, str]
+) -> list[int]:
+    """Stop those of these rules that have failed in `most` transactions in a row, and those in `at_once`, each for its
+    reason. Return their IDs."""
+    reasons = [{"id": rule, "reason": at_once.get(rule)} for rule in rules]
+    found = _query(connection, "quarantine", rules=_json(reasons), most=most, position=position)
     return [int(number or 0) for (number,) in found]
 
 

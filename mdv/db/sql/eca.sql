@@ -160,13 +160,14 @@ delete from eca_runs where id in (
     select id from eca_runs where at < now() - %(seconds)s::float8 * interval '1 second' order by at limit %(most)s::int);
 
 -- name: quarantine
--- Stop rules that have failed in several transactions in a row. Return their names.
+-- Stop rules that have failed in several transactions in a row, or for a reason that stops them at once.
 with failing as (
     update eca_rules r set state = 'quarantined', position = %(position)s::bigint,
-        reason = 'It failed in ' || c.failures || ' transactions in a row.'
-    from eca_counts c
-    where c.rule_id = r.id and c.failures >= %(most)s::int and r.state = 'active'
-      and r.id = any (array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint))
+        reason = coalesce('It was too slow: ' || k.reason || '.',
+                          'It failed in ' || coalesce(c.failures, 0) || ' transactions in a row.')
+    from jsonb_to_recordset(%(rules)s::jsonb) as k (id bigint, reason text)
+    left join eca_counts c on c.rule_id = k.id
+    where k.id = r.id and (k.reason is not null or c.failures >= %(most)s::int) and r.state = 'active'
     returning r.id
 ), gone as (
     delete from eca_keys k using failing f where k.rule_id = f.id

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mdv.db.eca.runs import DetachedJob, ParentCopy, run_uri
-from mdv.mdp.eca.run import FiredRule, RuleCopy, delta_json
+from mdv.mdp.eca.evaluation import FiredRule
+from mdv.mdp.eca.run import RuleCopy, delta_json
 from mdv.mdp.eca.templates import write_plain
 from mdv.mdp.write_limits import WriteLimits
 from mdv.model import Term

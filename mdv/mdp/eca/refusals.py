@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from mdv.db.eca.rules import advance_rules, quarantine_rules
+from mdv.db.eca.rules import advance_rules
 from mdv.db.eca.runs import RunRecord, queue_compensation, store_run
 from mdv.db.jobs import PRIORITY_BACKGROUND
 from mdv.errors import MdvError, RuleFailed, RulesDoNotEnd
 from mdv.mdp.provider import Provider
-from mdv.mdp.transaction import MAX_RULE_FAILURES, Transaction, new_graph_version
+from mdv.mdp.transaction import MAX_RULE_FAILURES, Transaction, new_graph_version, stop_failing_rules
 
 
 def record_refusal(connection: Connection, error: MdvError, provider: Provider) -> MdvError:
@@ -32,6 +32,6 @@ def record_refusal(connection: Connection, error: MdvError, provider: Provider) 
     if failing:
         tx = Transaction(provider, connection)
         tx.lock()
-        if quarantine_rules(connection, failing, MAX_RULE_FAILURES, tx.position):
+        if stop_failing_rules(connection, failing, MAX_RULE_FAILURES, tx.position, provider.slow_rules):
             advance_rules(connection, tx.position, new_graph_version() | 1)
     return error

@@ -8,48 +8,53 @@ the schedule. A deferred one runs after it. What an update does is an edit of do
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
+from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection
 
 from mdv.cause import RULE, UPDATE, Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement
 from mdv.db.eca.lookups import decode_statements, find_held
-from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
 from mdv.db.eca.runs import RuleCount
-from mdv.db.pipeline import PendingResult, Pipeline
+from mdv.db.pipeline import Pipeline
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
-from mdv.mdp.eca.actions import ActionFailed, ActionReader, encode_delta
+from mdv.mdp.eca.actions import ActionFailed, ActionReader, is_unbounded
 from mdv.mdp.eca.changes import EffectiveChange, pair_changes
-from mdv.mdp.eca.rule_set import LoadedTemplate, RuleSet
+from mdv.mdp.eca.evaluation import Evaluation, FailingRule, FiredRule, Firing
+from mdv.mdp.eca.rule_set import RuleSet
+from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowPart, SlowRules
 from mdv.mdp.eca.undo import undo_changes
 from mdv.mdp.edit import Edit
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term
 from mdv.rdf.digest import statement_hash
-from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange
+from mdv.rdftl.events import UpdateChange, WatchedChange
 from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta, EcaRule
 
 RULES_DOCUMENT = "urn:mdv:eca:"
 """The document of a rule set, without its name."""
 SHADOW = "shadow"
+MAX_REPEATED_RULES = 500
+"""The length of a repeating sequence of rules up to which it is found."""
 TRANSACTION = -1
 """The number of the transaction itself, among the numbers of copies."""
 
 
 class RunLimits(NamedTuple):
-    """Limits of one run: updates, causal depth, and seconds."""
+    """Limits of one run: updates, causal depth, and seconds. `query_seconds`: of one query of a rule."""
 
     steps: int = 10_000
     depth: int = 1_000
     seconds: float = 10.0
+    query_seconds: float = 2.0
 
 
 DEFAULT_RUN_LIMITS = RunLimits()
@@ -93,22 +98,6 @@ class CopyState:
     UNDONE = "undone"
     SHADOW = "shadow"
     DETACHED = "detached"
-
-
-class FiredRule(NamedTuple):
-    """A rule that fires, as it is stored."""
-
-    id: int
-    name: str | None
-    rule_set: str
-    state: str
-    rank: tuple[int, ...]
-    constants: tuple[str, ...]
-    prefixes: tuple[str, ...] | None
-
-    @property
-    def label(self) -> str:
-        return self.name or f"rule {self.id}"
 
 
 @dataclass(eq=False, slots=True)
@@ -185,8 +174,10 @@ class RuleRun:
 class Scheduler:
     """Runs rules on the changes of one transaction. `reacts`: False if no rules are run, only a schedule of actions."""
 
-    def __init__(self, tx: EditedTransaction, rules: RuleSet, limits: RunLimits, reacts: bool = True) -> None:
-        self._tx, self._rules, self._limits, self._reacts = tx, rules, limits, reacts
+    def __init__(
+        self, tx: EditedTransaction, rules: RuleSet, limits: RunLimits, slow: SlowRules, reacts: bool = True
+    ) -> None:
+        self._tx, self._rules, self._limits, self._reacts, self._slow = tx, rules, limits, reacts, slow
         self._schedule: deque[ScheduledUpdate] = deque()
         self._deferred: deque[RuleCopy] = deque()
         self._executed: list[tuple[RuleCopy, int, tuple[EffectiveChange, ...]]] = []
@@ -251,8 +242,22 @@ class Scheduler:
     def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
         tx = self._tx
         tx.flush()
-        reader = ActionReader(tx.connection, self._rules.actions, tx.schema, owner.delta, owner.constants)
-        edits = reader.edits_of(owner.actions[index])
+        action, is_strict = owner.actions[index], owner.template is not None and owner.template.strict
+        slow = self._slow.part(owner.rule.id, index) if owner.rule is not None else None
+        if slow is not None:
+            raise ActionFailed(slow.reason)
+        seconds = self._query_seconds() if is_unbounded(action) else None
+        reader = ActionReader(
+            tx.connection, self._rules.actions, tx.schema, owner.delta, owner.constants, is_strict, seconds
+        )  # fmt: skip
+        try:
+            edits = reader.edits_of(action)
+        except QueryCanceled:
+            self._check_deadline()
+            part = SlowPart(self._limits.query_seconds, index)
+            if owner.rule is None:
+                raise ActionFailed(part.reason) from None
+            raise RuleTimedOut(0, owner.rule.id, part) from None
         cause = owner_cause(owner)
         try:
             effective = tx.apply_edits(
@@ -270,7 +275,7 @@ class Scheduler:
 
         `written`: the rows of the change, to be sent before the first query; None if the change is not flushed yet.
         """
-        found = self._find_firing(change, written)
+        found, failing = self._find_firing(change, written)
         immediate: list[ScheduledUpdate] = []
         number = len(self.run.steps) - 1 if self.run.steps else None
         for template, rule, delta in found:
@@ -290,15 +295,32 @@ class Scheduler:
                 case Coupling.DETACHED:
                     self.run.detached.append(copy)
         self._schedule.extendleft(reversed(immediate))
+        self._fail(owner, failing)
 
-    def _find_firing(
-        self, change: UpdateChange, written: Pipeline | None
-    ) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
-        """Return the rules that fire with their instantiations of `$delta`, in the order of execution."""
+    def _fail(self, owner: RuleCopy, failing: Sequence[FailingRule]) -> None:
+        """Handle rules whose event or condition failed. Of those that abort the copy that triggered them, the first one
+        is the reason."""
+        culprit: tuple[RuleCopy, str] | None = None
+        for template, rule, reason in failing:
+            if rule.state == SHADOW:
+                continue
+            copy = RuleCopy(
+                (), rule.constants, rule, template.rule.abort, None, owner, by=owner.by, template=template.rule
+            )  # fmt: skip
+            if copy.aborts_parent and culprit is None:
+                culprit = copy, reason
+            else:
+                self.run.failed.append((copy, reason))
+        if culprit is not None:
+            self._abort(owner, culprit[0], None, culprit[1])
+
+    def _find_firing(self, change: UpdateChange, written: Pipeline | None) -> tuple[list[Firing], list[FailingRule]]:
+        """Return the rules that fire with their instantiations of `$delta`, in the order of execution, and those whose
+        event or condition fails."""
         tx = self._tx
         watched = WatchedChange(change, self._rules.watched, tx.schema.schema)
         if not watched.is_watched:
-            return []
+            return [], []
         held: set[Statement] = set()
         described: set[str] = set()
         if watched.others or watched.subjects:
@@ -312,32 +334,47 @@ class Scheduler:
             )  # fmt: skip
         deltas = watched.deltas(held, described)
         if not deltas:
-            return []
-        evaluation = _Evaluation(tx, self._rules, deltas)
-        evaluation.look_before(written)
-        tx.flush()
-        found = evaluation.evaluate(written)
-        return sorted(found, key=lambda one: (one[1].rank, one[2] or ()))
+            return [], []
+        seconds = self._query_seconds()
+        try:
+            evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds)
+            evaluation.look_before(written)
+            tx.flush()
+            found = evaluation.evaluate(written)
+        except RuleTimedOut:
+            self._check_deadline()
+            raise
+        failing = sorted(evaluation.failing.values(), key=lambda one: one.rule.rank)
+        return sorted(found, key=lambda one: (one[1].rank, one[2] or ())), failing
+
+    def _query_seconds(self) -> float:
+        """Return the time limit of the next query of a rule."""
+        return min(self._limits.query_seconds, max(0.01, self._deadline - time.monotonic()))
 
     # Failures
 
     def _check_limits(self, owner: RuleCopy) -> None:
         limits = self._limits
         if self._count > limits.steps:
-            exceeded = f"more than {limits.steps:,} updates"
-        elif owner.depth > limits.depth:
-            exceeded = f"a chain of more than {limits.depth:,} rules"
-        elif time.monotonic() > self._deadline:
-            exceeded = f"more than {limits.seconds:g} seconds"
-        else:
-            return
-        names = [step.owner.rule.label for step in self.run.steps if step.owner.rule is not None]
+            raise self._endless(f"more than {limits.steps:,} updates")
+        if owner.depth > limits.depth:
+            raise self._endless(f"a chain of more than {limits.depth:,} rules")
+        self._check_deadline()
+
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise self._endless(f"more than {self._limits.seconds:g} seconds")
+
+    def _endless(self, exceeded: str) -> RulesDoNotEnd:
+        """Return the error of rules that exceed a limit: which rules ran at the end, how often, and what they did."""
+        owners = [step.owner for step in self.run.steps if step.owner.rule is not None and not step.is_undone]
+        names = [one.rule.label for one, _ in groupby(owners) if one.rule is not None]
         sequence, times = repeating_end(names)
         last = next((step.changes for step in reversed(self.run.steps) if step.changes), ())
-        shown = " → ".join(sequence)
-        raise RulesDoNotEnd(
-            f"The rules of this change took {exceeded}, so it was refused. The sequence {shown} ran {times:,} times at"
-            f" the end.{_last_change(last)}",
+        shown = f" The sequence {' → '.join(sequence)} ran {times:,} times at the end." if sequence else ""
+        return RulesDoNotEnd(
+            f"The rules of this change took {exceeded}, so it was refused.{shown}{_last_change(last)} Change one of the"
+            " rules, or disable it.",
             rules=sequence, times=times, limit=exceeded,
         )  # fmt: skip
 
@@ -363,61 +400,6 @@ class Scheduler:
             if changes:
                 inverse = undo_changes(self._tx, changes, owner_cause(owner))
                 self.run.steps.append(RunStep(owner, number, inverse, is_undone=True))
-
-
-class _Evaluation:
-    """The evaluation of the events and conditions of all templates that a change triggers."""
-
-    def __init__(self, tx: EditedTransaction, rules: RuleSet, deltas: Deltas) -> None:
-        self._tx = tx
-        self._triggered = [(template, found) for key, found in deltas.items() for template in rules.by_key[key]]
-        self._deltas = {
-            id(found): json.dumps([encode_delta(one, n, tx.schema) for n, one in enumerate(found)], ensure_ascii=False)
-            for found in deltas.values()
-        }
-        self._pairs: dict[int, str] = {}
-
-    def look_before(self, written: Pipeline | None) -> None:
-        """Evaluate those parts of events that look at the state before the change. `written`: its rows, which are
-        written before the queries, so that this state is partly in the history."""
-        pipeline, pending = written or Pipeline(self._tx.connection), []
-        for template, found in self._triggered:
-            sql = template.queries.before_flush if written is None else template.queries.before
-            if sql is not None:
-                values = {} if written is None else {"position": self._tx.position}
-                pending.append((template, pipeline.queue_named(sql, deltas=self._deltas[id(found)], **values)))
-        if pending:
-            pipeline.send()
-        for template, result in pending:
-            pairs = [{"n": int(n or 0), "rule_id": int(rule or 0)} for n, rule in result.rows()]
-            self._pairs[template.id] = json.dumps(pairs)
-
-    def evaluate(self, written: Pipeline | None) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
-        """Evaluate the rest on the state after the change."""
-        pipeline = written or Pipeline(self._tx.connection)
-        pending: list[tuple[LoadedTemplate, list[Delta], PendingResult]] = []
-        pipeline.queue(REUSE_PLANS)
-        for template, found in self._triggered:
-            values = {"pairs": self._pairs[template.id]} if template.queries.before is not None else {}
-            query = pipeline.queue_named(template.queries.after, deltas=self._deltas[id(found)], **values)
-            pending.append((template, found, query))
-        pipeline.queue(CHOOSE_PLANS)
-        pipeline.send()
-        firing: dict[tuple[int, Delta | None], tuple[LoadedTemplate, FiredRule, Delta | None]] = {}
-        for template, found, query in pending:
-            for n, *row in query.rows():
-                rule = _fired_rule(row)
-                delta = None if template.is_set_oriented else found[int(n or 0)]
-                firing[rule.id, delta] = template, rule, delta
-        return list(firing.values())
-
-
-def _fired_rule(row: Sequence[str | None]) -> FiredRule:
-    number, name, rule_set, state, rank, constants, prefixes = row
-    return FiredRule(
-        int(number or 0), name, rule_set or "", state or "", tuple(json.loads(rank or "[]")),
-        tuple(json.loads(constants or "[]")), None if prefixes is None else tuple(json.loads(prefixes)),
-    )  # fmt: skip
 
 
 def owner_cause(owner: RuleCopy) -> Cause:
@@ -453,21 +435,30 @@ def delta_json(delta: Delta | None) -> dict[str, Any] | None:
 
 
 def repeating_end(names: Sequence[str]) -> tuple[list[str], int]:
-    """Return the shortest sequence that repeats at the end of a list, and how often.
+    """Return the sequence that repeats at the end of a list and covers most of it, the shortest of several, and how
+    often it does.
 
     >>> repeating_end(["a", "b", "c", "b", "c", "b", "c"])
     (['b', 'c'], 3)
+    >>> repeating_end(["a", "b", "b", "a", "b", "b"])
+    (['a', 'b', 'b'], 2)
     >>> repeating_end(["a", "b"])
     (['b'], 1)
     """
-    for length in range(1, len(names) // 2 + 1):
-        last = names[-length:]
-        times = 1
-        while names[len(names) - length * (times + 1) : len(names) - length * times] == last:
-            times += 1
-        if times > 1:
-            return list(last), times
-    return list(names[-1:]), 1
+    best, most = 1, min(1, len(names))
+    for length in range(1, min(MAX_REPEATED_RULES, len(names) // 2) + 1):
+        times = _repeats(names, length)
+        if times > 1 and times * length > best * most:
+            best, most = length, times
+    return list(names[len(names) - best :]) if names else [], most
+
+
+def _repeats(names: Sequence[str], length: int) -> int:
+    """Return how often the last `length` names repeat at the end."""
+    times, end, last = 1, len(names) - length, names[len(names) - length :]
+    while end >= length and names[end - length : end] == last:
+        times, end = times + 1, end - length
+    return times
 
 
 def _last_change(changes: Sequence[EffectiveChange]) -> str:
