@@ -46,7 +46,8 @@ def tree_lines(tree: Item) -> Iterator[str]:
 
 def _update_lines(update: Item, indent: str) -> Iterator[str]:
     state = " (undone)" if update["undone"] else "" if update["change_count"] else ": no change"
-    yield f"{indent}update {update['n']}, action {update['action'] + 1}{state}"
+    action = f", action {update['action'] + 1}" if update["action"] is not None else ""
+    yield f"{indent}update {update['n']}{action}{state}"
     for change in update["changes"][:MAX_CHANGES_PRINTED]:
         yield f"{indent}  {_change_text(change)}"
     if update["change_count"] > MAX_CHANGES_PRINTED:
