@@ -28,9 +28,14 @@ class DocumentQuery(ListQuery):
     )
 
 
+Reactions = Literal["on", "off"]
+REACTIONS = "`off`: no event-condition-action rules are run; requires a token without URI prefixes"
+
+
 class DocumentUri(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
     dry_run: bool = Field(False, description="report what would happen without changing anything")
+    eca: Reactions = Field("on", description=REACTIONS)
 
 
 class HistoryQuery(ListQuery):
@@ -167,6 +172,7 @@ class UpdateQuery(Strict):
         min_length=1,
     )
     dry_run: bool = Field(False, description="report what would happen without changing anything")
+    eca: Reactions = Field("on", description=REACTIONS)
 
 
 class TextFlaw(BaseModel):
@@ -300,6 +306,24 @@ class EcaRunShown(BaseModel):
     outcome: str
     fired: int
     by: str | None
+    parent_run: int | None = Field(description="of a detached copy: the run in which its rule fired")
+    parent_copy: int | None = Field(description="the number of the detached copy there")
+    compensated: list[int] = Field(description="copies that were compensated; -1 is the transaction itself")
+
+
+class Compensated(BaseModel):
+    """Result of a compensation. `undone`, `skipped`: numbers of changes."""
+
+    position: int
+    run: int | None = Field(description="the run of the compensation; null if there was nothing left to undo")
+    runs: list[int] = Field(description="the runs that were compensated, at least in part")
+    undone: int
+    skipped: int = Field(description="changes whose result is not there unchanged")
+    not_undone: list[dict[str, Any]] = Field(description="the first of these")
+    readers: int = Field(description="copies of later transactions that were compensated, too")
+    readers_left: int
+    matched: int
+    lmrs: int
 
 
 class EcaLogQuery(ListQuery):

@@ -65,7 +65,7 @@ class Services:
     def __post_init__(self) -> None:
         self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         """For single statements: autocommit, without BEGIN and COMMIT."""
-        self.provider = Provider(self.engine, self.config.rule_seconds)
+        self.provider = Provider.configured(self.engine, self.config)
         self.schemas, self.rules = self.provider.schemas, self.provider.rules
         self.rule_bases = RuleBaseCache()
         self.feeds = FeedReader(self.engine, self.provider.vocabulary, self.config.feed_event_statements)

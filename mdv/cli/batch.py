@@ -58,6 +58,7 @@ def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> No
 @click.option("--match-in", type=click.Choice(["postgres", "spark"]), default="postgres", show_default=True,
               help="Where values are compared with the constants of rules.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Keep registering new files in the folder PATH until Ctrl-C.")
+@click.option("--no-eca", is_flag=True, help="Run no event-condition-action rules. The history says so.")
 @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A Spark setting. Repeatable.")
 @click.option("--script", is_flag=True, is_eager=True, expose_value=False, callback=_show_script,
               help="Print the path of the script for spark-submit.")  # fmt: skip
@@ -76,6 +77,7 @@ def batch(
     dry_run: bool,
     match_in: str,
     watch: bool,
+    no_eca: bool,
     settings: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -94,6 +96,7 @@ def batch(
     from mdv.batch.run import BatchOptions, run_batch
     from mdv.batch.session import spark_session
     from mdv.batch.watch_folder import watch_folder
+    from mdv.mdp.eca.run import RunLimits
 
     naming = Naming(uri_base, uri, match, manifest)
     if rejects is not None and not rejects.strip():
@@ -108,7 +111,8 @@ def batch(
     engine = _connect(system)
     order = BatchOptions(
         " ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark", add_rejects=watch,
-        rule_seconds=config.rule_seconds,
+        rule_seconds=config.rule_seconds, reacts=not no_eca,
+        run_limits=RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds),
     )  # fmt: skip
     _check_local([*paths, *([manifest] if manifest else [])])
     _print_progress("Starting Spark …")

@@ -9,7 +9,7 @@ import click
 
 from mdv.cli.command import ExampleGroup, connect, data_option, json_option, syntax_option
 from mdv.cli.eca_analysis import analysis, check, graph
-from mdv.cli.eca_tree import print_tree, print_warnings
+from mdv.cli.eca_tree import change_text, print_tree, print_warnings
 from mdv.cli.output import Columns, Item, Listing, list_options, print_line, write_json, write_table
 from mdv.cli.rule import read_rule, read_text, rule_options
 from mdv.cli.source_files import SourceFile
@@ -235,6 +235,24 @@ def remove(rules: tuple[str, ...]) -> None:
         done = mdp.change("DELETE", _path(rule))
         print_warnings(done["warnings"])
         print_line(f"Rule {rule} is removed.")
+
+
+@eca.command("compensate", example="mdv eca compensate 7")
+@click.argument("run", type=int)
+@json_option
+@data_option
+def compensate(run: int, as_json: bool) -> None:
+    """Undo what the run RUN did, in a new transaction.
+
+    A change is undone only if its result is still there unchanged; the others are reported. No rules are triggered.
+    """
+    done = connect().change("POST", f"/eca/runs/{run}/compensate")
+    if as_json:
+        write_json(done)
+        return
+    print_line(f"Changes: {done['undone']:,} undone, {done['skipped']:,} skipped.")
+    for change in done["not_undone"]:
+        print_line(f"  skipped: {change_text(change)}")
 
 
 def _path(rule: str) -> str:

@@ -46,9 +46,10 @@ def tree_lines(tree: Item) -> Iterator[str]:
 
 def _update_lines(update: Item, indent: str) -> Iterator[str]:
     state = " (undone)" if update["undone"] else "" if update["change_count"] else ": no change"
-    yield f"{indent}update {update['n']}, action {update['action'] + 1}{state}"
+    action = f", action {update['action'] + 1}" if update["action"] is not None else ""
+    yield f"{indent}update {update['n']}{action}{state}"
     for change in update["changes"][:MAX_CHANGES_PRINTED]:
-        yield f"{indent}  {_change_text(change)}"
+        yield f"{indent}  {change_text(change)}"
     if update["change_count"] > MAX_CHANGES_PRINTED:
         yield f"{indent}  … and {update['change_count'] - MAX_CHANGES_PRINTED:,} more changes"
     if update.get("continued"):
@@ -74,7 +75,8 @@ def _values_text(comparison: Item) -> str:
     return " (" + "; ".join(", ".join(map(_term_text, side)) or "no value" for side in sides) + ")"
 
 
-def _change_text(change: Item) -> str:
+def change_text(change: Item) -> str:
+    """Return an effective change as text."""
     removed, added = change["removed"], change["added"]
     where = f" in {change['document']}"
     if removed and added:

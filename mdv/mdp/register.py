@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from mdv.cause import NO_REACTIONS
 from mdv.db.delta import Replacement, StoredDocument, TypedValue
 from mdv.db.state import State
 from mdv.db.statement_store import list_described_resources
@@ -35,7 +36,7 @@ from mdv.rdf.parse import parse
 from mdv.rdf.syntax import syntax_of_media_type
 from mdv.rdf.validate import refuse_reserved, validate
 
-NO_REACTIONS: Mapping[str, Any] = {}
+NONE_FIRED: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Prepared:
     conditions: Preconditions = field(default_factory=Preconditions)
     by: str | None = None
     """The caller, for the history."""
+    reacts: bool = True
+    """False: event-condition-action rules are not run."""
     content: bytes = b""
     hashes: tuple[int, ...] = ()
     typed: tuple[TypedValue, ...] = ()
@@ -102,6 +105,7 @@ def prepare(
     conditions: Preconditions | None = None,
     max_bytes: int = MAX_BYTES,
     by: str | None = None,
+    reacts: bool = True,
 ) -> Prepared:
     """Do the steps of a registration that do not need the store. They find all errors in the text, with locations."""
     syntax, charset = syntax_of_media_type(media_type)
@@ -115,11 +119,15 @@ def prepare(
         raise InvalidDocument(error.detail, locate_flaws(error.flaws, gated), **error.extra) from None
     conditions = conditions or Preconditions()
     _refuse_foreign(document, conditions.resource_prefixes)
-    return prepared(document, schema, conditions, by)
+    return prepared(document, schema, conditions, by, reacts)
 
 
 def prepared(
-    document: Document, schema: SchemaInForce, conditions: Preconditions | None = None, by: str | None = None
+    document: Document,
+    schema: SchemaInForce,
+    conditions: Preconditions | None = None,
+    by: str | None = None,
+    reacts: bool = True,
 ) -> Prepared:
     """Return a valid document with everything that can be computed without the lock."""
     statements = document.statements
@@ -129,6 +137,7 @@ def prepared(
         schema.version,
         conditions or Preconditions(),
         by,
+        reacts,
         content_hash(statements),
         tuple(map(statement_hash, statements)),
         _typed(statements, schema),
@@ -203,9 +212,11 @@ def _sort_out(
     tx: Transaction, batch: Sequence[Prepared], stored: Mapping[str, StoredDocument]
 ) -> tuple[list[RegistrationOutcome | MdvError | None], list[Replacement], set[str]]:
     """Return the results that are known without writing, the documents to be written, and their properties and
-    datatypes."""
+    datatypes. Event-condition-action rules react if one of these documents says so: if they watch it and there are
+    others, each document gets a transaction of its own."""
     results: list[RegistrationOutcome | MdvError | None] = []
     replacements: list[Replacement] = []
+    tx.reacts = False
     names: set[str] = set()
     for item in batch:
         current = stored.get(item.uri)
@@ -223,6 +234,7 @@ def _sort_out(
         else:
             results.append(None)
             replacements.append(_replacement(item, current, tx.schema))
+            tx.reacts = tx.reacts or item.reacts
             names |= item.names
     return results, replacements, names
 
@@ -269,7 +281,8 @@ def _replacement(item: Prepared, stored: StoredDocument | None, schema: SchemaIn
     statements = item.document.statements if item.document else ()
     typed = item.typed if item.schema_version == schema.version else _typed(statements, schema)
     prefixes = item.document.prefixes if item.document else {}
-    return Replacement(item.uri, stored, item.content, statements, item.hashes, typed, prefixes, item.by)
+    agent = None if item.reacts else NO_REACTIONS
+    return Replacement(item.uri, stored, item.content, statements, item.hashes, typed, prefixes, item.by, agent)
 
 
 def _typed(statements: Iterable[Statement], schema: SchemaInForce) -> tuple[TypedValue, ...]:
@@ -283,7 +296,7 @@ def outcome_of(
     lmrs: tuple[str, ...] | None,
     created: bool = False,
     present: bool | None = None,
-    reactions: Mapping[str, Any] = NO_REACTIONS,
+    reactions: Mapping[str, Any] = NONE_FIRED,
 ) -> RegistrationOutcome:
     """Return the result of a registration or an edit from the effect of its transaction on the document. `reactions`:
     see `reactions_of`."""
@@ -301,7 +314,7 @@ def reactions_of(tx: Transaction, done: TransactionOutcome, tracing: bool) -> Ma
     run = tx.rule_run
     if tracing:
         return {"fired": len(run.fired), "run": write_trace(run)} if run is not None else {"fired": 0}
-    return {"fired": len(run.fired), "run": done.run} if run is not None and run.fired else NO_REACTIONS
+    return {"fired": len(run.fired), "run": done.run} if run is not None and run.fired else NONE_FIRED
 
 
 def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:

@@ -34,8 +34,12 @@ from mdv.errors import InvalidRule, MdvError, Refused
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
 from mdv.mdp.eca.change_rules import add_drafts
+from mdv.mdp.eca.compensate import CompensationOutcome, CompensationRequest, compensate_run
+from mdv.mdp.eca.detached import decode_detached
 from mdv.mdp.eca.refusals import record_refusal, report_refusal
 from mdv.mdp.eca.rule_jobs import drafts_of, run_eca_job
+from mdv.mdp.eca.run_detached import DetachedOutcome, DetachedRequest, run_detached
+from mdv.mdp.eca.slow_rules import RuleTimedOut
 from mdv.mdp.eca.update import UpdateOutcome, UpdateRequest, execute_update
 from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
@@ -76,7 +80,8 @@ class Worker:
 
     `ended` is called with the jobs that have ended, after their commit. `published` is called after every commit that
     may have added events to feeds. `longest`: the time limit of the database for a transaction, in seconds.
-    `rule_seconds`: the time limit for a rule in one transaction.
+    `rule_seconds`: the time limit for a rule in one transaction. `provider`: the provider with these limits and others,
+    by default a new one.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class Worker:
         back_off: Callable[[int], float] = back_off,
         longest: float = float("inf"),
         rule_seconds: float = DEFAULT_RULE_SECONDS,
+        provider: Provider | None = None,
     ) -> None:
         self._engine = engine
         self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -96,7 +102,7 @@ class Worker:
         self._published = published
         self._back_off = back_off
         self._longest = longest or float("inf")
-        self._provider = Provider(engine, rule_seconds)
+        self._provider = provider or Provider(engine, rule_seconds)
         self._sizer = BatchSizer()
         self._batch_count = 0
         self._running: list[UUID] = []
@@ -170,6 +176,9 @@ class Worker:
                 return self._retry_halves(jobs, error)
             suspend_over_budget(error, self._provider)
             self._published()
+            return self._attempt_known([job.id for job in jobs])
+        except RuleTimedOut as error:
+            self._provider.slow_rules.note(error)
             return self._attempt_known([job.id for job in jobs])
         except Exception as error:
             took_too_long = time.perf_counter() - began >= self._longest
@@ -300,6 +309,9 @@ class Worker:
                     return change(provider)
                 except MdvError as error:
                     return report_refusal(error)
+                except RuleTimedOut as error:
+                    attempt.rollback()
+                    self._provider.slow_rules.note(error)
                 except RuleOverBudget as error:
                     attempt.rollback()
                     provider = self._provider.for_dry_run()
@@ -315,8 +327,10 @@ class Worker:
     def _prepare(self, schema: SchemaInForce, job: Job) -> Prepared:
         conditions = _preconditions(job)
         if job.kind == "delete":
-            return Prepared(job.uri, None, schema.version, conditions, job.by)
-        return prepare(job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes, job.by)
+            return Prepared(job.uri, None, schema.version, conditions, job.by, _reacts(job))
+        return prepare(
+            job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes, job.by, _reacts(job)
+        )  # fmt: skip
 
     def _count_failure(self, connection: Connection, job: Job, error: Exception) -> list[JobOutcome]:
         """Count a failed attempt of a claimed job. After the last attempt, the job ends as a dead letter."""
@@ -352,7 +366,7 @@ class Worker:
             )  # fmt: skip
 
 
-def _job_outcome(job: Job, result: RegistrationOutcome | UpdateOutcome | MdvError) -> JobOutcome:
+def _job_outcome(job: Job, result: EditJobOutcome | MdvError) -> JobOutcome:
     if isinstance(result, MdvError):
         return JobOutcome(job, None, result.problem())
     return JobOutcome(job, result.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
@@ -363,11 +377,16 @@ def _preconditions(job: Job) -> Preconditions:
     return Preconditions(**{name: tuple(value) for name, value in given.items() if value is not None})
 
 
+def _reacts(job: Job) -> bool:
+    """False if the caller wants no event-condition-action rules to run."""
+    return job.options.get("eca") != "off"
+
+
 def _document_edit(job: Job) -> DocumentEdit:
     additions, removals = read_edits(job.body or b"")
     conditions = _preconditions(job)
     limits = WriteLimits(resources=conditions.resource_prefixes)  # the request was refused if the document is foreign
-    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by)
+    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by, _reacts(job))
 
 
 def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> RegistrationOutcome:
@@ -376,7 +395,7 @@ def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> Regis
 
 def _run_update_job(connection: Connection, job: Job, provider: Provider) -> UpdateOutcome:
     text = (job.body or b"").decode()
-    request = UpdateRequest(text, job.uri, _limits(job), job.by)
+    request = UpdateRequest(text, job.uri, _limits(job), job.by, _reacts(job))
     return execute_update(connection, request, provider, tracing=bool(job.options.get("dry_run")))
 
 
@@ -384,9 +403,26 @@ def _limits(job: Job) -> WriteLimits:
     return WriteLimits.from_json(job.options.get("limits", {}))
 
 
-EDIT_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], RegistrationOutcome | UpdateOutcome]] = {
+def _run_detached_job(connection: Connection, job: Job, provider: Provider) -> DetachedOutcome:
+    copy = decode_detached(job.body or b"")
+    return run_detached(connection, DetachedRequest(job.options["run"], job.options["copy"], copy, job.by), provider)
+
+
+def _run_compensation_job(connection: Connection, job: Job, provider: Provider) -> CompensationOutcome:
+    copies = job.options.get("copies")
+    request = CompensationRequest(
+        job.options["run"], None if copies is None else tuple(copies), job.options.get("reason"), job.by
+    )
+    return compensate_run(connection, request, provider)
+
+
+EditJobOutcome = RegistrationOutcome | UpdateOutcome | DetachedOutcome | CompensationOutcome
+
+EDIT_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], EditJobOutcome]] = {
     "edit": _run_edit_job,
     "update": _run_update_job,
+    "detached": _run_detached_job,
+    "compensate": _run_compensation_job,
 }
 
 

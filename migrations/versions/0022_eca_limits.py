@@ -7,7 +7,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0022"
-down_revision = "0017"
+down_revision = "0018"
 branch_labels = None
 depends_on = None
 

@@ -82,6 +82,9 @@ def test_a_rule_is_added_runs_and_is_explained(on: Run, provider: tuple[Path, st
     ]
     explained = on("explain", f"{uri}#host").out
     assert f"'7' in urn:mdv:eca:main: inserted by rule low because of <{uri}#host>." in explained
+    undone = on("eca", "compensate", run[0])
+    assert undone.out == "Changes: 3 undone, 0 skipped.\n"
+    assert on("resources", f"{uri}#host").code == 1
     shown = on("eca", "show", "low").out
     assert "\nnormal:\n  RULE low\n" in shown and "fired\t1" in shown
 

@@ -851,7 +851,7 @@ class _Run:
         notes: set[Note] = set()
         try:
             effect = self.effect_of(update, notes)
-        except ActionFailed as failure:
+        except (ActionFailed, StrictRuleFailed) as failure:
             if owner.rule is None:
                 raise
             self.abort(owner, Fired(owner.number or 0, owner.delta), index, str(failure))

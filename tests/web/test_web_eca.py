@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.support.eventually import eventually
 from tests.support.server import PROBLEM, Api, V, WebAddress, turtle
 
 Make = Callable[..., tuple[str, int]]
@@ -264,6 +265,49 @@ def test_bad_dry_runs_are_refused(api: Api, given: Any, status: int) -> None:
     assert answer.status_code == status and answer.headers["Content-Type"] == PROBLEM, answer.text
 
 
+def test_a_run_is_compensated(api: Api, doc: str, word: str) -> None:
+    add(api, note_rule("comp", word))
+    done = api.put(doc, note(word)).json()
+    url = f"/api/v1/eca/runs/{done['run']}/compensate"
+
+    undone = api.http.post(url)
+
+    assert undone.status_code == 200, undone.text
+    assert (undone.json()["runs"], undone.json()["skipped"]) == ([done["run"]], 0)
+    assert api.get("/resources", uri=doc + "#a").status_code == 404
+    run = api.get(f"/eca/runs/{done['run']}").json()
+    assert (run["outcome"], -1 in run["compensated"]) == ("compensated", True)
+    own = api.get(f"/eca/runs/{undone.json()['run']}").json()
+    assert own["cause"] == "compensation" and {step["undone"] for step in own["tree"]["updates"]} == {True}
+    assert api.http.post(url).json()["run"] is None
+    assert api.http.post("/api/v1/eca/runs/999999999/compensate").status_code == 404
+    assert api.http.post(f"/api/v1/eca/runs/{own['id']}/compensate").status_code == 409
+
+
+def test_a_detached_rule_runs_in_a_transaction_of_its_own(api: Api, doc: str, word: str) -> None:
+    add(api, note_rule("later", word, header="COUPLING Detached ABORT Independent"))
+    done = api.put(doc, note(word)).json()
+    (run,) = eventually(lambda: [one for one in api.all("/eca/runs", 20) if one["parent_run"] == done["run"]])
+    assert (run["cause"], run["parent_copy"]) == ("detached", 0) and run["position"] > done["position"]
+    assert notes(api, doc + "#a") == ["seen", word]
+
+
+def test_reactions_are_switched_off_for_one_change(
+    server: WebAddress, make_token: Make, api: Api, doc: str, word: str
+) -> None:  # fmt: skip
+    add(api, note_rule("offline", word))
+    done = api.put(doc, note(word), eca="off")
+    assert done.status_code == 201 and "fired" not in done.json()
+    assert notes(api, doc + "#a") == [word]
+    text = f"INSERT (resource({doc}#b), serverPort, 5), (resource({doc}#b), note, '{word}')"
+    headers = {"Content-Type": "text/x-rdftl", "Prefer": "wait=60"}
+    answer = api.http.post("/api/v1/update", params={"eca": "off"}, content=text.encode(), headers=headers)
+    assert answer.json()["fired"] == 0
+    limited = server.api(make_token(documents=[doc])[0])
+    refused = limited.put(doc, note(word), eca="off")
+    assert refused.status_code == 403 and "eca=off" in refused.json()["detail"]
+
+
 # Callers
 
 
@@ -277,6 +321,7 @@ def test_every_call_needs_its_role(server: WebAddress, api: Api, make_token: Mak
         ("PUT", "/eca/rules/role", {"json": {"text": note_rule("x", word)}}),
         ("DELETE", "/eca/rules/role", {}),
         *(("POST", f"/eca/rules/role/{verb}", {}) for verb in ("enable", "disable", "shadow")),
+        ("POST", "/eca/runs/1/compensate", {}),
         ("POST", "/eca/dry-run", {"json": {"update": "DELETE resource(http://a/none)"}}),
         (
             "POST",

@@ -13,11 +13,12 @@ from mdv.inspect.eca_rules import find_rule, list_eca_rules, rule_json, rule_num
 from mdv.inspect.eca_runs import build_tree, list_runs, read_run, run_json, tree_json
 from mdv.mdp.eca.update import UPDATES_DOCUMENT
 from mdv.rdf.parse import check_document_uri, check_registration_uri
-from web.auth import require_admin, require_reader
+from web.auth import require_admin, require_reader, require_unlimited_admin
 from web.job_queue import FinishedJob, PendingJob, accepted_response
 from web.json_bodies import describe_json_body, read_json_body, read_json_items
 from web.models import (
     Accepted,
+    Compensated,
     EcaDryRun,
     EcaLogQuery,
     EcaRuleAdded,
@@ -41,6 +42,7 @@ from web.use_cases.eca import (
     DRY_RUN_WAIT_SECONDS,
     add_eca_rules,
     change_eca_rules,
+    compensate,
     replace_eca_rule,
     run_update,
     try_registration,
@@ -228,6 +230,17 @@ def run(run: str) -> Response:
     with services().engine.connect() as connection:
         found, trace = read_run(connection, read_run_id(run))
     return jsonify(run_json(found) | {"tree": tree_json(build_tree(trace)), "failed": trace["failed"]})
+
+
+@routes.route("POST", "/eca/runs/<run>/compensate", "Undo a run",
+              {200: Compensated, 202: Accepted} | describe_problems(404, 409, 429))  # fmt: skip
+def compensate_run(run: str) -> Response:
+    """Undoes what the transaction of the run did, with the rules that depend on it by ABORT, in a new transaction. A
+    change is undone only if its result is still there unchanged; the others are reported. A compensation triggers no
+    rules."""
+    caller = require_unlimited_admin()
+    done = compensate(caller, read_run_id(run))
+    return accepted_response(done) if isinstance(done, PendingJob) else jsonify(done.result)
 
 
 @routes.route("GET", "/eca/log", "List the changes that rules made", {200: _LOG} | describe_problems(404),

@@ -51,7 +51,7 @@ def update(query: UpdateQuery) -> Response:
     text = _read_text()
     wait_seconds = prefer_wait(services().config.max_wait_seconds)
     wait = DRY_RUN_WAIT_SECONDS if query.dry_run and wait_seconds is None else wait_seconds
-    done = run_update(caller, text, graph, wait or 0, query.dry_run)
+    done = run_update(caller, text, graph, wait or 0, query.dry_run, eca=query.eca)
     if isinstance(done, PendingJob):
         return accepted_response(done)
     response = make_response(done.result, 200)

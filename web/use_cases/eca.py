@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mdv.accounts.callers import Caller, check_may_write
-from mdv.errors import MdvError
+from mdv.errors import Forbidden, MdvError
 from mdv.inspect.eca_runs import build_tree, tree_json
-from mdv.mdp.eca.rule_jobs import RULES_URI
+from mdv.mdp.eca.rule_jobs import RULES_URI, run_uri
 from mdv.mdp.eca.run import RULES_DOCUMENT
 from mdv.mdp.write_limits import WriteLimits
 from web.job_queue import FinishedJob, PendingJob, enqueue_job, has_ended, run_job
@@ -61,12 +61,33 @@ def drafts_json(rules: Sequence[PostedEcaRule]) -> list[list[str]]:
 
 
 def run_update(
-    caller: Caller, text: bytes, graph: str, wait: float, dry_run: bool, rules: Sequence[PostedEcaRule] = ()
+    caller: Caller,
+    text: bytes,
+    graph: str,
+    wait: float,
+    dry_run: bool,
+    rules: Sequence[PostedEcaRule] = (),
+    eca: str = "on",
 ) -> PendingJob | FinishedJob:
     """Run an update as a job. `rules`: drafts that take part in a dry run. Raise the problem of a job that failed."""
     check_may_write(caller, graph)
     options = {"dry_run": dry_run, "limits": limits_of(caller).as_json(), "rules": drafts_json(rules)}
+    options |= reactions_option(caller, eca)
     return finish(graph, *enqueue_job("update", graph, caller, options, wait, text, RDFTL, keyed=not dry_run))
+
+
+def reactions_option(caller: Caller, eca: str) -> dict[str, str]:
+    """Return the option of a job that runs no event-condition-action rules; none if it runs them."""
+    if eca == "on":
+        return {}
+    if caller.is_limited:
+        raise Forbidden(f"The token {caller.name!r} is limited to URI prefixes. `eca=off` requires an unlimited token.")
+    return {"eca": eca}
+
+
+def compensate(caller: Caller, run: int) -> FinishedJob | PendingJob:
+    """Compensate a run as a job."""
+    return run_job("compensate", run_uri(run), caller, {"run": run}, None, None)
 
 
 def try_registration(

@@ -42,8 +42,12 @@ class ActionWriter:
             body.conditions.append(self._paths.is_instance(value, [class_iri]))
         return f"select distinct {_term(value)} {_from(body)}"
 
-    def find_bad_elements(self, path: NodePath, itself: bool) -> Iterator[str]:
-        """Yield queries that have a row if an `element` step of a path is applied to a value that is no collection."""
+    def find_bad_elements(self, path: NodePath, itself: bool, strict: bool) -> Iterator[str]:
+        """Yield queries that have a row if an `element` step of a path is applied to a value that is no collection.
+        `strict`: also in its qualifiers."""
+        if strict:
+            for body in self._paths.bad_elements(path, FromWhere([DELTAS]), itself):
+                yield f"select null, 'a node of a qualifier', null, null {_from(body)} limit 1"
         for number, step in enumerate(path.steps):
             if step.axis is Axis.ELEMENT:
                 body = FromWhere([DELTAS])

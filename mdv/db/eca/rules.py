@@ -116,6 +116,12 @@ def read_templates(connection: Connection) -> dict[int, str]:
     return {int(number or 0): text or "" for number, text in _query(connection, "read_templates")}
 
 
+def read_normal_texts(connection: Connection, numbers: Collection[int]) -> dict[int, str]:
+    """Return the normal texts of rules, by ID."""
+    found = _query(connection, "read_normal_texts", rules=_json(list(numbers)))
+    return {int(number or 0): text or "" for number, text in found}
+
+
 class EcaRuleConstants(NamedTuple):
     """A rule of a template. `is_running`: it has keys."""
 
@@ -205,9 +211,13 @@ def insert_rules(connection: Connection, rules: Sequence[NewEcaRule], position: 
             pipeline.queue_named(sql["insert_keys"], keys=_json(keys))
 
 
-def quarantine_rules(connection: Connection, rules: Collection[int], most: int, position: int) -> list[int]:
-    """Stop those of these rules that have failed in `most` transactions in a row. Return their IDs."""
-    found = _query(connection, "quarantine", rules=_json(list(rules)), most=most, position=position)
+def quarantine_rules(
+    connection: Connection, rules: Collection[int], most: int, position: int, at_once: Mapping[int, str]
+) -> list[int]:
+    """Stop those of these rules that have failed in `most` transactions in a row, and those in `at_once`, each for its
+    reason. Return their IDs."""
+    reasons = [{"id": rule, "reason": at_once.get(rule)} for rule in rules]
+    found = _query(connection, "quarantine", rules=_json(reasons), most=most, position=position)
     return [int(number or 0) for (number,) in found]
 
 

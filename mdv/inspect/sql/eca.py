@@ -13,7 +13,8 @@ from mdv.db.load_sql import load_sql
 
 class ListedRun(NamedTuple):
     """A run without its trace. `subject`: the document that was registered or updated. `position`: None if the change
-    was refused."""
+    was refused. `parent_run`, `parent_copy`: for a detached copy, the run where its rule fired and its number there.
+    `compensated`: the numbers of the copies that were compensated; -1 is the transaction itself."""
 
     id: int
     position: int | None
@@ -23,6 +24,9 @@ class ListedRun(NamedTuple):
     outcome: str
     fired: int
     by: str | None
+    parent_run: int | None
+    parent_copy: int | None
+    compensated: list[int]
 
 
 class LoggedChange(NamedTuple):

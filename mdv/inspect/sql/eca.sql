@@ -10,7 +10,7 @@ select rule_set, count(*) from eca_rules group by rule_set order by rule_set lim
 
 -- name: list_runs
 -- Runs, newest first. With a rule: those in which it changed something.
-select id, position, at, cause, subject, outcome, fired, changed_by from eca_runs
+select id, position, at, cause, subject, outcome, fired, changed_by, parent_run, parent_copy, compensated from eca_runs
 where id < %(before)s::bigint
   and (%(position)s::bigint is null or position = %(position)s::bigint)
   and (%(outcome)s::text is null or outcome = %(outcome)s::text)
@@ -18,7 +18,8 @@ where id < %(before)s::bigint
 order by id desc limit %(limit)s::int;
 
 -- name: read_run
-select id, position, at, cause, subject, outcome, fired, changed_by, trace from eca_runs where id = %(id)s::bigint;
+select id, position, at, cause, subject, outcome, fired, changed_by, parent_run, parent_copy, compensated, trace
+from eca_runs where id = %(id)s::bigint;
 
 -- name: list_changes
 -- Changes that rules and updates made, newest first.

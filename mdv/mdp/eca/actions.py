@@ -10,6 +10,8 @@ from itertools import product
 from sqlalchemy import Connection
 
 from mdv.db.eca.action_sql import ActionWriter
+from mdv.db.eca.rule_sql import LIFT_LIMIT, LIMIT_TIME
+from mdv.db.engine import postgres_duration
 from mdv.db.pipeline import PendingResult, Pipeline, TextRow
 from mdv.mdp.edit import Edit
 from mdv.mdp.schemas import SchemaInForce
@@ -30,7 +32,7 @@ from mdv.rdftl.model import (
     Triple,
     TripleNode,
 )
-from mdv.rdftl.template import slot_number
+from mdv.rdftl.template import mentions, slot_number
 
 
 class ActionFailed(Exception):
@@ -69,11 +71,16 @@ def encode_delta(delta: Delta | None, number: int, schema: SchemaInForce) -> dic
     return row
 
 
-class ActionReader:
-    """Evaluates the paths of one copy of an action on the statements of the store.
+def is_unbounded(action: Action) -> bool:
+    """True if an action reads all nodes, so that its queries may take long."""
+    triples = action.triples if isinstance(action, ArcAction) else ()
+    return mentions(action, AllNodes) or any(triple.source.value is None for triple in triples)
 
-    `name_document`: returns the URI of a document that this transaction registers, by its ID.
-    """
+
+class ActionReader:
+    """Evaluates the paths of one copy of an action on the statements of the store. `name_document`: returns the URI of
+    a document that this transaction registers, by its ID. `strict`: the rule is STRICT. `seconds`: the time limit of a
+    query, if there is one."""
 
     def __init__(
         self,
@@ -83,8 +90,12 @@ class ActionReader:
         delta: Delta | None,
         constants: Sequence[str],
         name_document: Callable[[int], str],
+        strict: bool = False,
+        seconds: float | None = None,
     ) -> None:
         self._connection = connection
+        self._seconds = seconds
+        self._strict = strict
         self._writer = writer
         self._delta = delta
         self._constants = constants
@@ -204,13 +215,17 @@ class ActionReader:
     def _check_elements(self, path: NodePath, itself: bool = False) -> None:
         """Raise `ActionFailed` if the elements of something are selected that is no collection. `itself`: the head
         `resource(u)` is u, even if there is no statement with it."""
-        for sql in self._writer.find_bad_elements(path, itself):
+        for sql in self._writer.find_bad_elements(path, itself, self._strict):
             for row in self._query(sql):
                 raise ActionFailed(f"{_term(*row).value} is no collection")
 
     def _query(self, sql: str, **values: str) -> list[TextRow]:
         with Pipeline(self._connection) as pipeline:
+            if self._seconds is not None:
+                pipeline.queue(LIMIT_TIME, [postgres_duration(self._seconds)])
             found: PendingResult = pipeline.queue_named(sql, **self._parameters, **values)
+            if self._seconds is not None:
+                pipeline.queue(LIFT_LIMIT)
         return found.rows()
 
     def _statements(self, rows: Iterable[TextRow]) -> Iterator[tuple[str, Statement]]:

@@ -34,7 +34,6 @@ from mdv.mdp.transaction import Transaction, new_graph_version
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.rdf.schema import Schema
 from mdv.rdftl.match import MatchedRule, RuleMatcher
-from mdv.rdftl.model import Coupling
 from mdv.rdftl.order import CyclicOrder, OrderedRule, Rank, rank_rules
 from mdv.rdftl.template import bind_slots
 
@@ -108,8 +107,6 @@ def _add(
     tx: Transaction, written: Sequence[tuple[EcaDraft, MatchedRule]], numbers: Sequence[int], provider: Provider
 ) -> list[AddedEcaRule]:
     connection = tx.connection
-    if any(one.rule.coupling is Coupling.DETACHED for _, one in written):
-        raise InvalidRule("COUPLING Detached is not supported yet. Write Immediate or Deferred.")
     ranks = _rank(connection, dict(zip(numbers, (_order(one) for _, one in written), strict=True)))
     store = TemplateStore(connection, tx.schema.schema, provider)
     rows = [

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection
 
 from mdv.db.eca.comparison_sql import comparisons_of, paths_of
 from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
+from mdv.db.engine import postgres_duration
 from mdv.db.pipeline import Pipeline
 from mdv.mdp.eca.actions import encode_delta
 from mdv.mdp.eca.rule_set import LoadedTemplate
@@ -22,6 +24,8 @@ from mdv.mdp.schemas import SchemaInForce
 from mdv.rdftl.model import ConstantValue, Delta, Exists, NodePath, ValueComparison
 from mdv.rdftl.template import bind_slots
 from mdv.rdftl.write import write_condition
+
+MAX_SECONDS = 1.0
 
 
 class FiredCondition(NamedTuple):
@@ -34,10 +38,10 @@ class FiredCondition(NamedTuple):
 
 
 def read_comparisons(
-    connection: Connection, schema: SchemaInForce, fired: Sequence[FiredCondition]
+    connection: Connection, schema: SchemaInForce, fired: Sequence[FiredCondition], seconds: float
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the comparisons of conditions, by their index. Each is JSON: its text, whether it `holds`, and the values
-    of its sides, `left` and `right`."""
+    of its sides, `left` and `right`. Conditions whose values are not found within `seconds` have no comparisons."""
     by_template: dict[int, list[int]] = defaultdict(list)
     for number, one in enumerate(fired):
         if one.template.values is not None:
@@ -45,7 +49,8 @@ def read_comparisons(
     if not by_template:
         return {}
     pipeline, pending = Pipeline(connection), []
-    pipeline.queue(REUSE_PLANS)
+    pipeline.queue("savepoint comparisons")
+    pipeline.queue(REUSE_PLANS, [postgres_duration(min(seconds, MAX_SECONDS))])
     for numbers in by_template.values():
         sql = fired[numbers[0]].template.values
         assert sql is not None
@@ -55,7 +60,12 @@ def read_comparisons(
             pipeline.queue_named(sql, deltas=json.dumps(deltas, ensure_ascii=False), rules=json.dumps(rules))
         )
     pipeline.queue(CHOOSE_PLANS)
-    pipeline.send()
+    pipeline.queue("release savepoint comparisons")
+    try:
+        pipeline.send()
+    except QueryCanceled:
+        connection.exec_driver_sql("rollback to savepoint comparisons")
+        return {}
     rows = ((int(n or 0), values) for result in pending for n, *values in result.rows())
     return {number: list(_comparisons(fired[number], values, schema)) for number, values in rows}
 

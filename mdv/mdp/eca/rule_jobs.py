@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from mdv.db.eca.runs import run_uri
 from mdv.db.jobs import Job
 from mdv.errors import MdvError
 from mdv.mdp.eca.change_rules import (
@@ -21,6 +22,8 @@ from mdv.mdp.eca.change_rules import (
 )
 from mdv.mdp.provider import Provider
 from mdv.mdp.write_limits import WriteLimits
+
+__all__ = ["RULES_URI", "drafts_of", "run_eca_job", "run_uri"]
 
 RULES_URI = "urn:mdv:eca"
 """The URI that identifies the rules in jobs. One of these jobs runs at a time."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from mdv.mdp.eca.run import EffectiveChange, RuleCopy, RuleRun, RunStep, delta_json
+from mdv.db.eca.runs import StoredCopy
+from mdv.mdp.eca.changes import EffectiveChange
+from mdv.mdp.eca.run import TRANSACTION, RuleCopy, RuleRun, RunStep, delta_json
 from mdv.rdf.term_json import write_statement
 
 FIRST_STEPS, LAST_STEPS = 1_000, 100
@@ -72,18 +74,31 @@ def change_json(change: EffectiveChange) -> dict[str, Any]:
     }
 
 
+def stored_copies(run: RuleRun) -> list[StoredCopy]:
+    """Return the copies that fired in a run, to be stored for compensation."""
+    return [
+        StoredCopy(
+            copy.parent.number if copy.parent is not None else TRANSACTION, copy.rule.id, copy.rule.name,
+            copy.abort.value, run.state_of(copy),
+        )
+        for copy in run.fired
+        if copy.rule is not None
+    ]  # fmt: skip
+
+
 def audit_rows(run: RuleRun) -> list[dict[str, Any]]:
     """Return the rows of `eca_changes`: every statement that an action added or removed, undone ones included."""
     rows = []
     for number, step in enumerate(run.steps):
         rule, delta = step.owner.rule, delta_json(step.owner.delta)
-        for document, removed, added in step.changes:
+        copy = step.owner.number if step.owner.number != TRANSACTION else None
+        for change, (document, removed, added) in enumerate(step.changes):
             for statement, is_added in ((removed, False), (added, True)):
                 if statement is not None:
                     rows.append({
                         "step": number, "rule_id": rule.id if rule is not None else None,
                         "rule_name": rule.name if rule is not None else None, "delta": delta, "is_added": is_added,
                         "document": document, "subject": statement.subject, "property": statement.property,
-                        "object": statement.object.as_dict(),
+                        "object": statement.object.as_dict(), "copy": copy, "change": change,
                     })  # fmt: skip
     return rows

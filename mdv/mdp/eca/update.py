@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from mdv.cause import UPDATE, Cause
+from mdv.cause import NO_REACTIONS, UPDATE, Cause
 from mdv.db.state import LockPurpose
 from mdv.errors import UpdateFailed
 from mdv.mdp.eca.actions import ActionFailed
-from mdv.mdp.eca.run import EffectiveChange
+from mdv.mdp.eca.changes import EffectiveChange
 from mdv.mdp.eca.trace import write_trace
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction
@@ -31,6 +31,8 @@ class UpdateRequest:
     graph: str = UPDATES_DOCUMENT
     limits: WriteLimits = UNLIMITED
     by: str | None = None
+    reacts: bool = True
+    """False: event-condition-action rules are not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,15 @@ def execute_update(
     """Execute an update. Raise `UpdateFailed` if an action fails, or `RuleFailed` if a rule refuses it. `tracing`: the
     result has the trace of the run in place of its ID."""
     tx = Transaction(provider, connection)
+    tx.reacts = request.reacts
     with tx.locking(LockPurpose.DOCUMENTS):
         """There are no look-ups."""
     compiled = compile_update(request.text, tx.schema.schema)
     tx.number_classes()
+    cause = Cause(UPDATE, None if request.reacts else NO_REACTIONS, request.by)
     actions, constants = abstract_part(compiled.actions, tx.schema.schema)
     try:
-        tx.execute_actions(actions, constants, request.graph, Cause(UPDATE, by=request.by), request.limits)
+        tx.execute_actions(actions, constants, request.graph, cause, request.limits)
     except ActionFailed as failure:
         raise UpdateFailed(f"The update failed, and nothing was changed: {failure}.") from None
     done = tx.finish()

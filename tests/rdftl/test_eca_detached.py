@@ -1,0 +1,246 @@
+"""Detached copies and compensation on a real store, with the worker that runs their jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mdv.db.eca.rules import list_eca_rules
+from mdv.db.jobs import add_job
+from mdv.feed import EventKind
+from mdv.mdp.eca.change_rules import EcaDraft, add_rules
+from mdv.mdp.eca.compensate import CompensationOutcome, CompensationRequest, compensate_run
+from mdv.mdp.worker import Worker
+from tests.rdftl.test_eca_engine import SCHEMA, statements
+from tests.support.mdp import Mdp
+
+RULES = "urn:mdv:eca:main"
+
+
+@pytest.fixture
+def eca(mdp: Mdp) -> Mdp:
+    mdp.put_schema(SCHEMA)
+    return mdp
+
+
+def add(mdp: Mdp, *texts: str) -> None:
+    for text in texts:
+        with mdp.engine.begin() as connection:
+            add_rules(connection, EcaDraft(text), mdp.provider)
+
+
+def submit(mdp: Mdp, kind: str, uri: str, text: str = "") -> None:
+    body = (mdp.PREFIXES + text if kind == "register" else text).encode()
+    with mdp.engine.begin() as connection:
+        add_job(connection, kind, uri, "test", body, "text/turtle")
+
+
+def work(mdp: Mdp) -> list[tuple[str, str, Any]]:
+    """Run all jobs. Return how they ended, in order: kind, state, and result or problem."""
+    Worker(mdp.engine, 10**6, provider=mdp.provider).work()
+    rows = mdp.rows("select kind, state, result, problem from jobs order by ended_at, number")
+    return [(kind, state, result or problem) for kind, state, result, problem in rows]
+
+
+def register(mdp: Mdp, uri: str, turtle: str) -> list[tuple[str, str, Any]]:
+    submit(mdp, "register", uri, turtle)
+    return work(mdp)
+
+
+def compensate(mdp: Mdp, run: int, *copies: int) -> CompensationOutcome:
+    with mdp.engine.begin() as connection:
+        return compensate_run(connection, CompensationRequest(run, copies or None), mdp.provider)
+
+
+def causes(mdp: Mdp, uri: str) -> list[tuple[str, str | None]]:
+    return [
+        (cause, agent)
+        for cause, agent in mdp.rows(
+            "select v.cause, v.agent from document_versions v join documents d on d.id = v.document_id"
+            " where d.uri = :uri order by v.version",
+            uri=uri,
+        )
+    ]
+
+
+def test_a_detached_copy_runs_in_a_transaction_of_its_own(eca: Mdp) -> None:
+    add(eca, "RULE later COUPLING Detached ABORT Independent ON INSERT (_, subject, _) IF TRUE"
+             " DO INSERT ($delta, tag, $delta.target)")  # fmt: skip
+
+    ended = register(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+
+    assert [(kind, state) for kind, state, _ in ended] == [("register", "done"), ("detached", "done")]
+    assert ended[1][2]["position"] == ended[0][2]["position"] + 1
+    assert statements(eca, RULES) == {("http://r/1", "tag", "x")}
+    assert eca.rows("select cause, parent_run, parent_copy, origin from eca_runs order by id") == [
+        ("registration", None, None, None),
+        ("detached", 1, 0, 1),
+    ]
+
+
+def test_a_detached_copy_triggers_rules(eca: Mdp) -> None:
+    add(
+        eca,
+        "COUPLING Detached ABORT Independent ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'a')",
+        "COUPLING Deferred ON INSERT (_, tag, 'a') IF TRUE DO INSERT ($delta, tag, 'b')",
+        "COUPLING Detached ABORT Independent ON INSERT (_, tag, 'b') IF TRUE DO DELETE ($delta, tag, 'a')",
+    )
+
+    ended = register(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+
+    assert [kind for kind, _, _ in ended] == ["register", "detached", "detached"]
+    assert statements(eca, RULES) == {("http://r/1", "tag", "b")}
+
+
+FAILING = "ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'late'), ($delta, level, 1), ($delta, level, 2)"
+
+
+@pytest.mark.parametrize(("abort", "stays"), [("ParentChild", True), ("Independent", True),
+                                              ("ChildParent", False), ("Mutual", False)])  # fmt: skip
+def test_a_failing_detached_copy_compensates_its_parent(eca: Mdp, abort: str, stays: bool) -> None:
+    register(eca, "http://d/1", "<http://r/1> :level 1 .")
+    add(eca, f"RULE late COUPLING Detached ABORT {abort} {FAILING}")
+
+    ended = register(eca, "http://d/1", "<http://r/1> :level 7 ; :subject 'x' .")
+
+    kinds = [(kind, state) for kind, state, _ in ended[1:]]
+    assert kinds[:2] == [("register", "done"), ("detached", "failed")]
+    assert kinds[2:] == ([] if stays else [("compensate", "done")])
+    after = {("http://r/1", "level", "7"), ("http://r/1", "subject", "x")}
+    assert statements(eca, "http://d/1") == (after if stays else {("http://r/1", "level", "1")})
+    assert causes(eca, "http://d/1")[2:] == ([] if stays else [("compensation", None)])
+
+
+@pytest.mark.parametrize(("abort", "stays"), [("ParentChild", False), ("Independent", True),
+                                              ("ChildParent", True), ("Mutual", False)])  # fmt: skip
+def test_a_compensated_parent_takes_its_detached_children_with_it(eca: Mdp, abort: str, stays: bool) -> None:
+    add(eca, f"COUPLING Detached ABORT {abort} ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'late')",
+             f"ABORT {abort} ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'now')")  # fmt: skip
+    register(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+
+    done = compensate(eca, 1)
+
+    assert statements(eca, "http://d/1") == set()
+    kept = {("http://r/1", "tag", "late"), ("http://r/1", "tag", "now")}
+    assert statements(eca, RULES) == (kept if stays else set())
+    assert (done.undone, done.skipped) == ((1 if stays else 3), 0)
+    assert eca.rows("select outcome from eca_runs where id = 1") == [("compensated",)]
+
+
+def test_a_queued_detached_copy_is_dropped_with_its_parent(eca: Mdp) -> None:
+    add(eca, "COUPLING Detached ABORT Mutual ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'late')")
+    eca.put_one("http://d/1", "<http://r/1> :subject 'x' .")
+    compensate(eca, 1)
+
+    ((_, state, result),) = work(eca)
+
+    assert (state, result["dropped"]) == ("done", True)
+    assert statements(eca, RULES) == set()
+
+
+def test_compensation_skips_what_has_changed_since(eca: Mdp) -> None:
+    add(eca, "ABORT ParentChild ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'a'), ($delta, tag, 'b')",
+             "ABORT ParentChild ON UPDATE (_, level, _ -> _) IF TRUE DO UPDATE ($delta, level, _ -> 9)")  # fmt: skip
+    register(eca, "http://d/1", "<http://r/1> :subject 'x' ; :level 1 .")
+    register(eca, "http://d/1", "<http://r/1> :subject 'x' ; :level 2 .")
+    submit(eca, "update", "urn:mdv:updates", "DELETE (resource('http://r/1'), tag, 'a')")
+    submit(eca, "update", "urn:mdv:updates", "DELETE (resource('http://r/1'), level, _)")
+    work(eca)
+
+    first, second = compensate(eca, 1, 0), compensate(eca, 2, 0)
+
+    assert (first.undone, first.skipped) == (1, 1)
+    assert first.not_undone[0]["added"][2]["value"] == "a"
+    assert (second.undone, second.skipped) == (0, 1)
+    assert statements(eca, RULES) == set()
+    assert statements(eca, "http://d/1") == {("http://r/1", "subject", "x")}
+
+
+def test_compensation_triggers_no_rules_and_is_published(eca: Mdp) -> None:
+    lmr = eca.create_lmr("near")
+    eca.subscribe(lmr, "search User u register u where u.tag? = 'new'")
+    add(eca, "ABORT ParentChild ON INSERT resource() AS INSTANCE OF User IF TRUE DO INSERT ($delta, tag, 'new')",
+             "ON DELETE (_, tag, _) IF TRUE DO INSERT ($delta, tag, 'gone')")  # fmt: skip
+    register(eca, "http://d/1", "<http://r/1> a :User .")
+    before = eca.feed(lmr).cursor
+
+    done = compensate(eca, 1, 0)
+
+    assert done.lmrs == 1
+    assert statements(eca, RULES) == set()
+    assert [event.kind for event in eca.feed(lmr, before).events] == [EventKind.UNMATCH]
+    assert causes(eca, RULES) == [("rule", "rule 1"), ("compensation", "rule 1")]
+
+
+def test_a_registration_with_blank_nodes_is_compensated(eca: Mdp) -> None:
+    register(eca, "http://d/1", "<http://r/1> :seen [ a :Course ; :level 1 ] .")
+    before = statements(eca, "http://d/1")
+    add(eca, f"RULE late COUPLING Detached ABORT Mutual {FAILING}")
+
+    register(eca, "http://d/1", "<http://r/1> :subject 'x' ; :seen [ a :Course ; :level 2 ] .")
+
+    assert statements(eca, "http://d/1") == before
+    assert eca.put_one("http://d/1", "<http://r/1> :seen [ a :Course ; :level 1 ] .").unchanged == 2
+
+
+def test_a_compensation_is_not_repeated(eca: Mdp) -> None:
+    add(eca, "ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'a')")
+    register(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    compensate(eca, 1)
+    eca.put_one("http://d/1", "<http://r/1> :subject 'x' .")
+
+    assert compensate(eca, 1).run is None
+    assert statements(eca, RULES) == {("http://r/1", "tag", "a")}
+
+
+def test_a_detached_rule_that_fails_again_and_again_is_quarantined(eca: Mdp) -> None:
+    add(eca, f"RULE late COUPLING Detached ABORT Independent {FAILING}")
+
+    for number in range(6):
+        register(eca, f"http://d/{number}", f"<http://r/{number}> :subject 'x' .")
+
+    with eca.engine.connect() as connection:
+        (rule,) = list_eca_rules(connection)
+    assert (rule.state, rule.fired, rule.failed) == ("quarantined", 5, 5)
+
+
+def test_a_rule_deletes_what_it_was_triggered_by(eca: Mdp) -> None:
+    add(eca, "ON INSERT (_, tag, 'a') IF TRUE DO DELETE ($delta, tag, 'a')")
+    submit(eca, "update", "urn:mdv:updates", "INSERT (resource('http://r/new'), tag, 'a')")
+
+    ((_, state, result),) = work(eca)
+    register(eca, "http://d/1", "<http://r/other> :seen <http://r/another> .")
+
+    assert (state, result["fired"]) == ("done", 1)
+    assert statements(eca, "urn:mdv:updates") == set()
+    assert statements(eca, "http://d/1") == {("http://r/other", "seen", "http://r/another")}
+    assert eca.one("select count(*) from resources where uri = 'http://r/other'") == 1
+
+
+def test_reactions_are_switched_off_for_one_change(eca: Mdp) -> None:
+    add(eca, "ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'seen')")
+    updates = "INSERT (resource('http://r/2'), subject, 'x')"
+    body = '{"add": [["http://r/1", "http://v/subject", {"type": "literal", "value": "y"}]]}'
+    with eca.engine.begin() as connection:
+        for kind, uri, text in (("register", "http://d/1", eca.PREFIXES + "<http://r/1> :subject 'x' ."),
+                                ("update", "urn:mdv:updates", updates)):  # fmt: skip
+            add_job(connection, kind, uri, "test", text.encode(), "text/turtle", {"eca": "off", "by": "admin"})
+    work(eca)
+    with eca.engine.begin() as connection:
+        add_job(connection, "edit", "http://d/1", "test", body.encode(), None, {"eca": "off"})
+    work(eca)
+
+    assert statements(eca, RULES) == set()
+    assert causes(eca, "http://d/1") == [("registration", "eca=off"), ("update", "eca=off")]
+    assert causes(eca, "urn:mdv:updates") == [("update", "eca=off")]
+
+
+def test_reactions_are_switched_off_for_some_documents_of_a_batch(eca: Mdp) -> None:
+    add(eca, "ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'seen')")
+    items = [eca.prepare(f"http://d/{n}", f"<http://r/{n}> :subject 'x' .") for n in range(3)]
+
+    eca.register_batch([replace(items[0], reacts=False), items[1], replace(items[2], reacts=False)])
+
+    assert statements(eca, RULES) == {("http://r/1", "tag", "seen")}
