@@ -150,6 +150,23 @@ def test_a_run_is_a_tree_that_is_replayed(
     ).replace("%3A", ":").replace("%2F", "/")
 
 
+def test_a_run_is_undone_after_confirmation(
+    visitor: Visitor, add_rule: Callable[[str], list[int]], host: Callable[[int], str]
+) -> None:
+    add_rule(NOTED)
+    uri = host(80)
+    runs = visitor.get("/event-rules/runs", rule="noted").links()
+    link = next(link for link in runs if link.startswith("/event-rules/runs/"))
+    assert f"{link}/compensate" in visitor.get(link).links()
+    (asked,) = visitor.get(f"{link}/compensate").rows()
+    assert asked[0] == "−" and asked[4] == "new"
+    done = visitor.post(f"{link}/compensate")
+    assert "3 changes undone." in done.words, "those of the registration and of the rule"
+    assert visitor.get("/resource", uri=uri).status == 404
+    assert "compensated" in visitor.get(link).words
+    assert visitor.get("/event-rules/log", resource=uri).rows()[0][0] == "−"
+
+
 def test_the_log_and_the_resource_say_which_rule_inserted_a_statement(
     visitor: Visitor, add_rule: Callable[[str], list[int]], host: Callable[[int], str]
 ) -> None:
@@ -200,7 +217,8 @@ def test_viewers_see_everything_and_change_nothing(
     assert "Add" not in [button.text for button in viewer.get("/event-rules/new").tree.xpath("//main//button")]
     rule = f"/rule/{number}"
     for path, form in ((rule, {"text": SEEN}), (f"{rule}/state", {"state": "disable"}), (f"{rule}/remove", {}),
-                       ("/new", {"text": SEEN, "act": "add"}), ("/dry-run", {})):  # fmt: skip
+                       ("/new", {"text": SEEN, "act": "add"}), ("/dry-run", {}),
+                       ("/runs/1/compensate", {})):  # fmt: skip
         assert viewer.post(f"/event-rules{path}", **form).status == 403, path
     assert viewer.get(f"/event-rules/rule/{number}/remove").status == 403
 

@@ -14,9 +14,19 @@ from mdv.inspect.eca_runs import FiredCopy, ListedRun, RunUpdate, build_tree, li
 from mdv.mdp.schemas import SchemaInForce
 from mdv.rdftl.compile import compile_rules
 from mdv.rdftl.write import write_action
+from web.job_queue import PendingJob
 from web.number_params import read_after
-from web.pages.base import pages, render_fragment, render_page, require_viewer
+from web.pages.base import (
+    pages,
+    redirect_to,
+    render_fragment,
+    render_page,
+    require_unlimited_editor,
+    require_viewer,
+    session,
+)
 from web.services import services
+from web.use_cases.eca import compensate
 
 PAGE_SIZE = 50
 NEWEST = 2**62
@@ -103,6 +113,11 @@ class RunReplay:
             any(one["change_count"] > len(one["changes"]) for one in done) or self.trace["left_out"] > 0,
         )
 
+    def undone_lines(self) -> list[ChangedLine]:
+        """Return the effect of the inverse of all updates."""
+        net = _net(change for one in self.steps for change in one["changes"])
+        return [line._replace(sign="-" if line.sign == "+" else "+") for line in net]
+
     def action_text(self, rule: int | None, action: int) -> str | None:
         """Return the text of an action, if the rule has not changed since the run."""
         texts = self.actions.get(rule or 0, ())
@@ -163,8 +178,11 @@ def eca_run(number: int) -> Response:
     rows = replay.rows()
     start = _start_of_page(rows, at)
     shown = rows[start : start + MAX_TREE_ROWS]
+    user = session()
+    may = user is not None and user.role == "admin" and not require_viewer().is_limited
     return render_page(
         "eca_run.html",
+        may=may,
         run=replay.run,
         replay=replay,
         at=at,
@@ -173,6 +191,30 @@ def eca_run(number: int) -> Response:
         before=_page_link(number, rows[start - 1 : start]),
         after=_page_link(number, rows[start + MAX_TREE_ROWS :][:1]),
     )
+
+
+@pages.get("/event-rules/runs/<int:number>/compensate")
+def ask_to_compensate(number: int) -> Response:
+    """Show what a compensation would undo, and ask for confirmation."""
+    require_unlimited_editor()
+    replay = _replay(number)
+    lines = replay.undone_lines()
+    return render_page(
+        "eca_compensate.html", run=replay.run, lines=lines[:MAX_DIFFERENCE_LINES], count=len(lines), done=None
+    )
+
+
+@pages.post("/event-rules/runs/<int:number>/compensate")
+def compensate_eca_run(number: int) -> Response:
+    """Undo what a run did, and show what was undone and what was not."""
+    caller = require_unlimited_editor()
+    run = _replay(number).run
+    done = compensate(caller, number)
+    if isinstance(done, PendingJob):
+        return redirect_to("job", job=done.job)
+    result = done.result
+    lines = list(_lines(result["not_undone"]))
+    return render_page("eca_compensate.html", run=run, lines=lines, count=len(lines), done=result)
 
 
 @pages.get("/event-rules/runs/<int:number>/step")
