@@ -14,7 +14,7 @@ from mdv.client import Client
 from tests.support.browser_visit import CHROMIUM, Visit
 from tests.support.whole_system import Up
 
-expect.set_options(timeout=8_000)
+expect.set_options(timeout=60_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
