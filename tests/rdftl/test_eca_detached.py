@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from mdv.db.eca.rules import list_eca_rules
 from mdv.db.jobs import add_job
 from mdv.feed import EventKind
-from mdv.mdp.eca.change_rules import EcaDraft, add_rules
-from mdv.mdp.eca.compensate import CompensationOutcome, CompensationRequest, compensate_run
-from mdv.mdp.worker import Worker
-from tests.rdftl.test_eca_engine import SCHEMA, statements
+from tests.support.eca_system import RULES, SCHEMA, add, causes, compensate, put, rule_named, statements, submit, work
 from tests.support.mdp import Mdp
-
-RULES = "urn:mdv:eca:main"
 
 
 @pytest.fixture
@@ -25,51 +18,11 @@ def eca(mdp: Mdp) -> Mdp:
     return mdp
 
 
-def add(mdp: Mdp, *texts: str) -> None:
-    for text in texts:
-        with mdp.engine.begin() as connection:
-            add_rules(connection, EcaDraft(text), mdp.provider)
-
-
-def submit(mdp: Mdp, kind: str, uri: str, text: str = "") -> None:
-    body = (mdp.PREFIXES + text if kind == "register" else text).encode()
-    with mdp.engine.begin() as connection:
-        add_job(connection, kind, uri, "test", body, "text/turtle")
-
-
-def work(mdp: Mdp) -> list[tuple[str, str, Any]]:
-    """Run all jobs. Return how they ended, in order: kind, state, and result or problem."""
-    Worker(mdp.engine, 10**6, provider=mdp.provider).work()
-    rows = mdp.rows("select kind, state, result, problem from jobs order by ended_at, number")
-    return [(kind, state, result or problem) for kind, state, result, problem in rows]
-
-
-def register(mdp: Mdp, uri: str, turtle: str) -> list[tuple[str, str, Any]]:
-    submit(mdp, "register", uri, turtle)
-    return work(mdp)
-
-
-def compensate(mdp: Mdp, run: int, *copies: int) -> CompensationOutcome:
-    with mdp.engine.begin() as connection:
-        return compensate_run(connection, CompensationRequest(run, copies or None), mdp.provider)
-
-
-def causes(mdp: Mdp, uri: str) -> list[tuple[str, str | None]]:
-    return [
-        (cause, agent)
-        for cause, agent in mdp.rows(
-            "select v.cause, v.agent from document_versions v join documents d on d.id = v.document_id"
-            " where d.uri = :uri order by v.version",
-            uri=uri,
-        )
-    ]
-
-
 def test_a_detached_copy_runs_in_a_transaction_of_its_own(eca: Mdp) -> None:
     add(eca, "RULE later COUPLING Detached ABORT Independent ON INSERT (_, subject, _) IF TRUE"
              " DO INSERT ($delta, tag, $delta.target)")  # fmt: skip
 
-    ended = register(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    ended = put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
 
     assert [(kind, state) for kind, state, _ in ended] == [("register", "done"), ("detached", "done")]
     assert ended[1][2]["position"] == ended[0][2]["position"] + 1
@@ -88,7 +41,7 @@ def test_a_detached_copy_triggers_rules(eca: Mdp) -> None:
         "COUPLING Detached ABORT Independent ON INSERT (_, tag, 'b') IF TRUE DO DELETE ($delta, tag, 'a')",
     )
 
-    ended = register(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    ended = put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
 
     assert [kind for kind, _, _ in ended] == ["register", "detached", "detached"]
     assert statements(eca, RULES) == {("http://r/1", "tag", "b")}
@@ -100,10 +53,10 @@ FAILING = "ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'late'), ($
 @pytest.mark.parametrize(("abort", "stays"), [("ParentChild", True), ("Independent", True),
                                               ("ChildParent", False), ("Mutual", False)])  # fmt: skip
 def test_a_failing_detached_copy_compensates_its_parent(eca: Mdp, abort: str, stays: bool) -> None:
-    register(eca, "http://d/1", "<http://r/1> :level 1 .")
+    put(eca, "http://d/1", "<http://r/1> :level 1 .")
     add(eca, f"RULE late COUPLING Detached ABORT {abort} {FAILING}")
 
-    ended = register(eca, "http://d/1", "<http://r/1> :level 7 ; :subject 'x' .")
+    ended = put(eca, "http://d/1", "<http://r/1> :level 7 ; :subject 'x' .")
 
     kinds = [(kind, state) for kind, state, _ in ended[1:]]
     assert kinds[:2] == [("register", "done"), ("detached", "failed")]
@@ -118,7 +71,7 @@ def test_a_failing_detached_copy_compensates_its_parent(eca: Mdp, abort: str, st
 def test_a_compensated_parent_takes_its_detached_children_with_it(eca: Mdp, abort: str, stays: bool) -> None:
     add(eca, f"COUPLING Detached ABORT {abort} ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'late')",
              f"ABORT {abort} ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'now')")  # fmt: skip
-    register(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
 
     done = compensate(eca, 1)
 
@@ -143,8 +96,8 @@ def test_a_queued_detached_copy_is_dropped_with_its_parent(eca: Mdp) -> None:
 def test_compensation_skips_what_has_changed_since(eca: Mdp) -> None:
     add(eca, "ABORT ParentChild ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'a'), ($delta, tag, 'b')",
              "ABORT ParentChild ON UPDATE (_, level, _ -> _) IF TRUE DO UPDATE ($delta, level, _ -> 9)")  # fmt: skip
-    register(eca, "http://d/1", "<http://r/1> :subject 'x' ; :level 1 .")
-    register(eca, "http://d/1", "<http://r/1> :subject 'x' ; :level 2 .")
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' ; :level 1 .")
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' ; :level 2 .")
     submit(eca, "update", "urn:mdv:updates", "DELETE (resource('http://r/1'), tag, 'a')")
     submit(eca, "update", "urn:mdv:updates", "DELETE (resource('http://r/1'), level, _)")
     work(eca)
@@ -163,7 +116,7 @@ def test_compensation_triggers_no_rules_and_is_published(eca: Mdp) -> None:
     eca.subscribe(lmr, "search User u register u where u.tag? = 'new'")
     add(eca, "ABORT ParentChild ON INSERT resource() AS INSTANCE OF User IF TRUE DO INSERT ($delta, tag, 'new')",
              "ON DELETE (_, tag, _) IF TRUE DO INSERT ($delta, tag, 'gone')")  # fmt: skip
-    register(eca, "http://d/1", "<http://r/1> a :User .")
+    put(eca, "http://d/1", "<http://r/1> a :User .")
     before = eca.feed(lmr).cursor
 
     done = compensate(eca, 1, 0)
@@ -175,11 +128,11 @@ def test_compensation_triggers_no_rules_and_is_published(eca: Mdp) -> None:
 
 
 def test_a_registration_with_blank_nodes_is_compensated(eca: Mdp) -> None:
-    register(eca, "http://d/1", "<http://r/1> :seen [ a :Course ; :level 1 ] .")
+    put(eca, "http://d/1", "<http://r/1> :seen [ a :Course ; :level 1 ] .")
     before = statements(eca, "http://d/1")
     add(eca, f"RULE late COUPLING Detached ABORT Mutual {FAILING}")
 
-    register(eca, "http://d/1", "<http://r/1> :subject 'x' ; :seen [ a :Course ; :level 2 ] .")
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' ; :seen [ a :Course ; :level 2 ] .")
 
     assert statements(eca, "http://d/1") == before
     assert eca.put_one("http://d/1", "<http://r/1> :seen [ a :Course ; :level 1 ] .").unchanged == 2
@@ -187,7 +140,7 @@ def test_a_registration_with_blank_nodes_is_compensated(eca: Mdp) -> None:
 
 def test_a_compensation_is_not_repeated(eca: Mdp) -> None:
     add(eca, "ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'a')")
-    register(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
     compensate(eca, 1)
     eca.put_one("http://d/1", "<http://r/1> :subject 'x' .")
 
@@ -199,10 +152,9 @@ def test_a_detached_rule_that_fails_again_and_again_is_quarantined(eca: Mdp) -> 
     add(eca, f"RULE late COUPLING Detached ABORT Independent {FAILING}")
 
     for number in range(6):
-        register(eca, f"http://d/{number}", f"<http://r/{number}> :subject 'x' .")
+        put(eca, f"http://d/{number}", f"<http://r/{number}> :subject 'x' .")
 
-    with eca.engine.connect() as connection:
-        (rule,) = list_eca_rules(connection)
+    rule = rule_named(eca, "late")
     assert (rule.state, rule.fired, rule.failed) == ("quarantined", 5, 5)
 
 
@@ -211,7 +163,7 @@ def test_a_rule_deletes_what_it_was_triggered_by(eca: Mdp) -> None:
     submit(eca, "update", "urn:mdv:updates", "INSERT (resource('http://r/new'), tag, 'a')")
 
     ((_, state, result),) = work(eca)
-    register(eca, "http://d/1", "<http://r/other> :seen <http://r/another> .")
+    put(eca, "http://d/1", "<http://r/other> :seen <http://r/another> .")
 
     assert (state, result["fired"]) == ("done", 1)
     assert statements(eca, "urn:mdv:updates") == set()
