@@ -24,7 +24,7 @@ from mdv.rdftl.template import abstract_rule, mentions
 
 @dataclass(frozen=True)
 class LoadedTemplate:
-    """A template with its queries. `values`: the query of the values of its condition, if it has comparisons."""
+    """A template with its queries. `values`: the query of the values of its condition, if it needs one."""
 
     id: int
     rule: EcaRule
