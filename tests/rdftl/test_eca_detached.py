@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from mdv.db.jobs import add_job
+from mdv.errors import Conflict, NotFound
 from mdv.feed import EventKind
+from mdv.mdp.provider import Provider
+from mdv.mdp.retention import apply_retention
 from tests.support.eca_system import RULES, SCHEMA, add, causes, compensate, put, rule_named, statements, submit, work
 from tests.support.mdp import Mdp
 
@@ -196,3 +199,86 @@ def test_reactions_are_switched_off_for_some_documents_of_a_batch(eca: Mdp) -> N
     eca.register_batch([replace(items[0], reacts=False), items[1], replace(items[2], reacts=False)])
 
     assert statements(eca, RULES) == {("http://r/1", "tag", "seen")}
+
+
+WRITER = "ABORT ParentChild ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'a')"
+READER = "ABORT ParentChild ON INSERT (_, level, _) IF resource()/target(tag) = 'a' DO INSERT ($delta, subject, 'read')"
+
+
+@pytest.mark.parametrize("cascades", [False, True])
+def test_later_rules_that_read_what_is_undone(eca: Mdp, cascades: bool) -> None:
+    eca.provider = Provider(eca.engine, cascades_to_readers=cascades)
+    add(eca, WRITER, READER, "ABORT ParentChild ON INSERT (_, level, _) IF TRUE DO INSERT ($delta, seen, <http://r/3>)")
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    put(eca, "http://d/2", "<http://r/2> :level 1 .")
+    assert ("http://r/2", "subject", "read") in statements(eca, RULES)
+
+    done = compensate(eca, 1, 0)
+
+    left = {("http://r/2", "seen", "http://r/3")}
+    assert (done.readers, done.readers_left) == (2 if cascades else 0, 0)  # with the copy that the reader triggered
+    read = {("http://r/2", "subject", "read"), ("http://r/2", "tag", "a")}  # it triggers the writer
+    assert statements(eca, RULES) == (left if cascades else left | read)
+
+
+def test_readers_beyond_the_limit_are_reported(eca: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mdv.mdp.eca.compensate.MAX_READERS", 2)
+    eca.provider = Provider(eca.engine, cascades_to_readers=True)
+    add(eca, WRITER, "ABORT ParentChild ON INSERT (_, level, _) IF resource()/target(tag) = 'a'"
+                     " DO INSERT ($delta, seen, <http://r/3>)")  # fmt: skip
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    for number in range(2, 6):
+        put(eca, f"http://d/{number}", f"<http://r/{number}> :level 1 .")
+
+    done = compensate(eca, 1, 0)
+
+    assert (done.readers, done.readers_left) == (2, 2)
+    assert statements(eca, RULES) == {(f"http://r/{number}", "seen", "http://r/3") for number in (4, 5)}
+
+
+def test_old_runs_are_deleted_and_their_changes_stay(eca: Mdp) -> None:
+    add(eca, WRITER)
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    put(eca, "http://d/2", "<http://r/2> :subject 'x' .")
+    eca.run("update eca_runs set at = at - interval '8 days' where id = 1")
+
+    apply_retention(eca.engine, 3600, 1000)
+
+    assert eca.rows("select id from eca_runs") == [(2,)]
+    assert eca.rows("select run_id, subject from eca_changes order by id") == [(1, "http://r/1"), (2, "http://r/2")]
+    with pytest.raises(NotFound, match="no run 1"):
+        compensate(eca, 1)
+
+
+def test_runs_that_cannot_be_compensated_are_refused(eca: Mdp) -> None:
+    add(eca, f"ABORT Mutual {FAILING}")
+    (ended,) = put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    add(eca, "ON INSERT (_, level, _) IF TRUE DO INSERT ($delta, tag, 'a')")
+    put(eca, "http://d/2", "<http://r/2> :level 1 .")
+    run = eca.one("select max(id) from eca_runs")
+    compensation = compensate(eca, run).run
+
+    with pytest.raises(Conflict, match="was refused"):
+        compensate(eca, ended.answer["run"])
+    with pytest.raises(Conflict, match="is a compensation"):
+        compensate(eca, compensation or 0)
+    with pytest.raises(NotFound, match="has no copy 7"):
+        compensate(eca, run, 7)
+
+
+def test_a_compensation_that_fails_inside_is_retried_and_ends_as_a_dead_letter(eca: Mdp) -> None:
+    add(eca, f"RULE late COUPLING Detached ABORT Mutual {FAILING}")
+    put(eca, "http://d/0", "<http://r/0> :level 1 .")
+    eca.run("create function refuse() returns trigger language plpgsql as $$ begin raise 'broken'; end $$")
+    eca.run("create trigger broken before update on eca_runs for each row execute function refuse()")
+
+    ended = put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    for _ in range(5):
+        ended = work(eca)
+    assert [(job.kind, job.state) for job in ended if job.kind == "compensate"] == [("compensate", "dead")]
+    assert statements(eca, "http://d/1") == {("http://r/1", "subject", "x")}
+
+    eca.run("drop trigger broken on eca_runs")
+    eca.run("update jobs set state = 'queued', attempts = 0, not_before = now(), ended_at = null where state = 'dead'")
+    work(eca)
+    assert statements(eca, "http://d/1") == set()
