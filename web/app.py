@@ -21,6 +21,7 @@ from web.api import (
     schema,
     search,
     status,
+    tokens,
     update,
     webhooks,
 )
@@ -45,6 +46,7 @@ ROUTE_GROUPS = [
         lmrs,
         feed,
         webhooks,
+        tokens,
         explain,
         filter,
         jobs,
@@ -52,15 +54,28 @@ ROUTE_GROUPS = [
     )
 ]
 
-NAV_ITEMS = [("overview", "Overview"), ("register_form", "Register"), ("documents", "Documents"), ("browse", "Browse"),
-       ("query", "Query"), ("rules", "Rules"), ("eca_rules", "Event rules"), ("schema", "Schema"), ("lmrs", "LMRs"),
-       ("jobs", "Jobs")]  # fmt: skip
+NAV_ITEMS = [
+    ("overview", "Overview"),
+    ("register_form", "Register"),
+    ("documents", "Documents"),
+    ("browse", "Browse"),
+    ("query", "Query"),
+    ("rules", "Rules"),
+    ("eca_rules", "Event rules"),
+    ("schema", "Schema"),
+    ("lmrs", "LMRs"),
+    ("jobs", "Jobs"),
+    ("administration", "Admin"),
+]
 """The navigation of the pages: endpoint and label."""
 
 
-def create_app(config: Config) -> Flask:
-    """Return the Flask application of one MDP."""
-    engine = make_engine(config.database_url, pool_size=32, max_overflow=16, pool_timeout=20, hide_parameters=True)
+def create_app(config: Config, exits_if_restored: bool = False) -> Flask:
+    """Return the Flask application of one MDP. `exits_if_restored`: see `make_engine`."""
+    engine = make_engine(
+        config.database_url, exits_if_restored=exits_if_restored, pool_size=32, max_overflow=16, pool_timeout=20,
+        hide_parameters=True,
+    )  # fmt: skip
     app = make_app(
         config, Services(config, engine, make_redis(config.redis_url)), ROUTE_GROUPS, health, blueprint.pages
     )

@@ -466,7 +466,7 @@ class Transaction:
         """Store what event-condition-action rules did, and queue detached copies as jobs. Return the ID of the run;
         None if nothing happened."""
         run = self.rule_run
-        if run is None or not (run.fired or run.steps):
+        if run is None or not (run.fired or run.steps or run.failed):
             return None
         if run.failed:
             self._quarantine(run)

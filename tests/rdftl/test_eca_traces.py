@@ -22,8 +22,10 @@ from mdv.inspect.eca_runs import (
     walk_tree,
 )
 from mdv.mdp.eca.change_rules import EcaDraft, add_rules, change_state
+from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
 from mdv.mdp.eca.update import UpdateRequest, execute_update
 from mdv.model import Statement, Term
+from mdv.rdftl.model import Delta
 from tests.support.mdp import Mdp
 
 SCHEMA = """
@@ -113,6 +115,47 @@ def test_comparisons_are_those_of_the_state_that_the_condition_was_evaluated_on(
         ("a", [literal("1")]),
         ("b", [literal("2")]),
     ]
+
+
+def test_comparisons_of_delta_alone_have_their_values(eca: Mdp) -> None:
+    add(eca, "RULE r ON UPDATE (_, level, _ -> _) IF $delta.old_target != $delta.new_target and $delta = resource(http://r/1)"
+             " and $delta.arc_name = 'http://v/level' DO INSERT ($delta, tag, 'a')")  # fmt: skip
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 1 .")
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 2 .")
+
+    (copy,) = last_tree(eca).start.copies
+    changed, source, arc = copy.comparisons
+    assert changed == {"text": "$delta.old_target != $delta.new_target", "holds": True, "left": [literal("1")],
+                       "right": [literal("2")]}  # fmt: skip
+    node = {"type": "uri", "value": "http://r/1"}
+    assert (source["left"], source["right"], source["holds"]) == ([node], [node], True)
+    assert (arc["left"], arc["right"]) == ([{"type": "uri", "value": "http://v/level"}], [literal("http://v/level")])
+
+
+def test_conditions_of_delta_alone_are_explained_without_a_query(eca: Mdp) -> None:
+    add(eca, "ON INSERT (_, subject, _) IF $delta.target = 'x' DO INSERT ($delta, tag, 'a')")
+    add(
+        eca,
+        "ON INSERT (_, subject, _) IF $delta/target(tag) != 'x' or $delta.target = 'y' DO DELETE ($delta, tag, 'b')",
+    )
+    with eca.engine.connect() as connection:
+        version = 1
+        schema = eca.provider.schemas.now(connection)
+        rules = eca.provider.eca_rules.at(connection, version, schema)
+    assert [template.values is None for template in rules.by_id.values()] == [True, False]
+
+
+def test_values_that_take_too_long_are_left_out(eca: Mdp) -> None:
+    put(eca, "http://d/1", "".join(f"<http://r/{n}> :subject 's{n}' ; :tag 't{n}' . " for n in range(2000)))
+    add(eca, "ON INSERT (_, level, _) IF TRUE or resource()/target(tag) = resource()/target(subject)"
+             " DO INSERT ($delta, tag, 'a')")  # fmt: skip
+    with eca.engine.begin() as connection:
+        schema = eca.provider.schemas.now(connection)
+        (template,) = eca.provider.eca_rules.at(connection, 1, schema).by_id.values()
+        fired = [FiredCondition(template, 1, (), Delta("http://r/1", "http://v/level", Term.literal("1")))]
+        assert read_comparisons(connection, schema, fired, 0.005) == {}
+        ((timeout,),) = connection.exec_driver_sql("show statement_timeout").fetchall()
+    assert timeout == "0"
 
 
 def test_a_set_oriented_rule_has_one_copy_with_its_comparisons(eca: Mdp) -> None:

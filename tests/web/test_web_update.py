@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -129,3 +130,48 @@ def test_a_limited_token_updates_within_its_prefixes(
     api.put(doc, turtle(f"<{own}a> ex:note 'y' ."))
     assert update(limited, f"DELETE (resource({own}a), note, 'y')", graph=own + "d").status_code == 422
     assert values(api, own + "a") == ["x", "y"]
+
+
+SEEDS = [
+    "INSERT (resource(http://a/b), note, 'x'); UPDATE (_, serverPort, 1 -> 2)",
+    "LET $x := resource(http://a/b)/target(knows)[target(note) = 'y'] IN DELETE $x AS INSTANCE OF CycleProvider",
+    "RULE r ON INSERT (_, note, _) IF not $delta/source(_)/element(2) > 1 or TRUE DO INSERT ($delta, seq++, 'x'@en)",
+]
+PIECES = [
+    "'",
+    '"',
+    "(",
+    ")",
+    "[",
+    "]",
+    "<",
+    ">",
+    "$delta",
+    ";;",
+    "_",
+    "->",
+    "\0",
+    "\u202e",
+    "é",
+    "#",
+    "/",
+    "seq++",
+    " ",
+    "9" * 40,
+]
+
+
+def test_mutated_texts_are_never_an_internal_error(api: Api) -> None:
+    randomly = random.Random(21)
+    for _ in range(120):
+        text = randomly.choice(SEEDS)
+        for _ in range(randomly.randint(1, 4)):
+            at = randomly.randrange(len(text))
+            text = text[:at] + randomly.choice(PIECES) + text[at + randomly.randint(0, 3) :]
+        for answer in (
+            update(api, text, dry_run="true"),
+            api.http.post("/api/v1/eca/rules", json={"text": text, "state": "disabled"}),
+        ):
+            assert answer.status_code in (200, 201, 400, 409, 422), (text, answer.text)
+    for rule in api.all("/eca/rules", 1000):
+        assert api.http.delete(f"/api/v1/eca/rules/{rule['id']}").status_code == 200

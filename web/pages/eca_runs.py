@@ -179,7 +179,7 @@ def eca_run(number: int) -> Response:
     start = _start_of_page(rows, at)
     shown = rows[start : start + MAX_TREE_ROWS]
     user = session()
-    may = user is not None and user.role == "admin" and not require_viewer().is_limited
+    may = user is not None and user.is_unlimited_admin
     return render_page(
         "eca_run.html",
         may=may,

@@ -5,27 +5,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from mdv.db.eca.path_sql import FromWhere, PathWriter, ValueSql
 from mdv.db.eca.rule_sql import DELTAS, delta_value
 from mdv.rdf.schema import Schema
-from mdv.rdftl.model import AllOf, AnyOf, Condition, Exists, Negation, NodePath, ValueComparison
+from mdv.rdftl.model import AllOf, AnyOf, Condition, DeltaValue, Exists, Negation, NodePath, ValueComparison
 
 MAX_VALUES = 5
 """Values of one side of a comparison that a trace shows."""
 MAX_VALUE_CHARS = 200
 
 
-def comparisons_of(condition: Condition) -> Iterator[Exists | ValueComparison]:
+class ComparisonPlace(NamedTuple):
+    """A comparison in a condition. `must_hold`: it holds if the condition does."""
+
+    comparison: Exists | ValueComparison
+    must_hold: bool
+
+    @property
+    def is_known(self) -> bool:
+        """True if it holds, and only `$delta` and constants are compared. Then the statements need not be read."""
+        paths = paths_of(self.comparison)
+        return self.must_hold and all(
+            isinstance(path.head, DeltaValue) and not path.steps and not path.qualifiers for path in paths
+        )
+
+
+def comparisons_of(condition: Condition, must_hold: bool = True) -> Iterator[ComparisonPlace]:
     """Yield the comparisons of a condition in the order of its text, without those of qualifiers."""
     match condition:
         case Exists() | ValueComparison():
-            yield condition
+            yield ComparisonPlace(condition, must_hold)
         case Negation(part):
-            yield from comparisons_of(part)
-        case AllOf(parts) | AnyOf(parts):
+            yield from comparisons_of(part, must_hold=False)
+        case AllOf(parts):
             for part in parts:
-                yield from comparisons_of(part)
+                yield from comparisons_of(part, must_hold)
+        case AnyOf(parts):
+            for part in parts:
+                yield from comparisons_of(part, must_hold=False)
 
 
 def paths_of(comparison: Exists | ValueComparison) -> list[NodePath]:
@@ -35,14 +54,15 @@ def paths_of(comparison: Exists | ValueComparison) -> list[NodePath]:
 
 
 def write_values_query(condition: Condition, schema: Schema, property_id: Callable[[str], int]) -> str | None:
-    """Return the query of the values of a condition; None if it has no comparisons.
+    """Return the query of the values of a condition; None if all are known without it.
 
-    Its rows are the number of an instantiation and, for each comparison, whether it holds and the values of its paths.
+    Its rows are the number of an instantiation and, for each comparison that is not known, whether it holds and the
+    values of its paths.
     """
     writer = PathWriter(schema, property_id, lambda number: f"r.constants[{number + 1}]", delta_value)
     columns = [
         column
-        for comparison in comparisons_of(condition)
+        for comparison in (place.comparison for place in comparisons_of(condition) if not place.is_known)
         for column in (writer.condition(comparison), *(_values(writer, path) for path in paths_of(comparison)))
     ]
     if not columns:

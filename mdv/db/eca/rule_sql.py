@@ -108,20 +108,22 @@ class TemplateQueries:
 
 
 def write_template(
-    template: EcaRule, template_id: int, schema: Schema, property_id: Callable[[str], int]
+    template: EcaRule, template_id: int, schema: Schema, property_id: Callable[[str], int], one_rule: bool = False
 ) -> TemplateQueries:
-    """Return the queries of a template."""
+    """Return the queries of a template. `one_rule`: those for the rule with the ID `rule` alone."""
     writer = PathWriter(schema, property_id, lambda number: f"r.constants[{number + 1}]", delta_value)
     parts = list(_event_parts(template, schema))
     old = [part for part in parts if part.before and part.reads_state]
     new = [part for part in parts if part not in old]
     strict = _strict_queries(writer, template_id, old, new, template.condition) if template.strict else ()
     if not old:
-        keys, sql = _query(writer, template_id, new, template.condition)
+        keys, sql = _query(writer, template_id, new, template.condition, one_rule)
         return TemplateQueries(keys, _describe(sql), None, None, *strict)
-    keys, before_flush = _query(writer, template_id, old, Always())
-    _, before = _query(replace(writer, statements=BEFORE), template_id, old, Always())
+    keys, before_flush = _query(writer, template_id, old, Always(), one_rule)
+    _, before = _query(replace(writer, statements=BEFORE), template_id, old, Always(), one_rule)
     body = _of_pairs()
+    if one_rule:
+        body.conditions.append("r.id = %(rule)s::bigint")
     _add_parts(writer, body, new, template.condition)
     return TemplateQueries(keys, _describe(_select(body)), before_flush, before, *strict)
 
@@ -185,16 +187,6 @@ def running_rules(template_id: int) -> str:
     )
 
 
-def of_one_rule(query: str) -> str:
-    """Return a query of a template for one rule alone."""
-    return f"select q.* from ({query}) q (n, id) where q.id = %(rule)s::bigint"
-
-
-def describe_one_rule(query: str) -> str:
-    """Return the query `after` of a template for one rule alone."""
-    return f"{query} where q.id = %(rule)s::bigint"
-
-
 def _event_parts(rule: EcaRule, schema: Schema) -> Iterator[_EventPart]:
     event = rule.event
     is_delete = event.kind is ChangeKind.DELETE
@@ -210,14 +202,15 @@ def _event_parts(rule: EcaRule, schema: Schema) -> Iterator[_EventPart]:
 
 
 def _query(
-    writer: PathWriter, template_id: int, parts: list[_EventPart], condition: Condition
+    writer: PathWriter, template_id: int, parts: list[_EventPart], condition: Condition, one_rule: bool
 ) -> tuple[tuple[int, ...], str]:
     body = FromWhere([DELTAS])
     key_slots, key = _key(writer, parts, condition, body)
+    restriction = " and k.rule_id = %(rule)s::bigint" if one_rule else ""
     # OFFSET 0 keeps this order: the planner would read all keys of the template instead.
     body.tables += [
         f"lateral (select k.rule_id from eca_keys k where k.template_id = {template_id}"
-        f" and k.key = left({key}, {MAX_KEY}) offset 0) k",
+        f" and k.key = left({key}, {MAX_KEY}){restriction} offset 0) k",
         "lateral (select r.id, r.constants from eca_rules r where r.id = k.rule_id offset 0) r",
     ]
     _add_parts(writer, body, parts, condition)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from mdv.db.engine import driver
 from mdv.db.load_sql import load_sql
+from mdv.db.tables import eca_changes, eca_runs, transactions
 
 
 class ListedRun(NamedTuple):
@@ -67,10 +68,19 @@ def list_runs(
     position: int | None = None,
 ) -> list[ListedRun]:
     """Return a page of runs, newest first. `rule`: those in which this rule changed something."""
-    rows = _query(
-        connection, "list_runs", before=before, limit=limit, rule=rule, outcome=outcome, position=position
+    r = eca_runs.c
+    query = (
+        select(r.id, r.position, r.at, r.cause, r.subject, r.outcome, r.fired, r.changed_by, r.parent_run,
+               r.parent_copy, r.compensated)
+        .where(r.id < before).order_by(r.id.desc()).limit(limit)
     )  # fmt: skip
-    return [ListedRun(*row) for row in rows]
+    if rule is not None:
+        query = query.where(r.id.in_(select(eca_changes.c.run_id).where(eca_changes.c.rule_id == rule)))
+    if outcome is not None:
+        query = query.where(r.outcome == outcome)
+    if position is not None:
+        query = query.where(r.position == position)
+    return [ListedRun(*tuple(row)) for row in connection.execute(query)]
 
 
 def read_stored_run(connection: Connection, number: int) -> tuple[ListedRun, dict[str, Any]] | None:
@@ -90,10 +100,17 @@ def list_changes(
     run: int | None = None,
 ) -> list[LoggedChange]:
     """Return a page of changes that rules and updates made, newest first."""
-    rows = _query(
-        connection, "list_changes", before=before, limit=limit, resource=resource, rule=rule, document=document, run=run
+    c = eca_changes.c
+    query = (
+        select(c.id, c.position, transactions.c.at, c.run_id, c.step, c.rule_id, c.rule_name, c.delta, c.is_added,
+               c.document, c.subject, c.property, c.object)
+        .join_from(eca_changes, transactions, transactions.c.position == c.position, isouter=True)
+        .where(c.id < before).order_by(c.id.desc()).limit(limit)
     )  # fmt: skip
-    return [LoggedChange(*row) for row in rows]
+    for column, value in ((c.subject, resource), (c.rule_id, rule), (c.document, document), (c.run_id, run)):
+        if value is not None:
+            query = query.where(column == value)
+    return [LoggedChange(*tuple(row)) for row in connection.execute(query)]
 
 
 def list_insertions(connection: Connection, resource: str, limit: int) -> list[LoggedChange]:

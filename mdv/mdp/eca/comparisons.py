@@ -14,14 +14,24 @@ from typing import Any, NamedTuple
 from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection
 
-from mdv.db.eca.comparison_sql import comparisons_of, paths_of
+from mdv.db.eca.comparison_sql import MAX_VALUE_CHARS, comparisons_of, paths_of
 from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
 from mdv.db.engine import postgres_duration
 from mdv.db.pipeline import Pipeline
 from mdv.mdp.eca.actions import encode_delta
 from mdv.mdp.eca.rule_set import LoadedTemplate
 from mdv.mdp.schemas import SchemaInForce
-from mdv.rdftl.model import ConstantValue, Delta, Exists, NodePath, ValueComparison
+from mdv.model import Term
+from mdv.rdftl.model import (
+    Always,
+    ConstantValue,
+    Delta,
+    DeltaField,
+    DeltaValue,
+    Exists,
+    NodePath,
+    ValueComparison,
+)
 from mdv.rdftl.template import bind_slots
 from mdv.rdftl.write import write_condition
 
@@ -42,6 +52,19 @@ def read_comparisons(
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the comparisons of conditions, by their index. Each is JSON: its text, whether it `holds`, and the values
     of its sides, `left` and `right`. Conditions whose values are not found within `seconds` have no comparisons."""
+    with_comparisons = [number for number, one in enumerate(fired) if one.template.rule.condition != Always()]
+    rows = _read_values(connection, schema, fired, seconds) if with_comparisons else {}
+    return {
+        number: list(_comparisons(fired[number], rows.get(number, []), schema))
+        for number in with_comparisons
+        if fired[number].template.values is None or number in rows
+    }
+
+
+def _read_values(
+    connection: Connection, schema: SchemaInForce, fired: Sequence[FiredCondition], seconds: float
+) -> dict[int, list[str | None]]:
+    """Return the rows of the queries of values, by the index of the condition; none if they take too long."""
     by_template: dict[int, list[int]] = defaultdict(list)
     for number, one in enumerate(fired):
         if one.template.values is not None:
@@ -66,19 +89,34 @@ def read_comparisons(
     except QueryCanceled:
         connection.exec_driver_sql("rollback to savepoint comparisons")
         return {}
-    rows = ((int(n or 0), values) for result in pending for n, *values in result.rows())
-    return {number: list(_comparisons(fired[number], values, schema)) for number, values in rows}
+    return {int(n or 0): values for result in pending for n, *values in result.rows()}
 
 
 def _comparisons(one: FiredCondition, row: Sequence[str | None], schema: SchemaInForce) -> Iterator[dict[str, Any]]:
     column = count()
-    for comparison in comparisons_of(one.template.rule.condition):
-        found: dict[str, Any] = {
-            "text": write_condition(bind_slots(comparison, one.constants), schema.schema),
-            "holds": row[next(column)] == "t",
-        }
-        values = [json.loads(row[next(column)] or "[]") for _ in paths_of(comparison)]
-        yield found | _sides(bind_slots(comparison, one.constants), values)
+    for place in comparisons_of(one.template.rule.condition):
+        comparison = bind_slots(place.comparison, one.constants)
+        if place.is_known:
+            holds, values = True, [_delta_values(path, one.delta) for path in paths_of(comparison)]
+        else:
+            holds = row[next(column)] == "t"
+            values = [json.loads(row[next(column)] or "[]") for _ in paths_of(comparison)]
+        yield {"text": write_condition(comparison, schema.schema), "holds": holds, **_sides(comparison, values)}
+
+
+def _delta_values(path: NodePath, delta: Delta | None) -> list[Any]:
+    """Return the value of `$delta` or one of its fields."""
+    assert delta is not None and isinstance(path.head, DeltaValue)
+    match path.head.field:
+        case DeltaField.SOURCE:
+            return [Term.uri(delta.source).as_dict()]
+        case DeltaField.ARC_NAME:
+            return [Term.uri(delta.arc_name).as_dict()]
+        case DeltaField.NEW_TARGET:
+            term = delta.new_target
+        case _:
+            term = delta.target
+    return [term._replace(value=term.value[:MAX_VALUE_CHARS], datatype=None).as_dict()] if term is not None else []
 
 
 def _sides(comparison: Exists | ValueComparison, values: list[Any]) -> dict[str, Any]:

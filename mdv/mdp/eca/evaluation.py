@@ -14,8 +14,7 @@ from mdv.db.eca.rule_sql import (
     LIFT_LIMIT,
     LIMIT_TIME,
     REUSE_PLANS,
-    describe_one_rule,
-    of_one_rule,
+    TemplateQueries,
     running_rules,
 )
 from mdv.db.eca.rules import prefixes_of
@@ -109,14 +108,14 @@ class Evaluation:
         pipeline, pending = written or Pipeline(self._tx.connection), list[_Query]()
         values = {} if written is None else {"position": self._tx.position}
         for template, found in self._triggered:
-            queries = template.queries
+            queries = self._queries(template)
             sql = queries.before_flush if written is None else queries.before
             bad = queries.bad_elements_before_flush if written is None else queries.bad_elements_before
             if sql is None:
                 continue
             if not pending:
                 pipeline.queue(LIMIT_TIME, [postgres_duration(self._seconds)])
-            pending += self._queue(pipeline, template, found, sql, of_one_rule(sql), bad, values)
+            pending += self._queue(pipeline, template, found, sql, bad, values)
         if not pending:
             return
         pipeline.queue(LIFT_LIMIT)
@@ -136,11 +135,9 @@ class Evaluation:
         pipeline, pending = written or Pipeline(self._tx.connection), list[_Query]()
         pipeline.queue(REUSE_PLANS, [postgres_duration(self._seconds)])
         for template, found in self._triggered:
-            queries = template.queries
+            queries = self._queries(template)
             values = {"pairs": self._pairs[template.id]} if queries.before is not None else {}
-            pending += self._queue(
-                pipeline, template, found, queries.after, describe_one_rule(queries.after), queries.bad_elements, values
-            )
+            pending += self._queue(pipeline, template, found, queries.after, queries.bad_elements, values)
         pipeline.queue(CHOOSE_PLANS)
         self._send(pipeline, pending)
         firing: dict[tuple[int, Delta | None], Firing] = {}
@@ -158,13 +155,15 @@ class Evaluation:
                     firing[rule.id, delta] = template, rule, delta
         return list(firing.values())
 
+    def _queries(self, template: LoadedTemplate) -> TemplateQueries:
+        return template.queries if template.id not in self._one_by_one else template.one_rule_queries
+
     def _queue(
         self,
         pipeline: Pipeline,
         template: LoadedTemplate,
         deltas: list[Delta],
         sql: str,
-        one_rule_sql: str,
         bad: str | None,
         parameters: Mapping[str, object],
     ) -> list[_Query]:
@@ -174,10 +173,7 @@ class Evaluation:
         if rules is None:
             queued = [_Query(template, deltas, pipeline.queue_named(sql, **values))]
         else:
-            queued = [
-                _Query(template, deltas, pipeline.queue_named(one_rule_sql, rule=rule, **values), rule)
-                for rule in rules
-            ]
+            queued = [_Query(template, deltas, pipeline.queue_named(sql, rule=rule, **values), rule) for rule in rules]
         if bad is not None:
             queued.append(_Query(template, deltas, pipeline.queue_named(bad, **values), None, is_bad=True))
         return queued

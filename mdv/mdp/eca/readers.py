@@ -50,7 +50,8 @@ def find_readers(
     first = min(graph.runs[key.run].position or 0 for key in selected)
     later = read_later_runs(connection, first, MAX_LATER_RUNS)
     found: set[CopyKey] = set()
-    left, todo = 0, set(selected)
+    left_out: set[CopyKey] = set()
+    todo = set(selected)
     while todo:
         accesses = statement_accesses(statements_of(todo), schema)
         known = set(selected) | found
@@ -64,10 +65,10 @@ def find_readers(
                 if _is_later(run, number, todo, graph) and rule is not None and may_read(rule, accesses):
                     readers.append(key)
         taken = readers[: max(0, most - len(found))]
-        left = len(readers) - len(taken)
+        left_out.update(readers[len(taken) :])
         todo = graph.closure(taken) - known
         found |= todo
-    return found, left
+    return found, len(left_out - found)
 
 
 def _is_later(run: StoredRun, copy: int, keys: Collection[CopyKey], graph: AbortGraph) -> bool:
