@@ -27,7 +27,7 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
 from mdv.mdp.eca.actions import ActionFailed, ActionReader, is_unbounded
 from mdv.mdp.eca.changes import EffectiveChange, pair_changes
-from mdv.mdp.eca.evaluation import Evaluation, RuleFailure, FiredRule, Firing
+from mdv.mdp.eca.evaluation import Evaluation, FiredRule, Firing, RuleFailure
 from mdv.mdp.eca.rule_set import RuleSet
 from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowPart, SlowRules
 from mdv.mdp.eca.undo import undo_changes
