@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from mdv.errors import NotFound
-from mdv.inspect.sql.eca import ListedRun, list_runs, read_stored_run
+from mdv.inspect.sql.eca import ListedRuleRun, list_runs, read_stored_run
 
-__all__ = ["FiredCopy", "ListedRun", "RunTree", "RunUpdate", "build_tree", "list_runs", "read_run", "run_json"]
+__all__ = ["FiredCopy", "ListedRuleRun", "RunTree", "RunUpdate", "build_tree", "list_runs", "read_run", "run_json"]
 
 MAX_JSON_LEVELS = 100
 """Levels of rules that JSON nests. Deeper parts of a tree are in a list of their own: parsers limit nesting."""
@@ -62,7 +62,7 @@ class RunTree:
     left_out: int
 
 
-def read_run(connection: Connection, number: int) -> tuple[ListedRun, dict[str, Any]]:
+def read_run(connection: Connection, number: int) -> tuple[ListedRuleRun, dict[str, Any]]:
     """Return a run and its trace. Raise `NotFound`."""
     found = read_stored_run(connection, number)
     if found is None:
@@ -96,7 +96,7 @@ def build_tree(trace: Mapping[str, Any]) -> RunTree:
     return tree
 
 
-def run_json(run: ListedRun) -> dict[str, Any]:
+def run_json(run: ListedRuleRun) -> dict[str, Any]:
     """Return a run as JSON, without its trace."""
     return run._asdict() | {"at": run.at.isoformat()}
 

@@ -12,7 +12,7 @@ from mdv.db.load_sql import load_sql
 from mdv.db.tables import eca_changes, eca_runs, transactions
 
 
-class ListedRun(NamedTuple):
+class ListedRuleRun(NamedTuple):
     """A run without its trace. `subject`: the document that was registered or updated. `position`: None if the change
     was refused. `parent_run`, `parent_copy`: for a detached copy, the run where its rule fired and its number there.
     `compensated`: the numbers of the copies that were compensated; -1 is the transaction itself."""
@@ -66,7 +66,7 @@ def list_runs(
     rule: int | None = None,
     outcome: str | None = None,
     position: int | None = None,
-) -> list[ListedRun]:
+) -> list[ListedRuleRun]:
     """Return a page of runs, newest first. `rule`: those in which this rule changed something."""
     r = eca_runs.c
     query = (
@@ -80,13 +80,13 @@ def list_runs(
         query = query.where(r.outcome == outcome)
     if position is not None:
         query = query.where(r.position == position)
-    return [ListedRun(*tuple(row)) for row in connection.execute(query)]
+    return [ListedRuleRun(*tuple(row)) for row in connection.execute(query)]
 
 
-def read_stored_run(connection: Connection, number: int) -> tuple[ListedRun, dict[str, Any]] | None:
+def read_stored_run(connection: Connection, number: int) -> tuple[ListedRuleRun, dict[str, Any]] | None:
     """Return a run and its trace; None if it does not exist."""
     for *row, trace in _query(connection, "read_run", id=number):
-        return ListedRun(*row), trace
+        return ListedRuleRun(*row), trace
     return None
 
 

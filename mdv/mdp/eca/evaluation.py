@@ -59,7 +59,7 @@ Firing: TypeAlias = tuple[LoadedTemplate, FiredRule, Delta | None]
 """A rule that fires, with its template and an instantiation of `$delta`."""
 
 
-class FailingRule(NamedTuple):
+class RuleFailure(NamedTuple):
     """A rule whose event or condition failed."""
 
     template: LoadedTemplate
@@ -94,7 +94,7 @@ class Evaluation:
             for found in deltas.values()
         }
         self._pairs: dict[int, str] = {}
-        self.failing: dict[int, FailingRule] = {}
+        self.failing: dict[int, RuleFailure] = {}
         self._one_by_one: dict[int, list[int]] = {}
         """The rules of templates that are evaluated rule by rule, without those that are known to be slow."""
 
@@ -197,14 +197,14 @@ class Evaluation:
             rules = [_fired_rule(row[1:]) for row in found.rows()]
             parts = {rule.id: part for rule in rules if (part := self._slow.part(rule.id)) is not None}
             self.failing |= {
-                rule.id: FailingRule(template, rule, parts[rule.id].reason) for rule in rules if rule.id in parts
+                rule.id: RuleFailure(template, rule, parts[rule.id].reason) for rule in rules if rule.id in parts
             }
             self._one_by_one[template.id] = [rule.id for rule in rules if rule.id not in parts]
 
     def _note_bad(self, query: _Query) -> None:
         for _, *row in query.result.rows():
             rule = _fired_rule(row)
-            self.failing.setdefault(rule.id, FailingRule(query.template, rule, NO_COLLECTION))
+            self.failing.setdefault(rule.id, RuleFailure(query.template, rule, NO_COLLECTION))
 
 
 def _fired_rule(row: Sequence[str | None]) -> FiredRule:

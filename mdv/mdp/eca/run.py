@@ -28,7 +28,7 @@ from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
 from mdv.mdp.eca.actions import ActionFailed, ActionReader, is_unbounded
 from mdv.mdp.eca.changes import EffectiveChange, pair_changes
 from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
-from mdv.mdp.eca.evaluation import Evaluation, FailingRule, FiredRule, Firing
+from mdv.mdp.eca.evaluation import Evaluation, FiredRule, Firing, RuleFailure
 from mdv.mdp.eca.rule_set import RuleSet
 from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowPart, SlowRules
 from mdv.mdp.eca.undo import undo_changes
@@ -307,7 +307,7 @@ class Scheduler:
         self._schedule.extendleft(reversed(immediate))
         self._fail(owner, failing)
 
-    def _fail(self, owner: RuleCopy, failing: Sequence[FailingRule]) -> None:
+    def _fail(self, owner: RuleCopy, failing: Sequence[RuleFailure]) -> None:
         """Handle rules whose event or condition failed. Of those that abort the copy that triggered them, the first one
         is the reason."""
         culprit: tuple[RuleCopy, str] | None = None
@@ -324,7 +324,7 @@ class Scheduler:
         if culprit is not None:
             self._abort(owner, culprit[0], None, culprit[1])
 
-    def _find_firing(self, change: UpdateChange, written: Pipeline | None) -> tuple[list[Firing], list[FailingRule]]:
+    def _find_firing(self, change: UpdateChange, written: Pipeline | None) -> tuple[list[Firing], list[RuleFailure]]:
         """Return the rules that fire with their instantiations of `$delta`, in the order of execution, and those whose
         event or condition fails."""
         tx = self._tx
