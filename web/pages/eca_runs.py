@@ -10,7 +10,7 @@ from flask import Response, request, url_for
 from mdv.errors import InvalidRule, NotFound
 from mdv.inspect.eca_log import list_changes, write_reason
 from mdv.inspect.eca_rules import find_rule
-from mdv.inspect.eca_runs import FiredCopy, ListedRun, RunUpdate, build_tree, list_runs, read_run, walk_tree
+from mdv.inspect.eca_runs import FiredCopy, ListedRuleRun, RunUpdate, build_tree, list_runs, read_run, walk_tree
 from mdv.mdp.schemas import SchemaInForce
 from mdv.rdftl.compile import compile_rules
 from mdv.rdftl.write import write_action
@@ -73,7 +73,7 @@ class ReplayStep(NamedTuple):
 class RunReplay:
     """A run with the steps of its replay. Step 0 is the state before the first update."""
 
-    def __init__(self, run: ListedRun, trace: Mapping[str, Any], actions: Mapping[int, Sequence[str]]) -> None:
+    def __init__(self, run: ListedRuleRun, trace: Mapping[str, Any], actions: Mapping[int, Sequence[str]]) -> None:
         self.run, self.trace, self.actions = run, trace, actions
         self.tree = build_tree(trace)
         self.steps: Sequence[Mapping[str, Any]] = trace["steps"]
