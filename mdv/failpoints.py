@@ -30,6 +30,9 @@ BEFORE_DETACHED = "before a detached job"
 """Before the transaction of a detached copy begins."""
 ECA_FAILPOINTS = (AFTER_REACTION, AFTER_UNDO, BEFORE_DETACHED)
 
+BACKUP_FAILPOINTS = ("before the manifest", "after a table")
+"""In a backup, and in a restore. A restore also passes "before the commit"."""
+
 _name, _, _times = os.environ.get("MDV_DIE_AT", "").rpartition(":")
 _left = {_name: int(_times)} if _name else {}
 

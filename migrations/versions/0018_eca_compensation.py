@@ -7,7 +7,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 revision = "0018"
-down_revision = "0017"
+down_revision = "0020"
 branch_labels = None
 depends_on = None
 
