@@ -243,7 +243,7 @@ class BackboneMember:
         """Continue to close lives that a member has promised, after the lead was restarted or has changed."""
         table = self.store.facts.table
         open_lives = lives - table.closed.keys()
-        if open_lives and self._closing is None and table.lead[2] == self.name and self.is_active:
+        if open_lives and self._closing is None and table.lead[2] == self.name:
             names = {table.owner_of(life) for life in open_lives}
             away = frozenset(name for name in names if name is not None and not table.members[name].current - lives)
             self._closing = _Closing(away - {self.name}, open_lives, False, {})
@@ -256,15 +256,15 @@ class BackboneMember:
         return [(name, ClosePromise(self.name, closing.lives))]
 
     def _finish_closing(self) -> None:
-        """Close the lives once every active member has promised, and we have seen what they had seen."""
+        """Close the lives once every member has promised that we or one of them knows as active."""
         facts, closing = self.store.facts, self._closing
-        if closing is None or not self.is_active:
+        if closing is None or facts.status is MemberStatus.CHECKING:
             return
-        others = set(facts.table.active()) - closing.names - {self.name}
+        answers = list(closing.answers.values())
+        others = set(facts.table.active()).union(*(answer.active for answer in answers)) - closing.names - {self.name}
         if not others <= closing.answers.keys():
             return
-        answers = [closing.answers[name] for name in others]
-        if not all(covers(facts.vector, _without(answer.vector, closing.lives)) for answer in answers):
+        if not closing.is_removal and not facts.table.is_majority({*others, self.name}):
             return
         close = {
             life: max(facts.promised[life], *(answer.counts[life] for answer in answers))
@@ -311,6 +311,8 @@ class BackboneMember:
         facts.drafts = [operation for operation in beyond if operation.kind == DOCUMENTS] + facts.drafts
         for life, seq in bounds.items():
             facts.vector[life], facts.chains[life] = seq, store.chain_at(life, seq) or FIRST_CHAIN
+            if not seq:
+                del facts.vector[life]
         store.cut(bounds)
         member = facts.table.members.get(facts.name)
         after = sorted(member.begun) if member is not None else []
@@ -343,14 +345,13 @@ class BackboneMember:
         facts, self._now = self.store.facts, now
         if peer in facts.paused:
             return []
+        requests = self._promise_requests(peer)
         if facts.status is MemberStatus.RETURNING:
-            request: list[Envelope] = [(peer, self._state_request())]
+            requests.append((peer, self._state_request()))
             if facts.code is not None:
-                request.append((peer, JoinRequest(facts.name, facts.life, facts.code)))
-            return request
-        promises = self._promise_requests(peer)
+                requests.append((peer, JoinRequest(facts.name, facts.life, facts.code)))
         reports, promised = self._known_reports(), self._open_promises()
-        return [(peer, LogPoll(self.name, facts.life, self.vector, reports, promised=promised)), *promises]
+        return [(peer, LogPoll(self.name, facts.life, self.vector, reports, self._received(), promised=promised)), *requests]
 
     def receive(self, message: BackboneMessage, now: int) -> list[Envelope]:
         """Process a message. Return those to be sent."""
@@ -383,6 +384,17 @@ class BackboneMember:
             return {**facts.vector, facts.life: facts.started_at}
         return dict(facts.vector)
 
+    def _received(self) -> dict[Life, int]:
+        """Return our vector with the operations that wait here. Others may be sent these, too."""
+        received = self.vector
+        for life, held in self._held.items():
+            seq = received.get(life, 0)
+            while seq + 1 in held:
+                seq += 1
+            if seq:
+                received[life] = seq
+        return received
+
     def _known_reports(self) -> Reports:
         return self._reports.latest()
 
@@ -404,19 +416,21 @@ class BackboneMember:
         self._resume_closing(message.promised)
         if message.life in facts.table.closed:
             return [(message.sender, StateNeeded(self.name, dict(facts.table.closed)))]
-        ours = self.vector
+        ours, offered = self.vector, self._received()
         lives = [message.of] if message.of is not None else sorted({*facts.table.lives_of(self.name), facts.life})
         rows: list[LogRow] = []
         for life in lives:
-            after = message.vector.get(life, 0)
-            wanted = min(ours.get(life, 0) - after, self._page_rows - len(rows))
+            after = message.have.get(life, 0)
+            wanted = min(offered.get(life, 0) - after, self._page_rows - len(rows))
             if wanted > 0:
-                found = self.store.rows(life, after, wanted)
+                stored = max(0, min(wanted, ours.get(life, 0) - after))
+                found = self.store.rows(life, after, stored)
                 if found is None:
                     return [(message.sender, StateNeeded(self.name, dict(facts.table.closed)))]
                 rows += found
+                rows += [self._held[life][seq][0] for seq in range(after + stored + 1, after + wanted + 1)]
         page = LogPage(
-            self.name, facts.life, ours, self._known_reports(), tuple(rows), message.of, message.life,
+            self.name, facts.life, ours, self._known_reports(), offered, tuple(rows), message.of, message.life,
             (ours.get(message.life, 0), facts.chain_of(message.life)), facts.table.is_ended(message.life),
         )  # fmt: skip
         return [(message.sender, page)]
@@ -426,9 +440,7 @@ class BackboneMember:
         if message.sender in facts.paused:
             return []
         self._note(message.life, message.vector, message.reports)
-        if facts.status is MemberStatus.RETURNING:
-            return []
-        if message.asked_by == facts.life:
+        if message.asked_by == facts.life and facts.status is not MemberStatus.RETURNING:
             seq, chain = message.yours
             ours = self.store.chain_at(facts.life, seq)
             if message.is_ended or (ours is not None and ours != chain):
@@ -436,30 +448,28 @@ class BackboneMember:
                 return []
             self._answered.add(message.sender)
             self._check_done()
-        before = dict(facts.vector)
+        before = self._received()
         self._hold(message.rows)
         self._apply_held()
         self._finish_closing()
         for life in facts.table.lives_of(message.sender):
             self._heard[life] = self._now
-        if self.store.facts.status is MemberStatus.RETURNING:
-            return []
         return self._further_polls(message, before)
 
     def _further_polls(self, page: LogPage, before: Vector) -> list[Envelope]:
         """Ask the peer for the next page, and for what it has of others that we have not heard of for a while.
-        `before`: our vector before the page."""
-        facts, vector = self.store.facts, self.store.facts.vector
+        `before`: what we had received before the page."""
+        facts, received = self.store.facts, self._received()
         theirs = {page.of} if page.of is not None else facts.table.lives_of(page.sender) | {page.life}
-        more = [life for life in theirs if page.vector.get(life, 0) > vector.get(life, 0) > before.get(life, 0)]
-        polls = [LogPoll(self.name, facts.life, self.vector, {}, page.of)] if more else []
+        more = [life for life in theirs if page.offered.get(life, 0) > received.get(life, 0) > before.get(life, 0)]
+        polls = [LogPoll(self.name, facts.life, self.vector, {}, received, page.of)] if more else []
         if page.of is None:
-            for life, seq in page.vector.items():
-                have = vector.get(life, 0)
-                is_missing = have < self._limit(life, seq) and life not in theirs and life not in facts.forked
+            for life, seq in page.offered.items():
+                have = received.get(life, 0)
+                is_missing = have < seq and life not in theirs and life not in facts.forked
                 is_silent = self._now - self._heard.get(life, -RELAY_AFTER) >= RELAY_AFTER
-                if have < seq and is_missing and is_silent and life != facts.life:
-                    polls.append(LogPoll(self.name, facts.life, self.vector, {}, life))
+                if is_missing and is_silent and life != facts.life:
+                    polls.append(LogPoll(self.name, facts.life, self.vector, {}, self._received(), life))
         return [(page.sender, poll) for poll in polls]
 
     # Applying
@@ -491,7 +501,7 @@ class BackboneMember:
     def _apply_held(self) -> None:
         """Apply all operations whose dependencies are applied, in one local transaction."""
         facts = self.store.facts
-        if facts.status is MemberStatus.CHECKING:
+        if not self.is_active:
             return  # own operations that are not sent yet are made on the vector that others are told
         work = _Work(self.store, self.kind)
         progress = True
@@ -509,11 +519,7 @@ class BackboneMember:
                     self._apply(row, operation, work)
                     progress = True
         work.write()
-        self._held = {
-            life: kept for life, held in self._held.items()
-            if life not in facts.forked and (kept := {seq: one for seq, one in held.items()
-                                                      if not self._is_applied(one[0])})
-        }  # fmt: skip
+        self._drop_held()
         self._reports.recount(self.vector)
         if facts.table.is_ended(facts.life):
             self.return_in_new_life(self._now, is_behind=True)
@@ -521,6 +527,16 @@ class BackboneMember:
             self.return_in_new_life(self._now)
         elif self.is_active:
             self._end_other_lives()
+
+    def _drop_held(self) -> None:
+        """Drop the waiting operations that were applied, and those that never can be."""
+        facts = self.store.facts
+        for life, held in list(self._held.items()):
+            first, last = facts.vector.get(life, 0), facts.table.closed.get(life)
+            for seq in [seq for seq in held if seq <= first or (last is not None and seq > last)]:
+                del held[seq]
+            if not held or life in facts.forked:
+                del self._held[life]
 
     def _is_ready(self, operation: Operation) -> bool:
         facts = self.store.facts
@@ -588,7 +604,7 @@ class BackboneMember:
         missing = [life for life, seq in message.vector.items()
                    if facts.vector.get(life, 0) < min(seq, self._limit(life, seq))]  # fmt: skip
         if missing:
-            return [(message.sender, LogPoll(self.name, facts.life, self.vector, {}, life)) for life in missing]
+            return [(message.sender, LogPoll(self.name, facts.life, self.vector, {}, self._received(), life)) for life in missing]
         if message.life not in set(facts.table.current_lives()):
             return seen
         buckets = differing_buckets(message.sums, sums_of(store.documents()))
@@ -684,7 +700,7 @@ class BackboneMember:
             return []
         self._promise(message.lives)
         counts = {life: facts.vector.get(life, 0) for life in message.lives}
-        return [(message.sender, ClosePromised(self.name, self.vector, counts))]
+        return [(message.sender, ClosePromised(self.name, frozenset(facts.table.active()), counts))]
 
     def _on_promised(self, message: ClosePromised) -> list[Envelope]:
         if self._closing is not None and message.counts.keys() == self._closing.lives:

@@ -16,25 +16,28 @@ Reports = Mapping[Life, Vector]
 
 
 class LogPoll(NamedTuple):
-    """Ask a peer for operations: its own, or those `of` another life. `vector`: what the sender has. `promised`: lives
-    that the sender has promised to the lead, and that are not closed yet."""
+    """Ask a peer for operations: its own, or those `of` another life. `vector`: what the sender has
+    applied. `have`: what it has received. `promised`: lives that it has promised to the lead, and that are not closed
+    yet."""
 
     sender: str
     life: Life
     vector: Vector
     reports: Reports
+    have: Vector
     of: Life | None = None
     promised: frozenset[Life] = frozenset()
 
 
 class LogPage(NamedTuple):
-    """The answer: operations in order. `yours`: the last operation that the peer has of the asking life, and its
+    """The answer: operations in order. `offered`: what the peer could send. `yours`: the last operation that the peer has of the asking life, and its
     chain. `is_ended`: the asking life has ended."""
 
     sender: str
     life: Life
     vector: Vector
     reports: Reports
+    offered: Vector
     rows: tuple[LogRow, ...]
     of: Life | None
     asked_by: Life
@@ -99,10 +102,11 @@ class ClosePromise(NamedTuple):
 
 
 class ClosePromised(NamedTuple):
-    """The answer: how many operations of each life the member has. `vector`: its vector then."""
+    """The answer: how many operations of each life the member has. `active`: the members that it knows as
+    active."""
 
     sender: str
-    vector: Vector
+    active: frozenset[str]
     counts: Mapping[Life, int]
 
 
