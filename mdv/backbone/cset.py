@@ -53,6 +53,9 @@ class CSet(SetKind):
     def state_of_row(self, row: Dot | None) -> int:
         return 0 if row is None else 1
 
+    def is_live(self, state: int, row: Dot) -> bool:
+        return True
+
     def is_settled(self, state: int, row: Dot | None, stable: Vector) -> bool:
         return False
 

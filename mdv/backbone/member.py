@@ -223,6 +223,8 @@ class BackboneMember:
         self._lead_number()
         facts, away = self.store.facts, frozenset(names)
         others = [name for name in facts.table.active() if name not in away]
+        if self._closing is not None or self._open_promises():
+            raise Refused("Other lives are being closed. Wait until this is done.")
         if self.name in away or not (is_removal or facts.table.is_majority(others)):
             raise Refused("The other members are not a majority, so these cannot be closed. Wait, or remove them.")
         lives = frozenset(life for name in away for life in facts.table.members[name].current)
@@ -345,6 +347,7 @@ class BackboneMember:
         facts, self._now = self.store.facts, now
         if peer in facts.paused:
             return []
+        self._resume_closing(self._open_promises())
         requests = self._promise_requests(peer)
         if facts.status is MemberStatus.RETURNING:
             requests.append((peer, self._state_request()))

@@ -67,7 +67,7 @@ class MemoryReplicaStore:
         for statement, state in states.items():
             if not kind.is_visible(state):
                 rows.pop(statement, None)
-            elif statement not in rows:
+            elif statement not in rows or not kind.is_live(state, rows[statement]):
                 rows[statement] = document.last
             mark = kind.mark(state, rows.get(statement))
             if mark is None:

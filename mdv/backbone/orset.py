@@ -52,6 +52,9 @@ class AddWinsSet(SetKind):
     def state_of_row(self, row: Dot | None) -> Dots:
         return _EMPTY if row is None else frozenset((row,))
 
+    def is_live(self, state: Dots, row: Dot) -> bool:
+        return row in state
+
     def is_settled(self, state: Dots, row: Dot | None, stable: Vector) -> bool:
         # Later deletions have seen all stable dots, so these are as good as the one of the row.
         return row is not None and includes(stable, row) and all(includes(stable, dot) for dot in state)

@@ -59,6 +59,10 @@ class SetKind(ABC):
         """Return the state of a statement without a mark."""
 
     @abstractmethod
+    def is_live(self, state: ElementState, row: Dot) -> bool:
+        """False if the row of a visible statement must be written again, because its operation is no longer live."""
+
+    @abstractmethod
     def is_settled(self, state: ElementState, row: Dot | None, stable: Vector) -> bool:
         """True if a mark can be removed because all its operations are stable, and also the one of the row."""
 

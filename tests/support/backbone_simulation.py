@@ -53,14 +53,17 @@ class Event:
 
 
 class _Store(MemoryReplicaStore):
+    """The memory store. It notes the operations that its member has made, and those that it has received."""
+
+    made: dict[Dot, LogRow]
     received: dict[Dot, LogRow]
 
     def append(self, row: LogRow) -> None:
         super().append(row)
-        if row.life != self.facts.life:
+        if row.life == self.facts.life:
+            self.made[row.life, row.seq] = row
+        else:
             self.received[row.life, row.seq] = row
-        elif self.facts.status is MemberStatus.ACTIVE:
-            self.received.setdefault((row.life, row.seq), row)
 
 
 @dataclass
@@ -78,6 +81,7 @@ class Schedule:
         self.seed, self.mode, self.kind, self.trace = seed, mode, KINDS[mode], trace
         self.now = 10**13
         self.lives: Counter[str] = Counter()
+        self.made: dict[Dot, LogRow] = {}
         self.received: dict[Dot, LogRow] = {}
         self.members: dict[str, BackboneMember] = {}
         self.skew: dict[str, int] = {}
@@ -108,13 +112,13 @@ class Schedule:
 
     def store(self, facts: MemberFacts) -> MemoryReplicaStore:
         store = _Store(self.kind, facts)
-        store.received = self.received
+        store.made, store.received = self.made, self.received
         return store
 
     def copy_of(self, store: MemoryReplicaStore) -> MemoryReplicaStore:
         copy = store.copy()
         copy.__class__ = _Store
-        copy.received = self.received  # type: ignore[attr-defined]
+        copy.made, copy.received = self.made, self.received  # type: ignore[attr-defined]
         return copy
 
     def time_of(self, name: str) -> int:
@@ -459,7 +463,7 @@ class Schedule:
     def operations(self, vector: Vector) -> Iterator[Operation]:
         for life, last in vector.items():
             for seq in range(1, last + 1):
-                row = self.received.get((life, seq))
+                row = self.received.get((life, seq)) or self.made.get((life, seq))  # the state may have been transferred
                 if row is not None:
                     yield decode_operation(row.body)
 
