@@ -86,7 +86,8 @@ class _Closing(NamedTuple):
 
 
 class BackboneMember:
-    """One member. `redone`: for operations that repeat others, these. `new_life` makes identifiers."""
+    """One member. `redone`: the operations that each operation repeats; under the
+    number 0 those of which nothing was left to repeat. `new_life` makes identifiers."""
 
     def __init__(self, store: ReplicaStore, kind: SetKind, new_life: NewLife, page_rows: int = PAGE_ROWS) -> None:
         self.store = store
@@ -160,7 +161,7 @@ class BackboneMember:
     def _next_operation(self, kind: str, now: int, data: Mapping[str, Any] | None = None) -> Operation:
         facts = self.store.facts
         facts.clock = max(facts.clock + 1, now)
-        drafts = sum(draft.life == facts.life for draft in facts.drafts)
+        drafts = sum(draft.life == facts.life for draft in facts.drafts) if kind == DOCUMENTS else 0
         deps = {**facts.vector, facts.life: facts.seq + drafts} if drafts else dict(facts.vector)
         return Operation(facts.life, facts.seq + drafts + 1, deps, facts.clock, kind, facts.table.schema, data=data)
 
@@ -333,8 +334,8 @@ class BackboneMember:
         """Go on without a peer, because all members were restored. The operator chooses the one with the latest
         backup; the others take over its state."""
         facts = self.store.facts
-        if any(draft.life != facts.life for draft in facts.drafts):
-            raise Refused("This member has changes of an earlier life to repeat. Choose another member to go first.")
+        if any(draft.dot != (facts.life, facts.seq + 1 + number) for number, draft in enumerate(facts.drafts)):
+            raise Refused("This member has changes to repeat. Choose another member to go first.")
         facts.status, drafts = MemberStatus.ACTIVE, facts.drafts
         facts.drafts = []
         for draft in drafts:
@@ -646,10 +647,13 @@ class BackboneMember:
         facts, closed = self.store.facts, message.table.closed
         if facts.status is MemberStatus.CHECKING or facts.life in closed:
             return False
+        seen_by = {name: vector for name, vector in self._seen_by.items() if message.table.is_member(name)}
         if facts.status is MemberStatus.RETURNING and not (
-            message.table.is_quorum(facts.name, self._seen_by)
-            and all(covers(message.vector, _without(vector, closed)) for vector in self._seen_by.values())
-            and all(life in message.vector for life in facts.required.values())
+            message.table.is_quorum(facts.name, seen_by)
+            and all(covers(message.vector, _without(vector, closed)) for vector in seen_by.values())
+            and all(
+                life in message.vector for name, life in facts.required.items() if message.table.is_member(name)
+            )
         ):
             return False
         if not facts.table.closed.keys() <= closed.keys():
@@ -693,7 +697,7 @@ class BackboneMember:
                 changes.append(redone[0])
         if changes:
             self._append(operation._replace(documents=tuple(changes)))
-            self.redone[operation.dot] = tuple(draft.dot for draft in drafts)
+        self.redone[operation.dot if changes else (operation.life, 0)] = tuple(draft.dot for draft in drafts)
 
     # Membership messages
 
