@@ -308,14 +308,16 @@ class BackboneMember:
         kept as drafts, to be repeated. `is_behind`: the database was restored before its last start."""
         facts, store = self.store.facts, self.store
         bounds = {life: seq for life, seq in facts.table.closed.items() if facts.vector.get(life, 0) > seq}
-        if facts.life not in facts.table.closed and (is_behind or facts.status is MemberStatus.CHECKING):
+        if facts.status is MemberStatus.RETURNING:
+            bounds[facts.life] = 0  # this life never became active
+        elif facts.life not in facts.table.closed and (is_behind or facts.status is MemberStatus.CHECKING):
             bounds[facts.life] = facts.started_at
         beyond = [decode_operation(row.body) for row in store.rows_beyond(bounds)]
         facts.drafts = [operation for operation in beyond if operation.kind == DOCUMENTS] + facts.drafts
         for life, seq in bounds.items():
             facts.vector[life], facts.chains[life] = seq, store.chain_at(life, seq) or FIRST_CHAIN
             if not seq:
-                del facts.vector[life]
+                facts.vector.pop(life, None)
         store.cut(bounds)
         member = facts.table.members.get(facts.name)
         after = sorted(member.begun) if member is not None else []
@@ -355,7 +357,7 @@ class BackboneMember:
             if facts.code is not None:
                 requests.append((peer, JoinRequest(facts.name, facts.life, facts.code)))
         reports, promised = self._known_reports(), self._open_promises()
-        return [(peer, LogPoll(self.name, facts.life, self.vector, reports, self._received(), promised=promised)), *requests]
+        return [(peer, LogPoll(self.name, facts.life, self.vector, reports, self.received, promised=promised)), *requests]
 
     def receive(self, message: BackboneMessage, now: int) -> list[Envelope]:
         """Process a message. Return those to be sent."""
@@ -388,8 +390,9 @@ class BackboneMember:
             return {**facts.vector, facts.life: facts.started_at}
         return dict(facts.vector)
 
-    def _received(self) -> dict[Life, int]:
-        """Return our vector with the operations that wait here. Others may be sent these, too."""
+    @property
+    def received(self) -> dict[Life, int]:
+        """Our vector with the operations that wait here. Others may be sent these, too."""
         received = self.vector
         for life, held in self._held.items():
             seq = received.get(life, 0)
@@ -414,13 +417,18 @@ class BackboneMember:
         if behind and facts.status is not MemberStatus.RETURNING:
             self.return_in_new_life(self._now, is_behind=True)
 
+    def _is_closed(self, life: Life, vector: Vector) -> bool:
+        """True if a life was closed, or has operations of a closed life that are not valid."""
+        closed = self.store.facts.table.closed
+        return life in closed or any(vector.get(other, 0) > seq for other, seq in closed.items())
+
     def _on_poll(self, message: LogPoll) -> list[Envelope]:
         facts = self.store.facts
         self._note(message.life, message.vector, message.reports)
         self._resume_closing(message.promised)
-        if message.life in facts.table.closed:
+        if self._is_closed(message.life, message.vector):
             return [(message.sender, StateNeeded(self.name, dict(facts.table.closed)))]
-        ours, offered = self.vector, self._received()
+        ours, offered = self.vector, self.received
         lives = [message.of] if message.of is not None else sorted({*facts.table.lives_of(self.name), facts.life})
         rows: list[LogRow] = []
         for life in lives:
@@ -452,7 +460,7 @@ class BackboneMember:
                 return []
             self._answered.add(message.sender)
             self._check_done()
-        before = self._received()
+        before = self.received
         self._hold(message.rows)
         self._apply_held()
         self._finish_closing()
@@ -463,7 +471,7 @@ class BackboneMember:
     def _further_polls(self, page: LogPage, before: Vector) -> list[Envelope]:
         """Ask the peer for the next page, and for what it has of others that we have not heard of for a while.
         `before`: what we had received before the page."""
-        facts, received = self.store.facts, self._received()
+        facts, received = self.store.facts, self.received
         theirs = {page.of} if page.of is not None else facts.table.lives_of(page.sender) | {page.life}
         more = [life for life in theirs if page.offered.get(life, 0) > received.get(life, 0) > before.get(life, 0)]
         polls = [LogPoll(self.name, facts.life, self.vector, {}, received, page.of)] if more else []
@@ -473,7 +481,7 @@ class BackboneMember:
                 is_missing = have < seq and life not in theirs and life not in facts.forked
                 is_silent = self._now - self._heard.get(life, -RELAY_AFTER) >= RELAY_AFTER
                 if is_missing and is_silent and life != facts.life:
-                    polls.append(LogPoll(self.name, facts.life, self.vector, {}, self._received(), life))
+                    polls.append(LogPoll(self.name, facts.life, self.vector, {}, self.received, life))
         return [(page.sender, poll) for poll in polls]
 
     # Applying
@@ -585,7 +593,7 @@ class BackboneMember:
 
     def _on_state_needed(self, message: StateNeeded) -> list[Envelope]:
         facts = self.store.facts
-        if facts.life in message.closed:
+        if facts.life in message.closed or any(facts.vector.get(life, 0) > seq for life, seq in message.closed.items()):
             facts.table.closed.update(message.closed)
             self.return_in_new_life(self._now)
             return []
@@ -595,9 +603,8 @@ class BackboneMember:
         """Send the state, once ours includes all that the peer has."""
         facts, store = self.store.facts, self.store
         self._note(message.life, message.vector, message.reports)
-        closed = facts.table.closed
-        if message.life in closed:
-            return [(message.sender, StateNeeded(self.name, dict(closed)))]
+        if self._is_closed(message.life, message.vector):
+            return [(message.sender, StateNeeded(self.name, dict(facts.table.closed)))]
         if facts.status is MemberStatus.RETURNING:
             facts.required[message.sender] = message.life  # we take over no state without this life
         seen: list[Envelope] = []
@@ -608,7 +615,7 @@ class BackboneMember:
         missing = [life for life, seq in message.vector.items()
                    if facts.vector.get(life, 0) < min(seq, self._limit(life, seq))]  # fmt: skip
         if missing:
-            return [(message.sender, LogPoll(self.name, facts.life, self.vector, {}, self._received(), life)) for life in missing]
+            return [(message.sender, LogPoll(self.name, facts.life, self.vector, {}, self.received, life)) for life in missing]
         if message.life not in set(facts.table.current_lives()):
             return seen
         buckets = differing_buckets(message.sums, sums_of(store.documents()))

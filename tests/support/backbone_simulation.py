@@ -21,12 +21,12 @@ from mdv.backbone.cset import CSet
 from mdv.backbone.document_state import ReplicatedDocument, digest_of
 from mdv.backbone.member import BackboneMember, LocalChange
 from mdv.backbone.memory_store import MemoryReplicaStore
-from mdv.backbone.messages import BackboneMessage, describe
+from mdv.backbone.messages import BackboneMessage, LogPage, describe
 from mdv.backbone.operation import LogRow, Operation, decode_operation
 from mdv.backbone.orset import AddWinsSet
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 from mdv.backbone.replicated_set import SetKind
-from mdv.backbone.vector import NO_DOT, Dot, Vector
+from mdv.backbone.vector import NO_DOT, Dot, Vector, covers, includes
 from mdv.errors import Refused
 from mdv.model import Statement, Term
 
@@ -315,6 +315,7 @@ class Schedule:
         self.lost |= self.known(name)
         self.unserved[name] = dict(backup.unserved)
         self.flying = [(to, message) for to, message in self.flying if message.sender != name and to != name]
+        self.forget_unsent(name, backup.store.facts.vector)
         member = self.member(name, self.copy_of(backup.store))
         if noticed:
             member.return_in_new_life(self.time_of(name))
@@ -322,6 +323,15 @@ class Schedule:
             member.start()
         self.say(f"{name} is restored to {member.store.facts.vector}, noticed: {noticed}")
         return backup
+
+    def forget_unsent(self, name: str, kept: Vector) -> None:
+        """Forget the operations of a member that nobody has any more: others may get their numbers."""
+        others = [member for other, member in self.members.items() if other != name]
+        rows = [row for _, message in self.flying if isinstance(message, LogPage) for row in message.rows]
+        sent = {(row.life, row.seq) for row in rows}
+        for dot in [dot for dot in self.event_of if dot[0].split(".")[0] == name and dot not in sent]:
+            if not includes(kept, dot) and not any(includes(member.received, dot) for member in others):
+                del self.event_of[dot]
 
     def restore_all(self) -> None:
         if not all(name in self.backups for name in self.members):
@@ -331,6 +341,7 @@ class Schedule:
         self.flying = []
         first = max(restored, key=lambda name: restored[name].step)  # type: ignore[union-attr]
         self.members[first].assume_active()
+        self.serve(first)
 
     def close(self) -> None:
         for member in self.members.values():
@@ -352,9 +363,11 @@ class Schedule:
 
     def rest(self, rounds: int, until_empty: bool = True) -> None:
         """Let all members poll until they are equal and nothing is left to be sent."""
-        for _ in range(rounds):
+        for number in range(rounds):
             self.now += 6_000_000
             self.invite_again()
+            if number == 10:
+                self.choose_first()
             for name in self.members:
                 for peer in self.neighbours(name):
                     self.poll(name, peer)
@@ -374,6 +387,19 @@ class Schedule:
                 for code in codes:
                     if not member.store.facts.table.is_member(code):
                         member.invite(code, self.time_of(member.name) + 10**12)
+
+    def choose_first(self) -> None:
+        """Let one member go first if all were restored, as an operator would: one that has what the others have."""
+        members = list(self.members.values())
+        if not any(member.is_active for member in members):
+            self.counts["chosen"] += 1
+            for member in sorted(members, key=lambda one: -sum(covers(one.vector, other.vector) for other in members)):
+                try:
+                    member.assume_active()
+                except Refused:
+                    continue
+                self.serve(member.name)
+                return
 
     def deliver_all(self) -> None:
         for _ in range(3000):
