@@ -1,8 +1,8 @@
 """C-Set (Aslan, Molli, Skaf-Molli, Weiss: "C-Set: a Commutative Replicated Data Type for Semantic Stores", 2011).
 
 The state of an element is a counter. An element is in the set if its counter is positive. All remote operations are
-additions, so they commute: replicas converge in whatever order they receive them. Algorithm 3 (`del`) is missing from the
-text of the paper. The one here gives the executions of its figures 3 and 4.
+additions, so they commute: replicas converge in whatever order they receive them. Algorithm 3 (`del`) is missing from
+the text of the paper. The one here gives the executions of its figures 3 and 4.
 """
 
 from __future__ import annotations

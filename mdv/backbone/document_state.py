@@ -7,6 +7,7 @@ statements concerned; the cost does not depend on the size of the document.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mdv.backbone.operation import NumberedStatement, Operation, ReplicatedChange, digest_text
@@ -39,11 +40,11 @@ class ReplicatedDocument(NamedTuple):
     version: int = 0
     digest: int = 0
     statements: int = 0
-    prefixes: Mapping[str, str] = {}
+    prefixes: Mapping[str, str] = MappingProxyType({})
     prefixes_by: tuple[int, str] = (0, "")
     last: Dot = NO_DOT
     recent: tuple[RecentOperation, ...] = ()
-    merges: Vector = {}
+    merges: Vector = MappingProxyType({})
     merged_at: int = 0
     remnants: frozenset[tuple[Dot, Dot]] = frozenset()
 

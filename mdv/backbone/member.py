@@ -7,8 +7,8 @@ A message may be lost, repeated or late. The caller commits the store after each
 returned. Two rules keep the members equal:
 
 - An operation is applied once, after everything that it depends on, by all members or by none.
-- Nobody sends an operation whose deps lack something that a member takes as stable. So a member that was restored from a
-  backup, or that was away for too long, begins a new life: it takes over the state of a peer that knows about the new
+- Nobody sends an operation whose deps lack something that a member takes as stable. So a member that was restored from
+  a backup, or that was away for too long, begins a new life: it takes over the state of a peer that knows about the new
   life, and repeats its own changes on it (`redo.py`).
 """
 
@@ -144,9 +144,7 @@ class BackboneMember:
             delete = [statement for statement in delete if kind.is_visible(states[statement])]
             if not insert and not delete:
                 continue
-            change, applied = make_change(
-                kind, uri, store.document(uri), states, insert, delete, prefixes, operation
-            )
+            change, applied = make_change(kind, uri, store.document(uri), states, insert, delete, prefixes, operation)
             store.write(uri, applied.document, applied.states)
             documents.append(change)
         if not documents:
@@ -288,10 +286,9 @@ class BackboneMember:
         """Begin after a start of the process: own operations are sent when the peers have confirmed that none is
         missing. A database that was restored from a backup without notice is found so."""
         facts = self.store.facts
-        if facts.status is not MemberStatus.RETURNING:
-            facts.started_at = facts.seq
-            facts.status = MemberStatus.CHECKING
-            self._check_done()
+        if facts.status is MemberStatus.ACTIVE:
+            facts.started_at, facts.status, self._answered = facts.seq, MemberStatus.CHECKING, set()
+        self._check_done()
 
     def stop_checking(self) -> None:
         """Send own operations although some members have not answered."""
@@ -357,7 +354,10 @@ class BackboneMember:
             if facts.code is not None:
                 requests.append((peer, JoinRequest(facts.name, facts.life, facts.code)))
         reports, promised = self._known_reports(), self._open_promises()
-        return [(peer, LogPoll(self.name, facts.life, self.vector, reports, self.received, promised=promised)), *requests]
+        return [
+            (peer, LogPoll(self.name, facts.life, self.vector, reports, self.received, promised=promised)),
+            *requests,
+        ]
 
     def receive(self, message: BackboneMessage, now: int) -> list[Envelope]:
         """Process a message. Return those to be sent."""
@@ -615,7 +615,10 @@ class BackboneMember:
         missing = [life for life, seq in message.vector.items()
                    if facts.vector.get(life, 0) < min(seq, self._limit(life, seq))]  # fmt: skip
         if missing:
-            return [(message.sender, LogPoll(self.name, facts.life, self.vector, {}, self.received, life)) for life in missing]
+            return [
+                (message.sender, LogPoll(self.name, facts.life, self.vector, {}, self.received, life))
+                for life in missing
+            ]
         if message.life not in set(facts.table.current_lives()):
             return seen
         buckets = differing_buckets(message.sums, sums_of(store.documents()))
@@ -658,9 +661,7 @@ class BackboneMember:
         if facts.status is MemberStatus.RETURNING and not (
             message.table.is_quorum(facts.name, seen_by)
             and all(covers(message.vector, _without(vector, closed)) for vector in seen_by.values())
-            and all(
-                life in message.vector for name, life in facts.required.items() if message.table.is_member(name)
-            )
+            and all(life in message.vector for name, life in facts.required.items() if message.table.is_member(name))
         ):
             return False
         if not facts.table.closed.keys() <= closed.keys():

@@ -93,8 +93,8 @@ class MemberTable:
         return name in self.members and not self.members[name].is_removed
 
     def is_quorum(self, name: str, seen_by: Collection[str]) -> bool:
-        """True if a new life of a member may act. Half of the members must know it: then one of them takes part in every
-        closing. It is enough if all others that are active know it."""
+        """True if a new life of a member may act. Half of the members must know it: then one of them takes part in
+        every closing. It is enough if all others that are active know it."""
         everybody = [other for other, member in self.members.items() if not member.is_removed]
         others = {other for other in self.active() if other != name}
         return 2 * len(set(seen_by) & set(everybody) - {name}) >= len(everybody) or others <= set(seen_by)

@@ -30,8 +30,8 @@ class LogPoll(NamedTuple):
 
 
 class LogPage(NamedTuple):
-    """The answer: operations in order. `offered`: what the peer could send. `yours`: the last operation that the peer has of the asking life, and its
-    chain. `is_ended`: the asking life has ended."""
+    """The answer: operations in order. `offered`: what the peer could send. `yours`: the last operation that the peer
+    has of the asking life, and its chain. `is_ended`: the asking life has ended."""
 
     sender: str
     life: Life
@@ -119,15 +119,7 @@ class JoinRequest(NamedTuple):
 
 
 BackboneMessage = (
-    LogPoll
-    | LogPage
-    | StateNeeded
-    | StateRequest
-    | StateAnswer
-    | LifeSeen
-    | ClosePromise
-    | ClosePromised
-    | JoinRequest
+    LogPoll | LogPage | StateNeeded | StateRequest | StateAnswer | LifeSeen | ClosePromise | ClosePromised | JoinRequest
 )
 
 Envelope = tuple[str, BackboneMessage]

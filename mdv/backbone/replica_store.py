@@ -30,7 +30,8 @@ class MemberFacts:
 
     `started_at`: own operations up to here were made before the last start. `clock`: the last hybrid time.
     `promised`: lives of which no more is accepted. `forked`: lives that two databases have continued. `required`: lives
-    of other members that a state must include to be taken over, by name. `invitations`: codes with their end. `code`: the invitation of a member that joins.
+    of other members that a state must include to be taken over, by name. `invitations`: codes with their end.
+    `code`: the invitation of a member that joins.
     """
 
     name: str

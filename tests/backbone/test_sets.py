@@ -152,7 +152,9 @@ vectors = st.dictionaries(st.sampled_from("abc"), st.integers(0, 4))
 
 
 @given(dots, st.integers(1, 4), vectors)
-def test_concurrent_operations_of_the_add_wins_set_commute(state: frozenset[Dot], seq: int, deps: dict[str, int]) -> None:
+def test_concurrent_operations_of_the_add_wins_set_commute(
+    state: frozenset[Dot], seq: int, deps: dict[str, int]
+) -> None:
     dot = ("c", seq)
     deps = deps | {"c": seq - 1}  # the deletion has not seen the insertion
     one = orset.remote_delete(orset.remote_insert(state, 1, dot), 1, deps)

@@ -1,8 +1,8 @@
 """A seeded simulation of a backbone in memory, with oracles.
 
 Each seed is a schedule: members, a topology, changes, polls, messages that are lost, repeated, late and reordered,
-partitions, restarts, restores with and without notice, closed members, joins, truncation. In the end all links work, and
-the members come to rest. Replay a failing one with
+partitions, restarts, restores with and without notice, closed members, joins, truncation. In the end all links work,
+and the members come to rest. Replay a failing one with
 
     python -m tests.support.backbone_simulation --mode orset --seed 17
 """
@@ -70,6 +70,7 @@ class _Store(MemoryReplicaStore):
 class Backup:
     store: MemoryReplicaStore
     unserved: dict[Dot, int]
+    served: dict[Dot, int]
     step: int
 
 
@@ -230,7 +231,11 @@ class Schedule:
 
     def known(self, name: str) -> int:
         """Return the events that a member knows, as bits."""
-        bits = self.known_in(self.members[name].store.facts.vector)
+        facts = self.members[name].store.facts
+        bits = self.known_in(facts.vector)
+        for draft in facts.drafts:
+            if draft.life != facts.life:
+                bits |= self.event_of.get(draft.dot, 0)  # its life was closed before anybody else had it
         for event in self.unserved[name].values():
             bits |= event
         return bits
@@ -298,7 +303,9 @@ class Schedule:
     def back_up(self, name: str) -> None:
         member = self.members[name]
         if member.is_active:
-            backup = Backup(self.copy_of(member.store), dict(self.unserved[name]), self.step)  # type: ignore[arg-type]
+            served = {dot: event for dot, event in self.event_of.items() if includes(member.vector, dot)}
+            store = self.copy_of(member.store)  # type: ignore[arg-type]
+            backup = Backup(store, dict(self.unserved[name]), served, self.step)
             self.backups.setdefault(name, []).append(backup)
 
     def restart(self, name: str) -> None:
@@ -316,6 +323,7 @@ class Schedule:
         self.unserved[name] = dict(backup.unserved)
         self.flying = [(to, message) for to, message in self.flying if message.sender != name and to != name]
         self.forget_unsent(name, backup.store.facts.vector)
+        self.event_of = {**backup.served, **self.event_of}
         member = self.member(name, self.copy_of(backup.store))
         if noticed:
             member.return_in_new_life(self.time_of(name))
@@ -489,7 +497,9 @@ class Schedule:
     def operations(self, vector: Vector) -> Iterator[Operation]:
         for life, last in vector.items():
             for seq in range(1, last + 1):
-                row = self.received.get((life, seq)) or self.made.get((life, seq))  # the state may have been transferred
+                row = self.received.get((life, seq)) or self.made.get(
+                    (life, seq)
+                )  # the state may have been transferred
                 if row is not None:
                     yield decode_operation(row.body)
 
@@ -499,7 +509,7 @@ class Schedule:
 
 
 def run_schedules(mode: str, seeds: Iterable[int]) -> Counter[str]:
-    """Run schedules. Return how often each kind of step happened. Raise `SimulationFailed` with the command to replay."""
+    """Run schedules. Return how often each kind of step happened. An error has the command that replays the schedule."""
     counts: Counter[str] = Counter()
     for seed in seeds:
         schedule = Schedule(seed, mode)
