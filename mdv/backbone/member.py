@@ -498,9 +498,11 @@ class BackboneMember:
         """Keep operations that are missing here until they can be applied."""
         facts = self.store.facts
         for row in rows:
+            if self._is_applied(row) or row.life == facts.life or row.life in facts.forked:
+                continue
             held = self._held.setdefault(row.life, {})
-            is_old = self._is_applied(row) or row.life == facts.life or row.life in facts.forked
-            if is_old or row.seq in held or self.waiting >= MAX_HELD:
+            is_next = row.seq == facts.vector.get(row.life, 0) + 1
+            if row.seq in held or (self.waiting >= MAX_HELD and not is_next):
                 continue
             operation = decode_operation(row.body)
             held[row.seq] = row, operation
@@ -513,7 +515,7 @@ class BackboneMember:
     def _apply_held(self) -> None:
         """Apply all operations whose dependencies are applied, in one local transaction."""
         facts = self.store.facts
-        if not self.is_active:
+        if not self.is_active or not self._held:
             return  # own operations that are not sent yet are made on the vector that others are told
         work = _Work(self.store, self.kind)
         progress = True

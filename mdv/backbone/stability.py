@@ -21,7 +21,7 @@ class VectorReports:
     def add(self, life: Life, report: Vector, ours: Vector) -> None:
         """Add a report. A life's reports only grow, so an older one is dropped."""
         known = self.counted.get(life)
-        if known is not None and covers(known, report):
+        if known is not None and (known == report or covers(known, report)):
             return
         if covers(ours, report):
             if known is None or covers(report, known):
@@ -36,7 +36,7 @@ class VectorReports:
 
     def recount(self, ours: Vector) -> None:
         """Count the pending reports that our vector covers now."""
-        for life in [life for life, report in self._pending.items() if covers(ours, report)]:
+        for life in [life for life, report in self._pending.items() if covers(ours, report)] if self._pending else ():
             self.add(life, self._pending.pop(life), ours)
 
     def stable(self, table: MemberTable, own_life: Life, ours: Vector, before: Vector) -> dict[Life, int]:

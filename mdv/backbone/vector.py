@@ -35,7 +35,10 @@ def covers(vector: Vector, other: Vector) -> bool:
     >>> covers({"a": 3, "b": 1}, {"a": 2}), covers({"a": 3}, {"b": 1})
     (True, False)
     """
-    return all(vector.get(life, 0) >= seq for life, seq in other.items())
+    for life, seq in other.items():  # noqa: SIM110 - this runs most often, and `all` takes twice the time
+        if vector.get(life, 0) < seq:
+            return False
+    return True
 
 
 def common(vectors: Iterable[Vector]) -> dict[Life, int]:

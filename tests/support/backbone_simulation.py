@@ -509,7 +509,7 @@ class Schedule:
 
 
 def run_schedules(mode: str, seeds: Iterable[int]) -> Counter[str]:
-    """Run schedules. Return how often each kind of step happened. An error has the command that replays the schedule."""
+    """Run schedules. Return how often each kind of step happened. Errors name the command that replays the schedule."""
     counts: Counter[str] = Counter()
     for seed in seeds:
         schedule = Schedule(seed, mode)
