@@ -101,8 +101,8 @@ class BackboneMember:
         """Lives that a held operation closes."""
         self._heard: dict[Life, int] = {}
         self._answered: set[str] = set()
-        self._seen_by: dict[str, Vector] = {}
-        """The members that know our new life, with their vectors when they first said so."""
+        self._seen_by: dict[str, tuple[Life, Vector]] = {}
+        """The members that know our new life, with their lives and their vectors when they first said so."""
         self._closing: _Closing | None = None
         self._now = 0
 
@@ -611,7 +611,7 @@ class BackboneMember:
             facts.required[message.sender] = message.life  # we take over no state without this life
         seen: list[Envelope] = []
         if message.life in facts.vector or message.life in facts.required.values():
-            seen = [(message.sender, LifeSeen(self.name, message.life, self.vector))]
+            seen = [(message.sender, LifeSeen(self.name, facts.life, message.life, self.vector))]
         if not self.is_active:
             return seen
         missing = [life for life, seq in message.vector.items()
@@ -635,8 +635,9 @@ class BackboneMember:
         return [*seen, (message.sender, answer)]
 
     def _on_life_seen(self, message: LifeSeen) -> list[Envelope]:
-        if message.life == self.store.facts.life:
-            self._seen_by.setdefault(message.sender, message.vector)
+        known = self._seen_by.get(message.sender)
+        if message.life == self.store.facts.life and (known is None or known[0] != message.by):
+            self._seen_by[message.sender] = message.by, message.vector
         return []
 
     def _on_state_answer(self, message: StateAnswer) -> list[Envelope]:
@@ -659,7 +660,7 @@ class BackboneMember:
         facts, closed = self.store.facts, message.table.closed
         if facts.status is MemberStatus.CHECKING or facts.life in closed:
             return False
-        seen_by = {name: vector for name, vector in self._seen_by.items() if message.table.is_member(name)}
+        seen_by = {name: vector for name, (_, vector) in self._seen_by.items() if message.table.is_member(name)}
         if facts.status is MemberStatus.RETURNING and not (
             message.table.is_quorum(facts.name, seen_by)
             and all(covers(message.vector, _without(vector, closed)) for vector in seen_by.values())
@@ -713,7 +714,7 @@ class BackboneMember:
 
     def _on_promise(self, message: ClosePromise) -> list[Envelope]:
         facts = self.store.facts
-        if not self.is_active or facts.life in message.lives:
+        if facts.status is MemberStatus.CHECKING or facts.life in message.lives:
             return []
         self._promise(message.lives)
         counts = {life: facts.vector.get(life, 0) for life in message.lives}

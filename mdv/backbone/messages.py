@@ -87,9 +87,10 @@ class StateAnswer(NamedTuple):
 
 
 class LifeSeen(NamedTuple):
-    """The answer to a state request: the peer knows this life, and had this vector when it answered."""
+    """The answer to a state request: the peer, in its life `by`, knows this life, and had this vector then."""
 
     sender: str
+    by: Life
     life: Life
     vector: Vector
 
