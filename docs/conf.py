@@ -16,7 +16,7 @@ extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md"]
 # Folders are named so that they are not searched.
-exclude_patterns = [".*", "build", "docker", "mdv", "migrations", "tests", "web", "workers", "**/node_modules"]
+exclude_patterns = [".*", "build", "docker", "mdv", "migrations", "ops", "tests", "web", "workers", "**/node_modules"]
 myst_heading_anchors = 3
 templates_path = ["templates"]
 

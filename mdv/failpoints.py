@@ -23,6 +23,9 @@ FAILPOINTS = (
 AFTER_EDIT = "after an edit"
 """After each round of edits of a transaction. Registrations do not pass it."""
 
+BACKUP_FAILPOINTS = ("before the manifest", "after a table")
+"""In a backup, and in a restore. A restore also passes "before the commit"."""
+
 _name, _, _times = os.environ.get("MDV_DIE_AT", "").rpartition(":")
 _left = {_name: int(_times)} if _name else {}
 

@@ -6,9 +6,10 @@ there, and each process can serve the metrics of all.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client import (
@@ -65,6 +66,16 @@ RULES_SUSPENDED = Counter("mdv_rules_suspended_total", "Rules suspended because 
 FEED_EVENTS = Counter("mdv_feed_events_total", "Events sent to LMRs", registry=REGISTRY)
 CHANGES_REFUSED = Counter("mdv_refused_total", "Changes refused because too many jobs wait", registry=REGISTRY)
 WEBHOOK_ATTEMPTS = Counter("mdv_webhook_attempts_total", "Webhook delivery attempts", ["outcome"], registry=REGISTRY)
+
+
+def start_at_zero(counter: Counter, *labels: Iterable[str]) -> None:
+    """Create the series of a counter, one for each combination of labels. A series that appears with its first event
+    shows no increase for that event."""
+    for values in itertools.product(*labels):
+        counter.labels(*values)
+
+
+start_at_zero(WEBHOOK_ATTEMPTS, ("delivered", "waiting", "dead"))
 
 
 @contextmanager

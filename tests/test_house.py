@@ -19,7 +19,7 @@ FLOORS = [
     {"web", "mdv.submit"},
     {"workers", "mdv.cli"},
     {"mdv.batch", "mdv.bench"},
-    {"mdv.inspect", "mdv.accounts"},
+    {"mdv.inspect", "mdv.accounts", "mdv.backup"},
     {"mdv.mdp", "mdv.lmr"},
     {"mdv.db", "mdv.query"},
     {"mdv.rdftl"},

@@ -19,6 +19,7 @@ from web.api import (
     schema,
     search,
     status,
+    tokens,
     webhooks,
 )
 from web.app_factory import make_app
@@ -39,6 +40,7 @@ ROUTE_GROUPS = [
         lmrs,
         feed,
         webhooks,
+        tokens,
         explain,
         filter,
         jobs,
@@ -46,14 +48,27 @@ ROUTE_GROUPS = [
     )
 ]
 
-NAV_ITEMS = [("overview", "Overview"), ("register_form", "Register"), ("documents", "Documents"), ("browse", "Browse"),
-       ("query", "Query"), ("rules", "Rules"), ("schema", "Schema"), ("lmrs", "LMRs"), ("jobs", "Jobs")]  # fmt: skip
+NAV_ITEMS = [
+    ("overview", "Overview"),
+    ("register_form", "Register"),
+    ("documents", "Documents"),
+    ("browse", "Browse"),
+    ("query", "Query"),
+    ("rules", "Rules"),
+    ("schema", "Schema"),
+    ("lmrs", "LMRs"),
+    ("jobs", "Jobs"),
+    ("administration", "Admin"),
+]
 """The navigation of the pages: endpoint and label."""
 
 
-def create_app(config: Config) -> Flask:
-    """Return the Flask application of one MDP."""
-    engine = make_engine(config.database_url, pool_size=32, max_overflow=16, pool_timeout=20, hide_parameters=True)
+def create_app(config: Config, exits_if_restored: bool = False) -> Flask:
+    """Return the Flask application of one MDP. `exits_if_restored`: see `make_engine`."""
+    engine = make_engine(
+        config.database_url, exits_if_restored=exits_if_restored, pool_size=32, max_overflow=16, pool_timeout=20,
+        hide_parameters=True,
+    )  # fmt: skip
     app = make_app(
         config, Services(config, engine, make_redis(config.redis_url)), ROUTE_GROUPS, health, blueprint.pages
     )

@@ -83,10 +83,8 @@ def _caller() -> Caller:
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret:
         raise Unauthenticated()
-    caller = find_caller(services().single, secret, services().config.admin_token)
-    if caller is None:
-        raise Unauthenticated("The token is unknown or was revoked.")
-    g.caller = caller
+    s = services()
+    g.caller = caller = find_caller(s.single, secret, s.config.admin_token, s.token_uses)
     return caller
 
 

@@ -36,4 +36,4 @@ def readyz() -> tuple[dict[str, Any], int]:
 
 @health.get("/metrics")
 def metrics() -> Response:
-    return Response(render_metrics(services().engine), content_type=CONTENT_TYPE_LATEST)
+    return Response(render_metrics(services().engine, services().redis), content_type=CONTENT_TYPE_LATEST)

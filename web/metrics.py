@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import psycopg
+import redis
 import structlog
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -12,6 +13,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from mdv.inspect.metrics import ProviderMetrics, read_provider_metrics
+from mdv.inspect.sql.database_health import DatabaseHealth, WebhookCounts
+from mdv.mdp.worker_heartbeats import list_live_workers
 from mdv.metrics import render
 from web.errors import first_line
 
@@ -51,7 +54,42 @@ class _StateCollector(Collector):
         for name, age in found.lags:
             seconds.add_metric([name], age)
         yield seconds
+        yield GaugeMetricFamily("mdv_lmrs", "Registered LMRs", found.lmrs)
+        yield from _webhook_metrics(found.webhooks)
+        yield from _database_metrics(found.database)
         yield from _batch_metrics(found)
+
+
+class _RedisCollector(Collector):
+    """Collects what Redis stores; only `mdv_redis_up` if it is unavailable."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+
+    def collect(self) -> Iterator[Metric]:
+        workers = list_live_workers(self._client)
+        yield GaugeMetricFamily("mdv_redis_up", "1 if Redis is available", workers is not None)
+        if workers is not None:
+            yield GaugeMetricFamily("mdv_workers", "Workers that sent a heartbeat in the last seconds", len(workers))
+
+
+def _webhook_metrics(counts: WebhookCounts) -> Iterator[Metric]:
+    webhooks = GaugeMetricFamily("mdv_webhooks", "Webhooks", labels=["state"])
+    webhooks.add_metric(["active"], counts.active)
+    webhooks.add_metric(["paused"], counts.paused)
+    yield webhooks
+    yield GaugeMetricFamily("mdv_webhooks_failing", "Active webhooks whose last attempt failed", counts.failing)
+
+
+def _database_metrics(health: DatabaseHealth) -> Iterator[Metric]:
+    yield GaugeMetricFamily("mdv_database_bytes", "Size of the database", health.size)
+    yield GaugeMetricFamily("mdv_database_connections", "Connections to the database server", health.connections)
+    yield GaugeMetricFamily("mdv_database_max_connections", "Limit of these connections", health.max_connections)
+    yield GaugeMetricFamily(
+        "mdv_database_oldest_transaction_seconds",
+        "Age of the oldest open transaction of the database",
+        health.oldest_transaction_seconds,
+    )
 
 
 def _batch_metrics(found: ProviderMetrics) -> Iterator[Metric]:
@@ -66,6 +104,6 @@ def _batch_metrics(found: ProviderMetrics) -> Iterator[Metric]:
     yield documents
 
 
-def render_metrics(engine: Engine) -> bytes:
+def render_metrics(engine: Engine, client: redis.Redis) -> bytes:
     """Return the metrics of an MDP in the Prometheus text format."""
-    return render(_StateCollector(engine))
+    return render(_StateCollector(engine), _RedisCollector(client))

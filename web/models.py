@@ -378,6 +378,46 @@ class NewLmr(Strict):
     name: StrictStr = Field(description="name of the LMR", max_length=1000)
 
 
+class TokenListQuery(ListQuery):
+    state: Literal["valid"] | None = Field(None, description="without it, revoked and expired tokens are listed, too")
+
+
+class NewToken(Strict):
+    name: StrictStr = Field(description="name of the token", max_length=1000)
+    role: Literal["admin", "viewer"] = Field("admin", description="an admin reads and writes, a viewer only reads")
+    document_prefixes: list[StrictStr] = Field([], description="it writes only documents below these; empty: any")
+    resource_prefixes: list[StrictStr] = Field([], description="it describes only resources below these; empty: any")
+    expires: StrictStr | None = Field(
+        None,
+        description="refused from this date, time or duration from now on, in UTC; null: never",
+        max_length=1000,
+        json_schema_extra={"example": "90d"},
+    )
+
+
+class TokenShown(BaseModel):
+    """A token without its secret."""
+
+    id: int
+    name: str
+    role: Literal["admin", "viewer", "lmr"]
+    lmr: int | None = Field(description="the LMR that it belongs to")
+    document_prefixes: list[str] | None
+    resource_prefixes: list[str] | None
+    state: Literal["valid", "expired", "revoked"]
+    created_at: str
+    created_by: str | None
+    expires_at: str | None
+    revoked_at: str | None
+    used_at: str | None = Field(description="time of last use, exact to a minute")
+
+
+class TokenCreated(TokenShown):
+    """A token with its secret, which is shown only once."""
+
+    token: str
+
+
 class NewSubscription(Strict):
     rule: StrictStr = Field(description="rule text, at most 8 KB")
     name: StrictStr | None = Field(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from mdv.errors import BadRequest, NotFound
 
+MAX_TOKEN_ID = 2**31 - 1
+"""Token ids are 32-bit integers."""
+
 
 def read_after(text: str | None) -> int:
     """Return the number of the `after` parameter; 0 if it is absent.
@@ -18,10 +21,24 @@ def read_after(text: str | None) -> int:
     return int(text)
 
 
+def read_job_number(text: str) -> int:
+    """Return the number of a job of a parameter."""
+    if not _is_number(text):
+        raise BadRequest(f"{text!r} is not the number of a job.")
+    return int(text)
+
+
 def read_subscription_id(text: str) -> int:
     """Return the subscription id of a URL."""
     if not _is_number(text):
         raise NotFound(f"{text!r} is not the id of a subscription.")
+    return int(text)
+
+
+def read_token_id(text: str) -> int:
+    """Return the token id of a URL."""
+    if not _is_number(text) or int(text) > MAX_TOKEN_ID:
+        raise NotFound(f"{text!r} is not the id of a token.")
     return int(text)
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from mdv.accounts.sessions import Session, find_session
+from mdv.accounts.token_uses import TokenUses
 from mdv.config import Config
 from mdv.errors import NotFound
 from mdv.inspect.sql.labels import read_labels
@@ -64,6 +65,7 @@ class Services:
     def __post_init__(self) -> None:
         self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         """For single statements: autocommit, without BEGIN and COMMIT."""
+        self.token_uses = TokenUses(self.single)
         self.provider = Provider(self.engine, self.config.rule_seconds)
         self.schemas, self.rules = self.provider.schemas, self.provider.rules
         self.feeds = FeedReader(self.engine, self.provider.vocabulary, self.config.feed_event_statements)

@@ -15,4 +15,4 @@ with gc_paused():
 # Let offload threads release the interpreter lock after 1 ms instead of 5 ms.
 sys.setswitchinterval(0.001)
 
-app = create_app(Config.from_environment())
+app = create_app(Config.from_environment(), exits_if_restored=True)

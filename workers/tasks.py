@@ -146,7 +146,9 @@ def _poll_without_redis() -> None:
 @cache
 def _engine() -> Engine:
     config = Config.from_environment()
-    return make_engine(config.database_url, config.job_limit_seconds, pool_size=2, hide_parameters=True)
+    return make_engine(
+        config.database_url, config.job_limit_seconds, exits_if_restored=True, pool_size=2, hide_parameters=True
+    )
 
 
 @cache

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from mdv.accounts.expiry import expired_error
+from mdv.accounts.token_uses import TokenUses
 from mdv.db.tokens import find_token
-from mdv.errors import Forbidden
+from mdv.errors import Forbidden, Unauthenticated
 from mdv.mdp.lmrs import Lmr
 from mdv.mdp.write_limits import is_below_prefix
 from mdv.uris import has_dot_segments
@@ -41,14 +43,19 @@ class Caller:
         return self.document_prefixes is not None or self.resource_prefixes is not None
 
 
-def find_caller(engine: Engine, secret: str, admin_token: str | None) -> Caller | None:
-    """Return the owner of a token; None if it is unknown or revoked. `admin_token`: the token of the settings."""
+def find_caller(engine: Engine, secret: str, admin_token: str | None, uses: TokenUses | None = None) -> Caller:
+    """Return the owner of a token. Raise Unauthenticated if it is unknown or revoked, or has expired. `admin_token`:
+    the token of the settings. `uses` records the use of the token."""
     if is_admin_token(secret, admin_token):
         return Caller("admin", "admin")
     with engine.connect() as connection:
         token = find_token(connection, secret)
     if token is None:
-        return None
+        raise Unauthenticated("The token is unknown or was revoked.")
+    if token.is_expired:
+        raise expired_error(token.expires_at)
+    if uses is not None:
+        uses.record(token)
     is_lmr = token.lmr_id is not None
     name = token.name if is_lmr else f"{token.name}#{token.id}"
     kind = "lmr" if is_lmr else "token"
@@ -57,8 +64,11 @@ def find_caller(engine: Engine, secret: str, admin_token: str | None) -> Caller 
 
 def may_act_for(engine: Engine, secret: str, admin_token: str | None, lmr: Lmr) -> bool:
     """True if the owner of a token may act for an LMR: an administrator or the LMR itself."""
-    caller = find_caller(engine, secret, admin_token)
-    return caller is not None and (caller.lmr == lmr.id or caller.role == "admin")
+    try:
+        caller = find_caller(engine, secret, admin_token)
+    except Unauthenticated:
+        return False
+    return caller.lmr == lmr.id or caller.role == "admin"
 
 
 def is_admin_token(secret: str, admin_token: str | None) -> bool:

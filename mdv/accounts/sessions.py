@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Connection, Engine
 
 from mdv.accounts.callers import is_admin_token
+from mdv.accounts.expiry import expired_error
 from mdv.db import users as db
-from mdv.db.tokens import find_token
+from mdv.db.tokens import find_token, record_token_uses
 from mdv.db.users import SESSION_MAX_SECONDS, Session
 from mdv.errors import TooMany, Unauthenticated
 from mdv.query.offload import Offload, run_inline
@@ -71,6 +72,9 @@ def _by_token(connection: Connection, secret: str, admin_token: str | None) -> s
     token = find_token(connection, secret) if secret else None
     if token is None or token.lmr_id is not None:
         return None
+    if token.is_expired:
+        raise expired_error(token.expires_at)
+    record_token_uses(connection, [token.id])
     return db.begin_session(connection, token_id=token.id)
 
 

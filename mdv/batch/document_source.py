@@ -14,7 +14,7 @@ from mdv.errors import BadCommand
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mdv.batch.run import DocumentSource
+    from mdv.batch.spark_preparation import DocumentSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,18 @@ def find_document_source(
     """Return the documents of files, folders, globs and archives, or those of dumps."""
     found = find_files(spark, paths, naming, syntax, max_bytes, below)
     if not found.dumps:
-        if by is not None:
-            raise BadCommand(
-                "--by applies to dumps of N-Triples and N-Quads only. These inputs are documents; name them with --uri."
-            )
+        refuse_by(by)
         return found
     if naming != Naming():
         raise BadCommand(
             "In a dump, graphs and subjects name the documents. Use --by instead of --uri, --uri-base or --manifest."
         )
     return DumpSource(spark, found.dumps, by, max_bytes)
+
+
+def refuse_by(by: str | None) -> None:
+    """Refuse --by for documents."""
+    if by is not None:
+        raise BadCommand(
+            "--by applies to dumps of N-Triples and N-Quads only. These inputs are documents; name them with --uri."
+        )

@@ -215,10 +215,7 @@ def find_files(
     archives = [row for row in others if re.search(ARCHIVE_PATTERN, row.path)]
     dumps = [row.path for row in others if not re.search(ARCHIVE_PATTERN, row.path)]
     if not number and not others:
-        raise BadCommand(
-            f"No file in {', '.join(paths[:3])} has a suffix of RDF: {', '.join(DOCUMENT_SUFFIXES)}, .nq."
-            " Rename the files, or name one file and its --syntax."
-        )
+        raise no_documents_error(paths)
     if dumps:
         _refuse_dumps(dumps, [row.path for row in archives or files.select("path").take(1)])
     return FileSource(
@@ -231,6 +228,13 @@ def find_files(
         read_manifest(spark, naming.manifest) if naming.manifest is not None else None,
         tuple(map(escape_glob, dumps)),
         (size or 0) + sum(row.length for row in others),
+    )
+
+
+def no_documents_error(paths: Sequence[str]) -> BadCommand:
+    return BadCommand(
+        f"No file in {', '.join(paths[:3])} has a suffix of RDF: {', '.join(DOCUMENT_SUFFIXES)}, .nq."
+        " Rename the files, or name one file and its --syntax."
     )
 
 
@@ -309,10 +313,11 @@ def _archive_tasks(spark: SparkSession, archives: Sequence[Row]) -> tuple[Archiv
 
 def _read_files(reading: FileReader, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     columns = ([batch.column(name).to_pylist() for name in ("path", "length", "content")] for batch in batches)
-    return _to_arrow(_row_of_file(reading, *file) for batch in columns for file in zip(*batch, strict=True))
+    return _to_arrow(row_of_file(reading, *file) for batch in columns for file in zip(*batch, strict=True))
 
 
-def _row_of_file(reading: FileReader, path: str, length: int, content: bytes | None) -> dict[str, Any]:
+def row_of_file(reading: FileReader, path: str, length: int, content: bytes | None) -> dict[str, Any]:
+    """Return the document of a file, in the columns of `READ_COLUMNS`. Without a content, the file is too large."""
     place = reading.place(path)
     try:
         if re.search(COLON_PATTERN, path):
@@ -330,16 +335,22 @@ def _read_archives(
     reading: FileReader, archive_tasks: Sequence[ArchiveTask], contents: bool, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-    return _to_arrow(row for number in numbers for row in _read_archive_rows(reading, archive_tasks[number], contents))
+    return _to_arrow(row for number in numbers for row in read_archive_rows(reading, archive_tasks[number], contents))
 
 
-def _read_archive_rows(reading: FileReader, task: ArchiveTask, contents: bool) -> Iterator[dict[str, Any]]:
-    from pyspark import SparkFiles
-
+def read_archive_rows(reading: FileReader, task: ArchiveTask, contents: bool) -> Iterator[dict[str, Any]]:
+    """Yield the documents of a part of an archive, in the columns of `READ_COLUMNS`."""
     place = reading.place(task.path)
-    file = Path(task.file or SparkFiles.get(task.path.rpartition("/")[2]))
+    file = Path(task.file or _distributed_file(task.path))
     for number, name, content, error in read_archive(file, task.share, reading.max_bytes, contents):
         yield reading.row(place.member(number, name), content, error)
+
+
+def _distributed_file(path: str) -> str:
+    """Return the path of a file that Spark has copied to this executor."""
+    from pyspark import SparkFiles
+
+    return str(SparkFiles.get(path.rpartition("/")[2]))
 
 
 def _to_arrow(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:

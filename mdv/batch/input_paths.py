@@ -103,30 +103,42 @@ def find_input_paths(spark: SparkSession, arguments: Sequence[str], below: str |
         paths[escape_glob(url)] = None
         named.setdefault(url.rstrip("/"), number)
         if is_file:
-            _refuse_hidden(path)
+            refuse_hidden(path)
             files.append(url)
     if below is not None:
         named, globs = dict.fromkeys(find_input_paths(spark, [below]).named, 0), []
     return InputPaths(tuple(paths), named, tuple(globs), tuple(files))
 
 
-def _refuse_hidden(path: str) -> None:
+def refuse_hidden(path: str) -> None:
     if path.rpartition("/")[2].startswith((".", "_")):
         raise BadCommand(f"{path} is hidden: Spark ignores files whose names begin with . or _. Rename it.")
 
 
-def _local(path: str) -> str | None:
+def local_path(path: str) -> str | None:
     """Return the path on this machine, or None for a path of another file system.
 
-    >>> _local("/a/b"), _local("file:///a/b"), _local("file:/a/b"), _local("hdfs://host/a/b")
-    ('/a/b', '/a/b', '/a/b', None)
+    >>> [local_path(path) for path in ("/a/b", "file:///a/b", "file:/a/b", "hdfs://host/a/b")]
+    ['/a/b', '/a/b', '/a/b', None]
     """
     return re.sub(r"^file:(//)?(?=/)", "", path) if path.startswith("file:") or not _SCHEME.match(path) else None
 
 
+def missing_path_error(path: str) -> BadCommand:
+    return BadCommand(f"There is no file or folder {path}. Check the path.")
+
+
+def no_match_error(path: str) -> BadCommand:
+    return BadCommand(f"Nothing matches {path}. Check the pattern.")
+
+
+def has_glob(path: str) -> bool:
+    return _GLOB_CHARACTERS.search(path) is not None
+
+
 def _find_existing(spark: SparkSession, path: str) -> tuple[str, bool] | None:
     """Return the URL of an existing file or folder, and whether it is a file."""
-    local = _local(path)
+    local = local_path(path)
     if local is not None:
         real = Path(local).resolve()
         return (f"file:{real}", real.is_file()) if real.exists() else None
@@ -140,13 +152,13 @@ def _find_existing(spark: SparkSession, path: str) -> tuple[str, bool] | None:
 
 def _glob_url(spark: SparkSession, path: str) -> str:
     """Return a glob as a URL."""
-    if not _GLOB_CHARACTERS.search(path):
-        raise BadCommand(f"There is no file or folder {path}. Check the path.")
-    local = _local(path)
+    if not has_glob(path):
+        raise missing_path_error(path)
+    local = local_path(path)
     target = _hadoop(spark).Path(path if local is None else f"file:{Path(local).absolute()}")
     files = _file_system(spark, target)
     if not files.globStatus(target):
-        raise BadCommand(f"Nothing matches {path}. Check the pattern.")
+        raise no_match_error(path)
     return str(files.makeQualified(target).toString())
 
 

@@ -19,7 +19,7 @@ from mdv.batch.arrow_codec import StagedDocument, decode_documents
 from mdv.batch.prefilter import RuleConstants
 from mdv.batch.prepare_partition import CHUNK_DOCUMENTS, with_retries
 from mdv.batch.rejects import Reject, RejectWriter
-from mdv.db.batch import PromotionCounts, claim_chunks, finish_chunks
+from mdv.db.batch import PromotionCounts, caller_of_run, claim_chunks, finish_chunks
 from mdv.db.metrics import record_metrics
 from mdv.errors import MdvError, Refused, Unavailable
 from mdv.failpoints import hit_failpoint
@@ -112,7 +112,7 @@ class Promoter:
         """Register documents. If they fail together, register each half by itself, down to the document that fails."""
         savepoint = connection.begin_nested()
         try:
-            items = [replace(packed.item, by=f"batch {self._run}") for packed in documents]
+            items = [replace(packed.item, by=caller_of_run(self._run)) for packed in documents]
             answers = register(connection, items, self._provider, candidates=candidates)
             savepoint.commit()
             return answers

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -93,14 +95,21 @@ class RejectWriter:
         if self._writer is not None:
             self._writer.close()
 
-    def copy_to(self, spark: SparkSession, folder: str) -> None:
-        """Copy the file into the folder that Spark has written."""
-        if self._writer is not None:
-            files, target = _hadoop(spark, folder)
-            files.copyFromLocalFile(_path(spark, self.file.as_uri()), _path(spark, f"{target}/{self.file.name}"))
+    @property
+    def has_rejects(self) -> bool:
+        return self._writer is not None
 
 
-def check_rejects_folder(spark: SparkSession, folder: str) -> None:
+# Folders that Spark writes
+
+
+def add_rejects_to_spark(spark: SparkSession, file: Path, folder: str) -> None:
+    """Add a file of rejects to a folder."""
+    files, target = _hadoop(spark, folder)
+    files.copyFromLocalFile(_path(spark, file.as_uri()), _path(spark, f"{target}/{file.name}"))
+
+
+def check_spark_rejects_folder(spark: SparkSession, folder: str) -> None:
     """Refuse a folder that contains anything but rejects, since its content will be replaced."""
     try:
         files, target = _hadoop(spark, folder)
@@ -116,12 +125,20 @@ def check_rejects_folder(spark: SparkSession, folder: str) -> None:
     foreign = [name for name, is_file in found.items() if not _is_ours(name, is_file)]
     if any(name.endswith(".parquet") for name in found) and not foreign:
         columns = spark.read.parquet(folder).columns
-        foreign = [] if columns == REJECT_SCHEMA.names else [f"a table of {', '.join(columns[:3])} …"]
+        foreign = [] if columns == REJECT_SCHEMA.names else [_table_of(columns)]
     if foreign:
-        raise BadCommand(
-            f"--rejects {folder} contains {foreign[0]}, which no earlier run has written. Its content would be"
-            " replaced. Name an empty or new folder."
-        )
+        raise _foreign_content_error(folder, foreign[0])
+
+
+def _table_of(columns: Sequence[str]) -> str:
+    return f"a table of {', '.join(columns[:3])} …"
+
+
+def _foreign_content_error(folder: str, what: str) -> BadCommand:
+    return BadCommand(
+        f"--rejects {folder} contains {what}, which no earlier run has written. Its content would be replaced. Name an"
+        " empty or new folder."
+    )
 
 
 def _is_ours(name: str, is_file: bool) -> bool:
@@ -139,3 +156,50 @@ def _hadoop(spark: SparkSession, folder: str) -> tuple[Any, Any]:
 def _path(spark: SparkSession, url: str) -> Any:
     jvm: Any = spark.sparkContext._jvm
     return jvm.org.apache.hadoop.fs.Path(url)
+
+
+# Folders on this machine
+
+
+def check_local_rejects_folder(folder: str) -> None:
+    """Refuse a folder that contains anything but rejects, since its content will be replaced."""
+    target = Path(folder)
+    try:
+        if not target.exists():
+            return
+        if not target.is_dir():
+            raise BadCommand(f"--rejects {folder} is a file. Name a folder.")
+        found = {path.name: path.is_file() for path in sorted(target.iterdir())}
+        foreign = [name for name, is_file in found.items() if not _is_ours(name, is_file)]
+        tables = [name for name in found if name.endswith(".parquet")]
+        if tables and not foreign:
+            columns = pyarrow.parquet.read_schema(target / tables[0]).names
+            foreign = [] if columns == REJECT_SCHEMA.names else [_table_of(columns)]
+    except OSError as error:
+        raise BadCommand(f"--rejects {folder} cannot be written: {error.strerror}. Name another folder.") from None
+    if foreign:
+        raise _foreign_content_error(folder, foreign[0])
+
+
+def write_local_rejects(batches: Iterable[pa.RecordBatch], folder: str | None, run: UUID, add: bool) -> None:
+    """Write rejects into a folder as Spark does. Without `add`, they replace its content. Without a folder, only
+    consume them."""
+    if folder is None:
+        for _ in batches:
+            pass
+        return
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    if not add:
+        for path in target.iterdir():
+            if path.is_file():
+                path.unlink()
+            else:  # `_temporary`, left by a killed run on Spark
+                shutil.rmtree(path)
+    part = target / f"part-00000-{run}.snappy.parquet"
+    unfinished = part.with_name(f".{part.name}")
+    with pyarrow.parquet.ParquetWriter(unfinished, REJECT_SCHEMA, compression="snappy") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    unfinished.replace(part)
+    (target / "_SUCCESS").touch()

@@ -1,6 +1,9 @@
-"""Run a batch: Spark reads, prepares and stages documents, while the driver promotes them.
+"""Run a batch: documents are read, prepared and staged, while this process promotes them.
 
-    inputs → listing (the documents, and the URIs of several documents) → prepare, in executors → staging → promotion
+    inputs → listing (the documents, and the URIs of several documents) → prepare → staging → promotion
+
+Spark prepares them in executors (`mdv.batch.spark_preparation`), or a thread of this process does it by the same code
+(`mdv.batch.local_preparation`).
 
 If several documents have the same URI, the last one that is not refused counts, as if they had been registered one by
 one.
@@ -12,24 +15,21 @@ and does not parse them again.
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 import structlog
 from sqlalchemy import Engine
 
-from mdv.batch.executor_packages import spark_error_message
 from mdv.batch.prefilter import RuleConstants, read_rule_constants
-from mdv.batch.prepare_partition import ExecutorTask, prepare_partition, with_retries
+from mdv.batch.prepare_partition import ExecutorTask, with_retries
 from mdv.batch.promote import Promoter, expired_run_error
-from mdv.batch.rejects import RejectWriter, check_rejects_folder
-from mdv.batch.spark_schemas import REJECT_COLUMNS
+from mdv.batch.rejects import RejectWriter
 from mdv.db.batch import (
     BatchProgress,
     begin_run,
@@ -42,35 +42,53 @@ from mdv.db.batch import (
 )
 from mdv.db.schemas import read_schema_version
 from mdv.db.state import read_state
-from mdv.errors import BadCommand, Unavailable
 from mdv.gc_tuning import tune_gc
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS
 from mdv.metrics import stage_seconds
 
-if TYPE_CHECKING:
-    from pyspark import Broadcast
-    from pyspark.sql import DataFrame, SparkSession
-
 MAX_EXAMPLES = 20
-MAX_DUPLICATED_URIS = 1_000_000
-"""Maximum number of URIs with several documents in a run. Every executor holds all of them."""
 POLL_SECONDS = 0.1
 HEARTBEAT_SECONDS = 30.0
 
 log = structlog.get_logger()
 
 
-class DocumentSource(Protocol):
-    """Documents to register."""
+class DocumentCount(NamedTuple):
+    """The number of listed documents, if it is known exactly, and that of distinct URIs, possibly approximate."""
 
-    def listing(self) -> DataFrame | None:
-        """Return the list of documents, in the columns of `LISTING_COLUMNS`; None if no two have the same URI."""
+    listed: int | None
+    expected: int
 
-    def documents(self) -> DataFrame:
-        """Return the documents, in the columns of `DOCUMENT_COLUMNS`."""
 
-    def count(self) -> int:
-        """Return the number of documents, possibly approximate. Called only if there is no listing."""
+class PreparationJob(Protocol):
+    """Prepares and stages documents in parallel with their promotion."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended, or for some seconds."""
+
+    def check(self) -> None:
+        """Raise the error that ended it, if any."""
+
+    def end(self) -> None:
+        """Cancel it if it is still running."""
+
+
+class Preparation(Protocol):
+    """How the documents of a run are listed, prepared and staged."""
+
+    def check_rejects_folder(self, folder: str) -> None:
+        """Refuse a folder that contains anything but rejects, since its content will be replaced."""
+
+    def count(self) -> DocumentCount:
+        """List the documents. Call it first."""
+
+    def start(self, task: ExecutorTask, options: BatchOptions) -> PreparationJob: ...
+
+    def add_rejects(self, file: Path, folder: str) -> None:
+        """Add a file of rejects to a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +137,21 @@ ProgressCallback = Callable[[BatchProgress | None], object]
 
 
 def run_batch(
-    spark: SparkSession,
+    preparation: Preparation,
     engine: Engine,
     database_url: str,
-    source: DocumentSource,
     options: BatchOptions,
     report_progress: ProgressCallback,
 ) -> BatchSummary:
     """Carry out a run."""
     tune_gc()
     if options.rejects is not None:
-        check_rejects_folder(spark, options.rejects)
+        preparation.check_rejects_folder(options.rejects)
     run = with_retries(engine, lambda connection: begin_run(connection, options.what, options.dry_run))
     state = "failed"
     try:
         with tempfile.TemporaryDirectory(prefix="mdv-batch-") as folder:
-            summary = BatchRun(spark, engine, database_url, run, options, report_progress).execute(source, Path(folder))
+            summary = BatchRun(preparation, engine, database_url, run, options, report_progress).execute(Path(folder))
         state = "done"
         return summary
     finally:
@@ -148,14 +165,14 @@ class BatchRun:
 
     def __init__(
         self,
-        spark: SparkSession,
+        preparation: Preparation,
         engine: Engine,
         database_url: str,
         run: UUID,
         options: BatchOptions,
         report_progress: ProgressCallback,
     ) -> None:
-        self._spark = spark
+        self._preparation = preparation
         self._engine = engine
         self._database_url = database_url
         self._run = run
@@ -163,54 +180,26 @@ class BatchRun:
         self._report_progress = report_progress
         self._heartbeat_at = time.monotonic()
 
-    def execute(self, source: DocumentSource, folder: Path) -> BatchSummary:
+    def execute(self, folder: Path) -> BatchSummary:
         began, before = time.monotonic(), stage_seconds()
         self._report_progress(None)
-        total, duplicated = self._list_documents(source)
+        found = self._preparation.count()
+        self._expect(found.expected)
         listing_seconds = time.monotonic() - began
-        documents = source.documents() if duplicated is None else group_duplicates(source.documents(), duplicated)
         reject_writer = RejectWriter(folder / f"part-promotion-{self._run}.parquet", MAX_EXAMPLES)
-        task = self._spark.sparkContext.broadcast(self._executor_task())
-        job = ExecutorJob(self._spark, documents, task, self._options)
+        task = self._executor_task()
+        job = self._preparation.start(task, self._options)
         try:
-            self._promote(job, reject_writer, task.value.constants)
+            self._promote(job, reject_writer, task.constants)
         finally:
             job.end()
-            task.destroy()
             reject_writer.close()
-        if self._options.rejects is not None:
-            reject_writer.copy_to(self._spark, self._options.rejects)
+        if self._options.rejects is not None and reject_writer.has_rejects:
+            self._preparation.add_rejects(reject_writer.file, self._options.rejects)
         stages = {name: seconds - before.get(name, 0.0) for name, seconds in stage_seconds().items()}
         return self._summary(
-            total, time.monotonic() - began, stages | {"look": listing_seconds}, reject_writer.examples
+            found.listed, time.monotonic() - began, stages | {"look": listing_seconds}, reject_writer.examples
         )
-
-    # Listing
-
-    def _list_documents(self, source: DocumentSource) -> tuple[int | None, DataFrame | None]:
-        """Return the number of documents, if it is known exactly, and the URIs that several of them have, if any."""
-        listing = source.listing()
-        if listing is None:
-            self._expect(source.count())
-            return None, None
-        from pyspark.sql import functions as f
-
-        by_uri = listing.groupBy("uri").agg(f.count("*").alias("times"))
-        duplicated = (f.col("times") > 1) & f.col("uri").isNotNull()
-        total, uris, extra = by_uri.agg(
-            f.coalesce(f.sum("times"), f.lit(0)),
-            f.count(f.when(duplicated, f.col("uri"))),
-            f.coalesce(f.sum(f.when(duplicated, f.col("times") - 1)), f.lit(0)),
-        ).collect()[0]
-        if uris > MAX_DUPLICATED_URIS:
-            raise BadCommand(
-                f"{uris:,} URIs have several documents; a run can handle {MAX_DUPLICATED_URIS:,}. Use several runs."
-            )
-        self._expect(total - extra)
-        if not uris:
-            return total, None
-        found = [(row["uri"],) for row in by_uri.where(duplicated).select("uri").toLocalIterator()]
-        return total, self._spark.createDataFrame(found, "uri string")
 
     def _expect(self, documents: int) -> None:
         with_retries(self._engine, lambda connection: set_document_count(connection, self._run, documents))
@@ -229,8 +218,8 @@ class BatchRun:
 
     # Promotion
 
-    def _promote(self, job: ExecutorJob, reject_writer: RejectWriter, constants: RuleConstants | None) -> None:
-        """Promote staged documents until the executors have finished and nothing is left."""
+    def _promote(self, job: PreparationJob, reject_writer: RejectWriter, constants: RuleConstants | None) -> None:
+        """Promote staged documents until all are prepared and nothing is left."""
         promoter = Promoter(self._engine, self._run, reject_writer, constants, self._options.rule_seconds)
         while True:
             is_last = job.ended
@@ -276,63 +265,3 @@ class BatchRun:
             stages={name: round(spent, 3) for name, spent in {**of_executors, **stages}.items() if spent},
             examples=(some + examples)[:MAX_EXAMPLES],
         )
-
-
-def group_duplicates(documents: DataFrame, duplicated: DataFrame) -> DataFrame:
-    """Put all documents that have a URI among `duplicated` into one partition per URI, the last document first."""
-    from pyspark.sql import functions as f
-
-    uris = f.broadcast(duplicated)
-    alone = documents.join(uris, "uri", "left_anti").select(documents.columns)
-    theirs = documents.join(uris, "uri", "left_semi").select(documents.columns)
-    return alone.unionAll(theirs.repartition("uri").sortWithinPartitions("uri", f.desc("rank")))
-
-
-class ExecutorJob:
-    """The Spark job of a run, which runs in parallel with the driver's promotion."""
-
-    def __init__(
-        self, spark: SparkSession, documents: DataFrame, task: Broadcast[ExecutorTask], options: BatchOptions
-    ) -> None:
-        from pyspark import InheritableThread
-
-        self._spark = spark
-        self._group = f"mdv batch {task.value.run}"
-        self._error: Exception | None = None
-        self._finished = threading.Event()
-        refused = documents.mapInArrow(partial(prepare_partition, task), REJECT_COLUMNS)
-        if options.rejects is None:
-            self._write = refused.write.mode("overwrite").format("noop").save
-        else:
-            mode = "append" if options.add_rejects else "overwrite"
-            self._write = partial(refused.write.mode(mode).parquet, options.rejects)
-        InheritableThread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._spark.sparkContext.setJobGroup(self._group, self._group, interruptOnCancel=True)
-            self._write()
-        except Exception as error:
-            self._error = error
-        finally:
-            self._finished.set()
-
-    @property
-    def ended(self) -> bool:
-        return self._finished.is_set()
-
-    def wait(self, seconds: float) -> None:
-        self._finished.wait(seconds)
-
-    def check(self) -> None:
-        """Raise the error that ended the job, if any."""
-        if self._error is not None:
-            raise Unavailable(
-                f"Spark failed: {spark_error_message(self._error)}. Start the same command again to continue."
-            ) from self._error
-
-    def end(self) -> None:
-        """Cancel the job if it is still running."""
-        if not self._finished.is_set():
-            self._spark.sparkContext.cancelJobGroup(self._group)
-            self._finished.wait(30)

@@ -259,7 +259,7 @@ class BatchBench:
     async def _run_batch(self, arguments: tuple[str, ...], interactive: float | None) -> BatchMeasurement:
         data, log = Path(self.target.mdp.source).parent, self.folder / "batch.log"
         log.unlink(missing_ok=True)
-        argv = [sys.executable, "-m", "mdv.cli", "batch", *arguments, "--json", "--data", str(data)]
+        argv = [sys.executable, "-m", "mdv.cli", "batch", *arguments, "--spark", "--json", "--data", str(data)]
         program = ChildProgram(start_child(argv, log=log, env={**os.environ, "TMPDIR": str(self.folder)}), grace=60)
         began, over, used = time.perf_counter(), asyncio.Event(), BatchUsage(program.process.pid)
         try:

@@ -9,6 +9,7 @@ import click
 
 import mdv
 from mdv.cli.atoms import atoms
+from mdv.cli.backup import backup, restore
 from mdv.cli.batch import batch
 from mdv.cli.bench import bench
 from mdv.cli.command import ExampleGroup, data_option
@@ -77,6 +78,8 @@ for command in (
     serve,
     worker,
     migrate,
+    backup,
+    restore,
     settings,
     bench,
 ):

@@ -1,4 +1,4 @@
-"""`mdv batch`: register very many documents with Spark."""
+"""`mdv batch`: register very many documents, large inputs with Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from mdv.system import System, find_database
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from mdv.batch.run import BatchSummary, ProgressCallback
+    from mdv.batch.local_source import LocalSource
+    from mdv.batch.run import BatchOptions, BatchSummary, ProgressCallback
     from mdv.db.batch import BatchProgress
 
 MAX_REJECTS_SHOWN = 10
@@ -59,6 +60,7 @@ def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> No
               help="Where values are compared with the constants of rules.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Keep registering new files in the folder PATH until Ctrl-C.")
 @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A Spark setting. Repeatable.")
+@click.option("--spark", "on_spark", is_flag=True, help="Use Spark also for small inputs.")
 @click.option("--script", is_flag=True, is_eager=True, expose_value=False, callback=_show_script,
               help="Print the path of the script for spark-submit.")  # fmt: skip
 @json_option
@@ -77,10 +79,12 @@ def batch(
     match_in: str,
     watch: bool,
     settings: tuple[str, ...],
+    on_spark: bool,
     as_json: bool,
 ) -> None:
     """Register very many documents with Spark: folders, globs, archives (.tar, .tar.gz, .tar.xz, .zip), or dumps in
-    N-Triples or N-Quads. PATH can be any URL that Spark can read.
+    N-Triples or N-Quads. PATH can be any URL that Spark can read. A few documents are registered without Spark, by the
+    same code, because its start takes longer.
 
     The result is the same as registering each document separately. A refused document does not stop the others.
     Running the same command again changes nothing; after an interrupted run it continues. If several documents have the
@@ -88,12 +92,9 @@ def batch(
 
     Exits with 0 if all documents were registered, or refused and written to --rejects; with 1 otherwise.
     """
+    from mdv.batch.choose_way import BatchInput, choose_way
     from mdv.batch.document_naming import Naming
-    from mdv.batch.document_source import find_document_source
-    from mdv.batch.jvm_cds import build_in_background
-    from mdv.batch.run import BatchOptions, run_batch
-    from mdv.batch.session import spark_session
-    from mdv.batch.watch_folder import watch_folder
+    from mdv.batch.run import BatchOptions
 
     naming = Naming(uri_base, uri, match, manifest)
     if rejects is not None and not rejects.strip():
@@ -111,13 +112,29 @@ def batch(
         rule_seconds=config.rule_seconds,
     )  # fmt: skip
     _check_local([*paths, *([manifest] if manifest else [])])
-    _print_progress("Starting Spark …")
+    only_spark = {
+        "--spark": on_spark, "--master": master, "--conf": options, "--match-in spark": order.match_in_spark,
+        "--watch": watch,
+    }  # fmt: skip
+    needs_spark = [f"{name} was given" for name, value in only_spark.items() if value]
+    chosen = choose_way(BatchInput(paths, naming, syntax, by, rejects, order.max_bytes, needs_spark))
+    if chosen.source is not None:
+        _run_locally(chosen.source, chosen.reason, engine, system, order, as_json)
+        return
+    from mdv.batch.document_source import find_document_source
+    from mdv.batch.jvm_cds import build_in_background
+    from mdv.batch.run import run_batch
+    from mdv.batch.session import spark_session
+    from mdv.batch.spark_preparation import SparkPreparation
+    from mdv.batch.watch_folder import watch_folder
+
+    _print_progress(f"Starting Spark ({chosen.reason}) …")
     with spark_session(master, options) as spark, _translated_errors():
 
         def register(found: list[str], below: str | None = None) -> BatchSummary:
             incoming = find_document_source(spark, found, naming, syntax, by, order.max_bytes, below)
             with _progress(dry_run, quiet=watch) as shown:
-                return run_batch(spark, engine, system.database_url, incoming, order, shown)
+                return run_batch(SparkPreparation(spark, incoming), engine, system.database_url, order, shown)
 
         if watch:
             _print_progress(f"Watching {paths[0]}; press Ctrl-C to stop.")
@@ -126,9 +143,30 @@ def batch(
             summary = register(list(paths))
             if sys.stderr.isatty():
                 build_in_background()
-            _report(summary, as_json)
-            if summary.refused and rejects is None:
-                raise click.exceptions.Exit(EXIT_FAILED)
+            _finish(summary, as_json)
+
+
+def _run_locally(
+    source: LocalSource, reason: str, engine: Engine, system: System, order: BatchOptions, as_json: bool
+) -> None:
+    """Prepare the documents in this process."""
+    from mdv.batch.local_preparation import LocalPreparation
+    from mdv.batch.run import run_batch
+
+    _print_progress(f"Registering without Spark ({reason}).")
+    try:
+        with _progress(order.dry_run, quiet=False) as shown:
+            summary = run_batch(LocalPreparation(source), engine, system.database_url, order, shown)
+    except KeyboardInterrupt:
+        _print_progress(STOPPED_MESSAGE)
+        raise
+    _finish(summary, as_json)
+
+
+def _finish(summary: BatchSummary, as_json: bool) -> None:
+    _report(summary, as_json)
+    if summary.refused and summary.rejects is None:
+        raise click.exceptions.Exit(EXIT_FAILED)
 
 
 def _print_progress(message: str) -> None:

@@ -10,10 +10,10 @@ import click
 from mdv.cli.command import ExampleGroup, data_option, json_option
 from mdv.cli.database import database
 from mdv.cli.output import Item, on_terminal, print_line, write_json, write_table
-from mdv.errors import BadRequest, NotFound
+from mdv.errors import BadRequest
 
 if TYPE_CHECKING:
-    from mdv.db.users import User
+    from mdv.accounts.users import Administrators, User
 
 MAX_CHARACTERS_READ = 100_000
 """How much of standard input is read; no password is longer."""
@@ -25,7 +25,7 @@ stdin_option = click.option(
 
 @click.group(cls=ExampleGroup, example="mdv user create ada --role admin")
 def user() -> None:
-    """Manage users of the web UI: create, list and delete them, and change their passwords.
+    """Manage users of the web UI: create, list and delete them, and change their roles and passwords.
 
     Only a scrypt hash of the password is stored. Programs use tokens instead: `mdv token`.
     """
@@ -39,11 +39,11 @@ def user() -> None:
 @data_option
 def create(name: str, role: str, from_stdin: bool) -> None:
     """Create a user named NAME. The command asks for the password."""
-    from mdv.db.users import create_user
+    from mdv.accounts.users import add_user
 
     password = _password(from_stdin)
     with database() as connection:
-        create_user(connection, name, role, password)
+        add_user(connection, name, role, password)
     print_line(f"The {role} {name} is created and can sign in.")
 
 
@@ -51,8 +51,8 @@ def create(name: str, role: str, from_stdin: bool) -> None:
 @json_option
 @data_option
 def list_(as_json: bool) -> None:
-    """List the users. Passwords are not shown."""
-    from mdv.db.users import list_users
+    """List the users with their open sessions. Passwords are not shown."""
+    from mdv.accounts.users import list_users
 
     with database() as connection:
         items = [_shown(found) for found in list_users(connection)]
@@ -70,13 +70,28 @@ def list_(as_json: bool) -> None:
 @data_option
 def password(name: str, from_stdin: bool) -> None:
     """Change the password of the user NAME, and end all their sessions."""
-    from mdv.db.users import change_password
+    from mdv.accounts.users import set_password
 
     wanted = _password(from_stdin)
     with database() as connection:
-        if not change_password(connection, name, wanted):
-            raise _nobody(name)
+        set_password(connection, name, wanted)
     print_line(f"The password of {name} is changed, and all their sessions are ended.")
+
+
+@user.command("role", example="mdv user role ada admin")
+@click.argument("name")
+@click.argument("role", type=click.Choice(["admin", "viewer"]))
+@data_option
+def role(name: str, role: str) -> None:
+    """Change the role of the user NAME. It takes effect at once, also in open sessions."""
+    from mdv.accounts.users import count_administrators, set_role
+
+    with database() as connection:
+        before = set_role(connection, name, role, knows_last=True)
+        left = count_administrators(connection)
+    print_line(f"{name} has the role {role}.")
+    if before.role == "admin" and role != "admin":
+        warn_without_administrator(left)
 
 
 @user.command("delete", example="mdv user delete ada")
@@ -84,15 +99,24 @@ def password(name: str, from_stdin: bool) -> None:
 @data_option
 def delete(name: str) -> None:
     """Delete the user NAME, and end all their sessions."""
-    from mdv.db.users import delete_user
+    from mdv.accounts.users import count_administrators, remove_user
 
     with database() as connection:
-        if not delete_user(connection, name):
-            raise _nobody(name)
+        removed = remove_user(connection, name, knows_last=True)
+        left = count_administrators(connection)
     print_line(f"The user {name} is deleted, and all their sessions are ended.")
+    if removed.role == "admin":
+        warn_without_administrator(left)
 
 
-_COLUMNS = ("name", "role", "created_at")
+_COLUMNS = ("name", "role", "created_at", "sessions", "seen_at")
+
+
+def warn_without_administrator(left: Administrators) -> None:
+    """Warn if nobody can administer any more but the owner of the admin token of the settings."""
+    if left.users == 0 and left.tokens == 0:
+        click.echo("mdv: No user and no token can administer now, except for MDV_ADMIN_TOKEN if it is set:"
+                   " `mdv user create NAME --role admin` creates an administrator.", err=True)  # fmt: skip
 
 
 def _password(from_stdin: bool) -> str:
@@ -111,9 +135,8 @@ def _password(from_stdin: bool) -> str:
     return typed
 
 
-def _nobody(name: str) -> NotFound:
-    return NotFound(f"There is no user {name}: `mdv user list` shows all users.")
-
-
 def _shown(found: User) -> Item:
-    return {"name": found.name, "role": found.role, "created_at": found.created_at.isoformat()}
+    seen_at = found.seen_at.isoformat() if found.seen_at else None
+    created_at = found.created_at.isoformat()
+    return {"name": found.name, "role": found.role, "created_at": created_at, "sessions": found.sessions,
+            "seen_at": seen_at}  # fmt: skip

@@ -20,6 +20,8 @@ RUN_TIMEOUT_SECONDS = 6 * 3600.0
 """A run without a heartbeat for this long is considered dead. It sends no heartbeat while it scans its input."""
 RUN_RETENTION_SECONDS = 30 * 86400.0
 """How long the outcome of a run is kept."""
+RUN_CALLER_PREFIX = "batch "
+"""An index contains the versions whose caller starts with this."""
 MAX_EXAMPLES_PER_PARTITION = 5
 """Limit of rejected documents that are stored as examples for each partition. The rejects file has all of them."""
 
@@ -103,6 +105,11 @@ class BatchProgress(NamedTuple):
     @property
     def promoted(self) -> int:
         return self.registered + self.changed + self.unchanged + self.refused
+
+
+def caller_of_run(run: UUID) -> str:
+    """Return the caller of the documents that a run registers, as it is kept with their versions."""
+    return f"{RUN_CALLER_PREFIX}{run}"
 
 
 # A run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,11 +10,14 @@ from typing import Any, cast
 
 import psycopg
 import sqlalchemy
+import structlog
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from mdv.errors import SystemNotFound
+
+log = structlog.get_logger()
 
 PING_AFTER_IDLE_SECONDS = 1.0
 """A pooled connection is tested before use if it was idle for longer. A test costs one round trip."""
@@ -24,25 +28,37 @@ CLIENT_CHECK_INTERVAL_SECONDS = 2
 is rolled back, which releases the lock."""
 
 
+EXIT_RESTORED = 75
+"""Exit code of a process whose database was restored. Its supervisor starts another one."""
+EPOCH_LOCK_SECONDS = 5
+"""How long a new connection waits for a restore. Until it ends, the database counts as unavailable."""
+
 MAX_PREPARED_STATEMENTS = 250
 """Limit of prepared statements for each connection. The filter has one for each rule group. With more groups than this,
 each registration would plan all of them again. Each takes up to 2 MiB on the server."""
 
 
-def make_engine(url: str, longest: float = 0, **options: Any) -> Engine:
+def make_engine(url: str, longest: float = 0, exits_if_restored: bool = False, **options: Any) -> Engine:
     """Return an engine for `url`, as given to libpq: postgresql://… `longest`: the time limit of a transaction in
-    seconds, of which it may wait half for locks; 0: no limit."""
+    seconds, of which it may wait half for locks; 0: no limit. `exits_if_restored`: the process ends when it finds that
+    the content of the database was replaced, because it has cached IDs and rules of the old one."""
     if not url:
         raise SystemNotFound("No database is configured. Set MDV_DATABASE_URL, or start a whole system with `mdv up`.")
     name = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
     engine = sqlalchemy.create_engine(name, **options)
+    epochs: set[Any] = set()
 
     def configure(session: psycopg.Connection[Any], record: ConnectionPoolEntry) -> None:
         session.prepared_max = MAX_PREPARED_STATEMENTS
         autocommit, session.autocommit = session.autocommit, True
+        if exits_if_restored:
+            epochs.update(_read_epoch(session))
         for setting in _settings(session.info.server_version, longest).items():
             session.execute("select set_config(%s, %s, false)", setting)
         session.autocommit = autocommit
+        if len(epochs) > 1:
+            log.warning("the database was restored, so this process ends; its supervisor starts another one")
+            os._exit(EXIT_RESTORED)
 
     def record_use(connection: Any, record: ConnectionPoolEntry) -> None:
         record.info["used"] = time.monotonic()
@@ -59,6 +75,17 @@ def make_engine(url: str, longest: float = 0, **options: Any) -> Engine:
     sqlalchemy.event.listen(engine, "connect", record_use)
     sqlalchemy.event.listen(engine, "checkout", check)
     return engine
+
+
+def _read_epoch(session: psycopg.Connection[Any]) -> list[Any]:
+    """Return the epoch in a list, which is empty if there are no tables yet."""
+    try:
+        session.execute(f"set lock_timeout = '{EPOCH_LOCK_SECONDS}s'")
+        found = [row[0] for row in session.execute("select epoch from mdp_state")]
+        session.execute("reset lock_timeout")
+    except psycopg.errors.UndefinedTable:
+        found = []
+    return found
 
 
 def _settings(version: int, longest: float) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,7 +20,7 @@ from mdv.db.tables import (
     snapshots,
     tokens,
 )
-from mdv.db.tokens import make_secret
+from mdv.db.tokens import hash_token, make_secret
 from mdv.errors import Conflict
 
 
@@ -62,6 +62,13 @@ def create_lmr_token(connection: Connection, lmr: Lmr) -> str:
     return secret
 
 
+def accept_lmr_token(connection: Connection, lmr: Lmr, secret: str) -> None:
+    """Store an existing token of an LMR, which keeps its other tokens."""
+    digest = hash_token(secret)
+    connection.execute(delete(tokens).where(tokens.c.hash == digest))  # it may be revoked
+    connection.execute(insert(tokens).values(name=lmr.name, role="lmr", lmr_id=lmr.id, hash=digest))
+
+
 def revoke_lmr_tokens(connection: Connection, lmr: Lmr) -> None:
     """Revoke all tokens of an LMR."""
     still = (tokens.c.lmr_id == lmr.id) & tokens.c.revoked_at.is_(None)
@@ -90,6 +97,12 @@ def read_lmr_names(connection: Connection, numbers: Iterable[int]) -> dict[int, 
 
 def list_lmrs(connection: Connection, after: int, limit: int) -> list[Lmr]:
     query = select(*_COLUMNS).where(lmrs.c.id > after).order_by(lmrs.c.id).limit(limit)
+    return [Lmr(*row) for row in connection.execute(query)]
+
+
+def read_lmrs(connection: Connection, ids: Collection[int]) -> list[Lmr]:
+    """Return the LMRs with these IDs, in their order."""
+    query = select(*_COLUMNS).where(lmrs.c.id.in_(ids)).order_by(lmrs.c.id)
     return [Lmr(*row) for row in connection.execute(query)]
 
 

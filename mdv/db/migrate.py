@@ -14,26 +14,27 @@ from sqlalchemy import Connection, Engine, text
 import migrations
 from mdv.db.tables import metadata
 
-_LOCK = 0x6D6476  # "mdv": an advisory lock, so that processes that start together migrate one after the other
+MIGRATION_LOCK = 0x6D6476
+"""An advisory lock, "mdv": processes that start together migrate one after the other, and not during a backup."""
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
     """Upgrade to `revision`, in one transaction."""
     with engine.begin() as connection:
         _lock(connection)
-        command.upgrade(_config(connection), revision)
+        command.upgrade(alembic_config(connection), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
     """Downgrade to `revision`; `base` removes every table."""
     with engine.begin() as connection:
         _lock(connection)
-        command.downgrade(_config(connection), revision)
+        command.downgrade(alembic_config(connection), revision)
 
 
 def is_migrated(connection: Connection) -> bool:
     """True if the database is at the newest revision."""
-    heads = ScriptDirectory.from_config(_config(connection)).get_heads()
+    heads = ScriptDirectory.from_config(alembic_config(connection)).get_heads()
     return set(MigrationContext.configure(connection).get_current_heads()) == set(heads)
 
 
@@ -43,10 +44,11 @@ def table_differences(connection: Connection) -> list[object]:
 
 
 def _lock(connection: Connection) -> None:
-    connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
 
 
-def _config(connection: Connection) -> Config:
+def alembic_config(connection: Connection) -> Config:
+    """Return the settings of the migrations, which run on `connection`."""
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))
     config.attributes["connection"] = connection

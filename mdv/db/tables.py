@@ -158,6 +158,7 @@ document_versions = Table(
            comment="a name of mdv.cause.CAUSE_KINDS"),
     Column("agent", Text, comment="the rule, process or provider that made the change"),
     _changed_by(),
+    Index("document_versions_batch", "changed_by", "document_id", postgresql_where=text("changed_by like 'batch %'")),
 )  # fmt: skip
 
 
@@ -616,6 +617,9 @@ tokens = Table(
     Column("resource_prefixes", ARRAY(Text), comment="NULL: any resource"),
     _now("created_at"),
     Column("revoked_at", DateTime(timezone=True)),
+    Column("expires_at", DateTime(timezone=True), comment="NULL: never"),
+    Column("used_at", DateTime(timezone=True), comment="last use, exact to a minute"),
+    Column("created_by", Text, comment="the caller who created it"),
 )
 
 users = Table(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, false, func, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 from werkzeug.security import check_password_hash, generate_password_hash
 
 from mdv.db.tables import sign_in_failures, tokens, users, web_sessions
-from mdv.db.tokens import ROLES, hash_token
+from mdv.db.tokens import ROLES, hash_token, record_token_uses
 from mdv.errors import BadRequest, Conflict
 
 MAX_NAME_LENGTH = 100
@@ -38,6 +39,18 @@ class User:
     name: str
     role: str
     created_at: datetime
+    sessions: int
+    """The number of sessions that have not ended."""
+    seen_at: datetime | None
+    """The last use of one of these sessions, exact to `SEEN_INTERVAL_SECONDS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Administrators:
+    """How many may change everything: users with the role admin, and valid admin tokens without limits."""
+
+    users: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,13 @@ class Session:
     resource_prefixes: tuple[str, ...] | None = None
     is_user: bool = False
     """Started with a user name."""
+    token_id: int | None = None
+    """The token that it was started with; None for a user, and for the administrator token of the settings."""
+
+    @property
+    def is_unlimited_admin(self) -> bool:
+        """True if the session may change everything."""
+        return self.role == "admin" and self.document_prefixes is None and self.resource_prefixes is None
 
 
 # Users
@@ -60,6 +80,8 @@ def hash_password(password: str) -> str:
     """Return the scrypt hash of a password, with its salt, as it is stored."""
     if not MIN_PASSWORD_LENGTH <= len(password) <= MAX_PASSWORD_LENGTH:
         raise BadRequest(f"A password must have {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH:,} characters.")
+    if password != password.strip():
+        raise BadRequest("A password must not begin or end with a space: the sign-in form removes it.")
     try:
         return generate_password_hash(password, _METHOD)
     except UnicodeEncodeError:
@@ -76,12 +98,14 @@ def verify_password(password: str, kept: str | None) -> bool:
         return False
 
 
-def create_user(connection: Connection, name: str, role: str, password: str) -> None:
+def create_user(
+    connection: Connection, name: str, role: str, password: str, hash_with: Callable[[str], str] = hash_password
+) -> None:
+    """Create a user. `hash_with` hashes the password, which takes long."""
     if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable() or name != name.strip():
         raise BadRequest(f"A user name must have 1 to {MAX_NAME_LENGTH} printable characters.")
-    if role not in ROLES:
-        raise BadRequest(f"A role must be one of {', '.join(ROLES)}.")
-    kept = hash_password(password)
+    _check_role(role)
+    kept = hash_with(password)
     try:
         with connection.begin_nested():
             connection.execute(insert(users).values(name=name, role=role, password=kept))
@@ -89,14 +113,39 @@ def create_user(connection: Connection, name: str, role: str, password: str) -> 
         raise Conflict(f"A user named {name} already exists. Choose another name.") from None
 
 
-def list_users(connection: Connection) -> list[User]:
-    rows = connection.execute(select(users.c.name, users.c.role, users.c.created_at).order_by(users.c.name))
-    return [User(*row) for row in rows]
+def list_users(connection: Connection, after: str = "", limit: int | None = None) -> list[User]:
+    """Return the users by name, after a name."""
+    query = _select_users().where(users.c.name > after).order_by(users.c.name).limit(limit)
+    return [User(*row) for row in connection.execute(query)]
 
 
-def change_password(connection: Connection, name: str, password: str) -> bool:
+def find_user(connection: Connection, name: str) -> User | None:
+    row = connection.execute(_select_users().where(users.c.name == name)).one_or_none()
+    return User(*row) if row else None
+
+
+def _select_users() -> Select[Any]:
+    s = web_sessions.c
+    is_open = s.created_at > _seconds_ago(SESSION_MAX_SECONDS), s.seen_at > _seconds_ago(SESSION_IDLE_SECONDS)
+    open_ones = (
+        select(func.count(), func.max(s.seen_at).label("seen_at"))
+        .where(s.user_name == users.c.name, *is_open)
+        .lateral("open_sessions")
+    )
+    return select(users.c.name, users.c.role, users.c.created_at, *open_ones.c).join(open_ones, true())
+
+
+def change_role(connection: Connection, name: str, role: str) -> bool:
+    """Change a user's role, also in the user's sessions. Return False if there is no such user."""
+    _check_role(role)
+    return connection.execute(update(users).where(users.c.name == name).values(role=role)).rowcount == 1
+
+
+def change_password(
+    connection: Connection, name: str, password: str, hash_with: Callable[[str], str] = hash_password
+) -> bool:
     """Change a user's password and end the user's sessions. Return False if there is no such user."""
-    kept = hash_password(password)
+    kept = hash_with(password)
     connection.execute(delete(web_sessions).where(web_sessions.c.user_name == name))
     return connection.execute(update(users).where(users.c.name == name).values(password=kept)).rowcount == 1
 
@@ -104,6 +153,29 @@ def change_password(connection: Connection, name: str, password: str) -> bool:
 def delete_user(connection: Connection, name: str) -> bool:
     """Delete a user and the user's sessions. Return False if there is no such user."""
     return connection.execute(delete(users).where(users.c.name == name)).rowcount == 1
+
+
+def _check_role(role: str) -> None:
+    if role not in ROLES:
+        raise BadRequest(f"A role must be one of {', '.join(ROLES)}.")
+
+
+def lock_administrators(connection: Connection) -> None:
+    """Serialize changes that leave fewer administrators, so that two of them do not remove each other."""
+    connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("administrators"))))
+
+
+def count_administrators(connection: Connection) -> Administrators:
+    t = tokens.c
+    is_valid = t.revoked_at.is_(None), func.coalesce(t.expires_at > func.now(), true())
+    unlimited = t.document_prefixes.is_(None), t.resource_prefixes.is_(None)
+    admins = select(func.count()).select_from(users).where(users.c.role == "admin").scalar_subquery()
+    others = select(func.count()).select_from(tokens).where(t.role == "admin", *is_valid, *unlimited).scalar_subquery()
+    return Administrators(*connection.execute(select(admins, others)).one())
+
+
+def _seconds_ago(seconds: float) -> ColumnElement[datetime]:
+    return func.now() - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
 def read_password_hash(connection: Connection, name: str) -> str | None:
@@ -127,8 +199,7 @@ def begin_session(
             csrf=secrets.token_urlsafe(32),
         )
     )
-    old = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, SESSION_MAX_SECONDS)
-    connection.execute(delete(web_sessions).where(web_sessions.c.created_at < old))
+    connection.execute(delete(web_sessions).where(web_sessions.c.created_at < _seconds_ago(SESSION_MAX_SECONDS)))
     return secret
 
 
@@ -138,23 +209,26 @@ def find_session(connection: Connection, secret: str, admin_token: str | None) -
     age = func.extract("epoch", func.now() - s.created_at)
     idle = func.extract("epoch", func.now() - s.seen_at)
     row = connection.execute(
-        select(s.user_name, u.role, s.token_id, t.name, t.role, t.document_prefixes, t.resource_prefixes, t.revoked_at,
-               s.token_hash, s.csrf, age, idle)
+        select(s.user_name, u.role, s.token_id, t.name, t.role, t.document_prefixes, t.resource_prefixes,
+               t.revoked_at.is_not(None) | func.coalesce(t.expires_at <= func.now(), false()), s.token_hash, s.csrf,
+               age, idle)
         .join_from(web_sessions, tokens, t.id == s.token_id, isouter=True)
         .join(users, u.name == s.user_name, isouter=True)
         .where(s.hash == hash_token(secret))
     ).one_or_none()  # fmt: skip
     if row is None:
         return None
-    user, users_role, token, name, role, documents, resources, revoked, token_hash, csrf, age_now, idle_now = row
-    if age_now > SESSION_MAX_SECONDS or idle_now > SESSION_IDLE_SECONDS or revoked is not None:
+    user, users_role, token, name, role, documents, resources, is_ended, token_hash, csrf, age_now, idle_now = row
+    if age_now > SESSION_MAX_SECONDS or idle_now > SESSION_IDLE_SECONDS or is_ended:
         return None
     if idle_now > SEEN_INTERVAL_SECONDS:
         connection.execute(update(web_sessions).where(s.hash == hash_token(secret)).values(seen_at=func.now()))
+        if token is not None:
+            record_token_uses(connection, [token])
     if user is not None:
         return Session(user, users_role, csrf, is_user=True)
     if token is not None:
-        return Session(f"{name}#{token}", role, csrf, _prefixes(documents), _prefixes(resources))
+        return Session(f"{name}#{token}", role, csrf, _prefixes(documents), _prefixes(resources), token_id=token)
     if admin_token is not None and hmac.compare_digest(hash_token(admin_token), token_hash):
         return Session("admin", "admin", csrf)
     return None
@@ -178,9 +252,8 @@ def lock_sign_in(connection: Connection, who: str) -> None:
 
 def count_failures(connection: Connection, who: str, seconds: float) -> int:
     """Return the number of failed attempts in the last `seconds`."""
-    since = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
     f = sign_in_failures.c
-    counted = select(func.count()).where(f.who == who, f.at > since)
+    counted = select(func.count()).where(f.who == who, f.at > _seconds_ago(seconds))
     return connection.execute(counted).scalar_one()
 
 
@@ -192,8 +265,7 @@ def record_attempt(connection: Connection, *who: str) -> list[int]:
 
 def delete_old_failures(connection: Connection, seconds: float) -> None:
     """Delete failures that are older than `seconds`."""
-    before = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
-    connection.execute(delete(sign_in_failures).where(sign_in_failures.c.at < before))
+    connection.execute(delete(sign_in_failures).where(sign_in_failures.c.at < _seconds_ago(seconds)))
 
 
 def clear_failures(connection: Connection, who: str, attempts: Sequence[int]) -> None:

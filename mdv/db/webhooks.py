@@ -83,7 +83,7 @@ class Message:
     tried_at: datetime
 
 
-_HOOK: tuple[ColumnElement[Any], ...] = (
+WEBHOOK_COLUMNS: tuple[ColumnElement[Any], ...] = (
     webhooks.c.id, webhooks.c.lmr_id, webhooks.c.url, webhooks.c.secret, webhooks.c.old_secret,
     webhooks.c.old_secret_until, webhooks.c.state, webhooks.c.reason, webhooks.c.told_offset, webhooks.c.failures,
     webhooks.c.failing_since, webhooks.c.dead, webhooks.c.created_at,
@@ -104,7 +104,7 @@ def add_webhook(connection: Connection, lmr_id: int, url: str, secret: str, now:
     new = insert(webhooks).values(
         lmr_id=lmr_id, url=url, secret=secret, told_offset=offset, made_offset=offset, created_at=now
     )
-    return Webhook(*connection.execute(new.returning(*_HOOK)).one())
+    return Webhook(*connection.execute(new.returning(*WEBHOOK_COLUMNS)).one())
 
 
 def lock_and_count(connection: Connection, lmr_id: int) -> int | None:
@@ -117,19 +117,19 @@ def lock_and_count(connection: Connection, lmr_id: int) -> int | None:
 
 def find_webhook(connection: Connection, lmr_id: int, number: int, lock: bool = False) -> Webhook | None:
     """Return a webhook of an LMR. `lock`: other transactions that change it, or its messages, wait."""
-    query = select(*_HOOK).where(webhooks.c.id == number, webhooks.c.lmr_id == lmr_id)
+    query = select(*WEBHOOK_COLUMNS).where(webhooks.c.id == number, webhooks.c.lmr_id == lmr_id)
     return _hook(connection.execute(query.with_for_update(key_share=True) if lock else query).first())
 
 
 def list_webhooks(connection: Connection, lmr_id: int, after: int, limit: int) -> list[Webhook]:
-    query = select(*_HOOK).where(webhooks.c.lmr_id == lmr_id, webhooks.c.id > after).order_by(webhooks.c.id)
+    query = select(*WEBHOOK_COLUMNS).where(webhooks.c.lmr_id == lmr_id, webhooks.c.id > after).order_by(webhooks.c.id)
     return [Webhook(*row) for row in connection.execute(query.limit(limit))]
 
 
 def update_webhook(connection: Connection, number: int, **values: Any) -> Webhook:
     """Update columns of a locked webhook, and return it."""
     changed = update(webhooks).where(webhooks.c.id == number).values(**values)
-    return Webhook(*connection.execute(changed.returning(*_HOOK)).one())
+    return Webhook(*connection.execute(changed.returning(*WEBHOOK_COLUMNS)).one())
 
 
 def delete_webhook(connection: Connection, lmr_id: int, number: int) -> bool:

@@ -11,6 +11,7 @@ from mdv.db.feed import Feed
 from mdv.db.jobs import QueueSummary, summarize_queue
 from mdv.db.state import read_state
 from mdv.db.suspensions import Suspensions
+from mdv.inspect.sql.database_health import DatabaseHealth, WebhookCounts, count_webhooks, read_database_health
 from mdv.inspect.sql.jobs import count_dead_letters
 
 
@@ -24,15 +25,22 @@ class ProviderMetrics:
     lags: list[tuple[str, float]]
     batches: list[BatchProgress]
     suspended_rules: int
+    lmrs: int
+    webhooks: WebhookCounts
+    database: DatabaseHealth
 
 
 def read_provider_metrics(connection: Connection, max_jobs: int, max_lmrs: int) -> ProviderMetrics:
     """Read the metrics. At most `max_jobs` waiting jobs are counted, and the lags of `max_lmrs` LMRs are read."""
+    state = read_state(connection)
     return ProviderMetrics(
-        position=read_state(connection).position,
+        position=state.position,
         queue=summarize_queue(connection, max_jobs),
         dead_letters=count_dead_letters(connection),
         lags=Feed(connection).lags(max_lmrs),
         batches=list_running(connection),
         suspended_rules=Suspensions(connection).count(),
+        lmrs=state.lmrs,
+        webhooks=count_webhooks(connection),
+        database=read_database_health(connection),
     )

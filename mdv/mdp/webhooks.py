@@ -30,10 +30,12 @@ __all__ = [
     "Webhook",
     "add_webhook",
     "delete_webhook",
+    "find_waiting_message",
     "get_webhook",
     "has_no_attempts_left",
     "list_deliveries",
     "list_webhooks",
+    "message_body",
     "pause_webhook",
     "record_attempt",
     "resume_webhook",
@@ -88,6 +90,11 @@ def list_deliveries(
 ) -> list[Delivery]:
     """Return a page of a webhook's messages, newest first."""
     return db.list_deliveries(connection, webhook.id, before, limit, state)
+
+
+def find_waiting_message(connection: Connection, number: int) -> Delivery | None:
+    """Return the message of a webhook that is waiting or being sent; None if there is none."""
+    return db.find_waiting_message(connection, number)
 
 
 def delete_webhook(connection: Connection, lmr: Lmr, number: int) -> None:
@@ -168,21 +175,32 @@ class SignedMessage:
 
 def sign_message(message: Message, now: datetime) -> SignedMessage:
     """Return a message as it is sent. Every attempt has the same body and a new signature."""
-    data = {"lmr": message.lmr, "offset": message.offset, "position": message.position}
+    body = message_body(message.lmr, message.offset, message.position, message.created_at)
     keys = (message.secret,) if message.old_secret is None else (message.secret, message.old_secret)
-    return _signed_message(message.id, "feed.advanced", message.created_at, data, keys, now)
+    return _signed_message(message.id, body, keys, now)
+
+
+def message_body(lmr: str, offset: int, position: int, created_at: datetime) -> bytes:
+    """Return the payload of a message: the feed of the LMR has advanced.
+
+    >>> json.loads(message_body("library", 17, 4, datetime(2031, 1, 31, tzinfo=UTC)))["data"]
+    {'lmr': 'library', 'offset': 17, 'position': 4}
+    """
+    return _body("feed.advanced", created_at, {"lmr": lmr, "offset": offset, "position": position})
 
 
 def sign_test_message(webhook: Webhook, lmr: Lmr, message: UUID, now: datetime) -> SignedMessage:
     """Return a test message, to check that the receiver gets it."""
-    return _signed_message(message, "webhook.test", now, {"lmr": lmr.name}, webhook.secrets_at(now), now)
+    body = _body("webhook.test", now, {"lmr": lmr.name})
+    return _signed_message(message, body, webhook.secrets_at(now), now)
 
 
-def _signed_message(
-    message: UUID, kind: str, made: datetime, data: dict[str, Any], keys: tuple[str, ...], now: datetime
-) -> SignedMessage:
+def _body(kind: str, made: datetime, data: dict[str, Any]) -> bytes:
     moment = made.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    body = json.dumps({"type": kind, "timestamp": moment, "data": data}, ensure_ascii=False).encode()
+    return json.dumps({"type": kind, "timestamp": moment, "data": data}, ensure_ascii=False).encode()
+
+
+def _signed_message(message: UUID, body: bytes, keys: tuple[str, ...], now: datetime) -> SignedMessage:
     return SignedMessage(body, signature_headers(str(message), int(now.timestamp()), body, keys))
 
 

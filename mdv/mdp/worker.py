@@ -45,7 +45,7 @@ from mdv.mdp.rules.suspend import suspend_group, suspend_over_budget
 from mdv.mdp.schemas import SchemaInForce, read_schema_document
 from mdv.mdp.subscribe import RULE_JOBS, run_rule_job
 from mdv.mdp.write_limits import WriteLimits
-from mdv.metrics import ATTEMPTS_FAILED, BATCH_DOCUMENTS, JOB_WAIT_SECONDS, JOBS_ENDED, time_stage
+from mdv.metrics import ATTEMPTS_FAILED, BATCH_DOCUMENTS, JOB_WAIT_SECONDS, JOBS_ENDED, start_at_zero, time_stage
 
 MAX_ATTEMPTS = 5
 MAX_WORKER_DEATHS = 8
@@ -98,6 +98,7 @@ class Worker:
         self._sizer = BatchSizer()
         self._batch_count = 0
         self._running: list[UUID] = []
+        start_at_zero(JOBS_ENDED, JOB_KINDS, ("done", "failed", "dead"))
 
     def work(self, seconds: float = float("inf"), more: Callable[[], object] = lambda: None) -> int:
         """Run queued jobs for documents, for up to `seconds`. Return the number of ended jobs. `more` is called if more

@@ -115,7 +115,7 @@ def test_a_batch_leaves_the_same_state_as_single_http_registrations(sides: tuple
     first = catalogue(90) | flawed | encoded()
     with ThreadPoolExecutor(1) as beside:
         refused = beside.submit(by_http.register, first)
-        ended = by_batch.batch(write(first, tmp_path / "first"), "--rejects", tmp_path / "rejects", "--json")
+        ended = by_batch.batch(write(first, tmp_path / "first"), "--rejects", tmp_path / "rejects", "--json", "--spark")
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     assert (found["registered"], found["refused"]) == (90 + len(encoded()), len(FLAWED))
@@ -138,7 +138,13 @@ def test_a_batch_leaves_the_same_state_as_single_http_registrations(sides: tuple
     assert cache == by_http.cache() and len(cache) > 20
 
 
-def test_a_terminal_shows_a_progress_bar_and_refusals(sides: tuple[Side, Side], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [([], "Registering without Spark (45 files, "), (["--spark"], "Starting Spark (--spark was given)")],
+)
+def test_a_terminal_shows_the_way_a_progress_bar_and_refusals(
+    sides: tuple[Side, Side], tmp_path: Path, options: list[str], told: str
+) -> None:
     folder = write({name: text.encode() for name, text in FLAWED.items()} | catalogue(40, 3), tmp_path / "shown")
     terminal, end = pty.openpty()
     shown: list[bytes] = []
@@ -152,11 +158,12 @@ def test_a_terminal_shows_a_progress_bar_and_refusals(sides: tuple[Side, Side], 
 
     reading = threading.Thread(target=read)
     reading.start()
-    ended = sides[0].batch(folder, "--dry-run", capture_output=False, stdout=subprocess.PIPE, stderr=end)
+    ended = sides[0].batch(folder, "--dry-run", *options, capture_output=False, stdout=subprocess.PIPE, stderr=end)
     os.close(end)
     reading.join()
     words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(shown).decode())
     assert ended.returncode == 1, "some documents were refused and there is no folder for rejects"
+    assert told in words
     assert re.search(r"documents .*45/45.*refused 5", words), words
     assert re.search(r"refused \S*untrue\.rdf, line 4: .*many", words)
     assert re.match(r"Dry run, nothing was changed: .* 5 refused; ", ended.stdout)

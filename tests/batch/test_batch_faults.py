@@ -16,6 +16,7 @@ import sqlalchemy
 from sqlalchemy import Engine
 
 from mdv.batch.run import BatchOptions, BatchSummary, run_batch
+from mdv.batch.spark_preparation import SparkPreparation
 from mdv.db.engine import make_engine
 from mdv.db.migrate import migrate
 from mdv.embedded import Postgres, start_postgres
@@ -105,9 +106,8 @@ class Durable:
 
     def run(self, spark: SparkSession) -> BatchSummary:
         documents = Listed(spark, FILES, BASE, partitions=4)
-        return run_batch(
-            spark, self.engine, self.url, documents, BatchOptions("faults", 1 << 25), lambda progress: None
-        )
+        options = BatchOptions("faults", 1 << 25)
+        return run_batch(SparkPreparation(spark, documents), self.engine, self.url, options, lambda progress: None)
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_killed_driver_resumes_when_the_same_command_is_run_again(
     tmp_path: Path, durable: Durable, reference: Mdp
 ) -> None:
     folder = write(FILES, tmp_path / "documents")
-    argv = [str(MDV), "batch", str(folder), "--uri-base", BASE, "--json"]
+    argv = [str(MDV), "batch", str(folder), "--uri-base", BASE, "--spark", "--json"]
     run = environment(MDV_DATABASE_URL=durable.url)
     died = subprocess.run(argv, env=run | {"MDV_DIE_AT": "before the commit:2"}, capture_output=True, timeout=120)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()

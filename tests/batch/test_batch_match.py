@@ -16,6 +16,7 @@ from sqlalchemy import Connection, text
 from mdv.batch.arrow_codec import StagedDocument, decode_documents, encode_documents
 from mdv.batch.prefilter import CandidateMatcher, CandidatePair, ContainsAny, RuleConstants, read_rule_constants
 from mdv.batch.run import BatchOptions, run_batch
+from mdv.batch.spark_preparation import SparkPreparation
 from mdv.db.state import read_state
 from mdv.embedded import Postgres
 from mdv.mdp.filter import Candidates, read_match_changes
@@ -268,6 +269,8 @@ def test_a_run_with_matching_in_spark_leaves_the_same_state_as_one_without(
         url = matched.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
         order = BatchOptions("a test", 1 << 25, str(tmp_path / "rejects"), match_in_spark=True)
         with counting_asked(monkeypatch) as asked_less:
-            run_batch(spark, matched.engine, url, Listed(spark, files, BASE), order, lambda progress: None)
+            run_batch(
+                SparkPreparation(spark, Listed(spark, files, BASE)), matched.engine, url, order, lambda progress: None
+            )
         assert_alike(plain.engine, matched.engine)
         assert 0 < sum(asked_less) < sum(asked)

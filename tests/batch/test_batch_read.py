@@ -5,19 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mdv.batch.choose_way import BatchInput, choose_way
 from mdv.batch.document_naming import Naming
 from mdv.batch.file_source import FileSource, find_files
+from mdv.batch.local_source import LocalSource
 from mdv.errors import BadCommand
 from tests.support.archives import make_archive
 from tests.support.gutenberg import GUTENBERG
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
 LIMIT = 32 << 20
 BASE = Naming(base="http://a/")
@@ -30,31 +33,69 @@ def write(folder: Path, *names: str, content: bytes | None = None) -> Path:
     return folder
 
 
+@pytest.fixture(params=["in this process", pytest.param("on Spark", marks=pytest.mark.full)])
+def way(request: pytest.FixtureRequest) -> SparkSession | None:
+    """A Spark session, or None to read without Spark."""
+    return request.getfixturevalue("spark") if request.param == "on Spark" else None
+
+
+class LocalRows:
+    """Documents that are read without Spark, with the methods of a data frame that the tests use."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._rows = list(rows)
+
+    def collect(self) -> list[Any]:
+        return self._rows
+
+
+class LocalFiles:
+    """Files that are read without Spark, with the methods of a `FileSource` that the tests use."""
+
+    def __init__(self, source: LocalSource) -> None:
+        self.source = source
+
+    def documents(self) -> LocalRows:
+        return LocalRows(self.source.documents())
+
+    def listing(self) -> LocalRows:
+        ranks = [document.rank for document in self.source.documents()]
+        return LocalRows((*found, rank) for found, rank in zip(self.source.listing(), ranks, strict=True))
+
+    def count(self) -> int:
+        return len(list(self.source.listing()))
+
+
 def find(
-    spark: SparkSession, *paths: object, naming: Naming = BASE, syntax: str | None = None, limit: int = LIMIT
-) -> FileSource:
-    return find_files(spark, [str(path) for path in paths], naming, syntax, limit)
+    spark: SparkSession | None, *paths: object, naming: Naming = BASE, syntax: str | None = None, limit: int = LIMIT
+) -> FileSource | LocalFiles:
+    texts = [str(path) for path in paths]
+    if spark is not None:
+        return find_files(spark, texts, naming, syntax, limit)
+    chosen = choose_way(BatchInput(texts, naming, syntax, None, None, limit, ()))
+    assert chosen.source is not None, chosen.reason
+    return LocalFiles(chosen.source)
 
 
-def rows(inputs: FileSource) -> list[Row]:
+def rows(inputs: FileSource | LocalFiles) -> list[Any]:
     """Return the documents in rank order, after checking that their attributes agree."""
     documents = sorted(inputs.documents().collect(), key=lambda row: row.rank.encode())
-    listed = sorted(inputs.listing().collect(), key=lambda row: row.rank.encode())
+    listed = sorted(map(tuple, inputs.listing().collect()), key=lambda row: row[2].encode())
     assert listed == [(row.source, row.uri, row.rank) for row in documents]
     assert inputs.count() == len(documents)
     assert all((row.content is None) == (row.problem is not None) for row in documents)
     return documents
 
 
-def details(found: list[Row]) -> dict[str, Any]:
+def details(found: list[Any]) -> dict[str, Any]:
     return {row.source: json.loads(row.problem)["detail"] for row in found if row.problem is not None}
 
 
-def test_a_folder_gives_its_documents_in_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_gives_its_documents_in_order(way: SparkSession | None, tmp_path: Path) -> None:
     names = ["a b.ttl", "c/é.rdf", "c/[1] {x}*?.jsonld", "d/p%20q.XML"]
     write(tmp_path, *names, "README.txt", ".hidden.rdf", ".git/x.rdf", "_temporary/x.rdf", "c/x.rdf~")
     write(tmp_path, "packed.ttl.gz", content=gzip.compress(b"packed.ttl.gz"))
-    found = rows(find(spark, tmp_path))
+    found = rows(find(way, tmp_path))
     assert [bytes(row.content).decode() for row in found] == sorted([*names, "packed.ttl.gz"])
     assert [(row.source, row.uri, row.media_type) for row in found] == [
         (f"{tmp_path}/a b.ttl", "http://a/a%20b.ttl", "text/turtle"),
@@ -65,23 +106,23 @@ def test_a_folder_gives_its_documents_in_order(spark: SparkSession, tmp_path: Pa
     ]
 
 
-def test_arguments_keep_their_order_and_name_the_files_below_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_arguments_keep_their_order_and_name_the_files_below_them(way: SparkSession | None, tmp_path: Path) -> None:
     write(tmp_path, "z/sub/1.rdf", "a/2.rdf", "g/x1/3.ttl", "g/x2/deep/4.rdf", "g/y/5.rdf", "[odd]*.dat", "a/6.txt")
-    found = rows(find(spark, tmp_path / "z", tmp_path / "a/*", tmp_path / "g/{x[12],nothing}", tmp_path / "[odd]*.dat"))
+    found = rows(find(way, tmp_path / "z", tmp_path / "a/*", tmp_path / "g/{x[12],nothing}", tmp_path / "[odd]*.dat"))
     names = ("sub/1.rdf", "2.rdf", "3.ttl", "deep/4.rdf", "%5Bodd%5D%2A.dat")
     assert [row.uri for row in found] == [f"http://a/{name}" for name in names]
     assert details(found).keys() == {f"{tmp_path}/[odd]*.dat"}
-    (odd,) = rows(find(spark, tmp_path / "[odd]*.dat", syntax="turtle"))
+    (odd,) = rows(find(way, tmp_path / "[odd]*.dat", syntax="turtle"))
     assert (odd.media_type, odd.problem) == ("text/turtle", None)
 
 
 def test_without_a_base_documents_have_the_uris_of_their_files(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: SparkSession | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "real/a b.rdf")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     monkeypatch.chdir(tmp_path)
-    (found,) = rows(find(spark, "link", naming=Naming()))
+    (found,) = rows(find(way, "link", naming=Naming()))
     assert found.uri == (tmp_path / "real" / "a b.rdf").as_uri()
 
 
@@ -110,11 +151,11 @@ def test_files_that_are_too_large_or_not_rdf_are_not_opened(spark: SparkSession,
     assert next(row.uri for row in found if row.source.endswith("large.rdf")) == "http://a/large.rdf"
 
 
-def test_archives_among_files_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_archives_among_files_are_read(way: SparkSession | None, tmp_path: Path) -> None:
     write(tmp_path, "b.rdf")
     make_archive(tmp_path / "a.tar.xz", {"2014/pg1.rdf": b"one", "README.md": b"", "x.zip": b""})
     make_archive(tmp_path / "c.zip", {"pg2.ttl": b"two", "../pg3.rdf": b"three"})
-    found = rows(find(spark, tmp_path, naming=Naming()))
+    found = rows(find(way, tmp_path, naming=Naming()))
     assert [(row.source.removeprefix(f"{tmp_path}/"), row.content) for row in found] == [
         ("a.tar.xz!/2014/pg1.rdf", b"one"), ("a.tar.xz!/x.zip", None), ("b.rdf", b"b.rdf"), ("c.zip!/pg2.ttl", b"two"),
         ("c.zip!/../pg3.rdf", None),
@@ -142,10 +183,10 @@ def test_the_gutenberg_catalogue_is_named_by_a_pattern(spark: SparkSession) -> N
 
 
 def test_a_path_that_does_not_match_the_pattern_is_refused_and_the_others_are_read(
-    spark: SparkSession, tmp_path: Path
+    way: SparkSession | None, tmp_path: Path
 ) -> None:
     write(tmp_path, "pg1.rdf", "index.rdf")
-    found = rows(find(spark, tmp_path, naming=Naming(pattern="http://a/{1}")))
+    found = rows(find(way, tmp_path, naming=Naming(pattern="http://a/{1}")))
     assert [row.uri for row in found] == [None, "http://a/1"]
     assert "'index.rdf' has no value for {1} of --uri 'http://a/{1}'" in details(found)[f"{tmp_path}/index.rdf"]
 
@@ -210,16 +251,30 @@ def test_any_file_system_that_spark_supports_can_be_read(spark: SparkSession, tm
         (["{}/*.owl"], "Nothing matches {}/*.owl."),
         (["{}/empty"], "No file in {}/empty has a suffix of RDF: "),
         (["{}/_hidden.rdf"], "{}/_hidden.rdf is hidden: Spark ignores"),
+    ],
+)
+def test_invalid_paths_are_reported_in_a_sentence(
+    way: SparkSession | None, tmp_path: Path, paths: list[str], words: str
+) -> None:
+    write(tmp_path, "a.rdf", "_hidden.rdf", "empty/README.txt")
+    with pytest.raises(BadCommand) as refused:
+        find(way, *(path.format(tmp_path) for path in paths))
+    assert refused.value.detail.startswith(words.replace("{}", str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
         (["nosuch://host/x"], 'nosuch://host/x cannot be read: No FileSystem for scheme "nosuch".'),
         (["{}/a.rdf", "{}/d.nt"], "The input mixes dumps (file:{}/d.nt) and documents (file:{}/a.rdf)"),
         (["{}/d.nt.xz"], "Spark cannot read dumps compressed as .xz, such as file:{}/d.nt.xz."),
         ([], "No input was given"),
     ],
 )
-def test_invalid_paths_are_reported_in_a_sentence(
+def test_paths_that_only_spark_can_read_are_reported_in_a_sentence(
     spark: SparkSession, tmp_path: Path, paths: list[str], words: str
 ) -> None:
-    write(tmp_path, "a.rdf", "d.nt", "d.nt.xz", "_hidden.rdf", "empty/README.txt")
+    write(tmp_path, "a.rdf", "d.nt", "d.nt.xz")
     with pytest.raises(BadCommand) as refused:
         find(spark, *(path.format(tmp_path) for path in paths))
     assert refused.value.detail.startswith(words.replace("{}", str(tmp_path)))
@@ -244,23 +299,23 @@ def test_an_unreadable_manifest_is_reported_in_a_sentence(
         find(spark, tmp_path / "a.rdf", naming=Naming(manifest=str(manifest)))
 
 
-def test_empty_files_are_refused_and_not_skipped(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_files_are_refused_and_not_skipped(way: SparkSession | None, tmp_path: Path) -> None:
     for name in ("a b.ttl", "full.ttl", "readme.txt"):
         (tmp_path / name).write_text("<http://a/x> <http://a/p> 1 ." if name == "full.ttl" else "")
-    inputs = find_files(spark, [str(tmp_path)], Naming(base="http://a/"), None, 1000)
-    found = {row["uri"]: row["content"] for row in inputs.documents().collect()}
+    inputs = find(way, tmp_path, limit=1000)
+    found = {row.uri: row.content for row in inputs.documents().collect()}
     assert found == {"http://a/a%20b.ttl": b"", "http://a/full.ttl": b"<http://a/x> <http://a/p> 1 ."}
-    assert inputs.count() == inputs.listing().count() == 2
+    assert inputs.count() == len(inputs.listing().collect()) == 2
 
 
 def test_names_with_a_colon_and_empty_archives_are_refused_and_the_others_are_read(
-    spark: SparkSession, tmp_path: Path
+    way: SparkSession | None, tmp_path: Path
 ) -> None:
     for name in ("a:b.ttl", "good.ttl"):
         (tmp_path / name).write_text("<http://a/x> <http://a/p> 1 .")
     (tmp_path / "empty.zip").touch()
-    inputs = find_files(spark, [str(tmp_path)], Naming(base="http://a/"), None, 1000)
-    found = {row["source"].rpartition("/")[2]: row["problem"] for row in inputs.documents().collect()}
+    inputs = find(way, tmp_path, limit=1000)
+    found = {row.source.rpartition("/")[2]: row.problem for row in inputs.documents().collect()}
     assert found.keys() == {"a:b.ttl", "good.ttl", "empty.zip"} and found["good.ttl"] is None
     assert "colon" in found["a:b.ttl"] and found["empty.zip"] is not None
     assert inputs.count() == 3

@@ -6,18 +6,24 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from mdv.batch.run import BatchOptions, BatchSummary, run_batch
+from mdv.batch.local_preparation import LocalPreparation
+from mdv.batch.run import BatchOptions, BatchSummary, Preparation, run_batch
+from mdv.batch.spark_preparation import SparkPreparation
 from mdv.db.state import lock_state
 from mdv.errors import BadCommand
+from mdv.inspect.activity import read_activity
+from mdv.inspect.sql.batch_runs import ListedRun, list_run_documents
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.schemas import read_schema_document
 from tests.support.catalogues import BASE, FLAWED, NAMES, RULES, SCHEMA, catalogue, rdf_xml
 from tests.support.costly_rule import EXPLOSIVE
 from tests.support.costly_rule import SCHEMA as COSTLY_SCHEMA
 from tests.support.eventually import eventually
-from tests.support.listed_documents import Listed, register_one_by_one
+from tests.support.listed_documents import Listed, ListedLocally, register_one_by_one
 from tests.support.mdp import Mdp
 from tests.support.mdp_content import assert_alike, content_of
 
@@ -28,10 +34,15 @@ MOST = 1 << 25
 
 
 class Batches:
-    """Runs against one MDP."""
+    """Runs against one MDP, on Spark or, without a session, in this process."""
 
-    def __init__(self, spark: SparkSession, mdp: Mdp, rejects: Path) -> None:
+    def __init__(self, spark: SparkSession | None, mdp: Mdp, rejects: Path) -> None:
         self.spark, self.mdp, self.rejects = spark, mdp, rejects
+
+    def preparation(self, files: Any, partitions: int = 2) -> Preparation:
+        if self.spark is None:
+            return LocalPreparation(ListedLocally(files, BASE))
+        return SparkPreparation(self.spark, Listed(self.spark, files, BASE, partitions))
 
     def run(
         self,
@@ -43,14 +54,15 @@ class Batches:
     ) -> BatchSummary:
         url = self.mdp.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
         given = BatchOptions("a test", MOST, str(self.rejects), dry_run, **order)
-        return run_batch(self.spark, self.mdp.engine, url, Listed(self.spark, files, BASE, partitions), given, watch)
+        return run_batch(self.preparation(files, partitions), self.mdp.engine, url, given, watch)
 
     def rejected(self) -> dict[str, Any]:
-        return {row["document"]: row for row in self.spark.read.parquet(str(self.rejects)).collect()}
+        return {row["document"]: row for row in pq.read_table(self.rejects).to_pylist()}
 
 
-@pytest.fixture
-def batches(spark: SparkSession, mdp: Mdp, tmp_path: Path) -> Batches:
+@pytest.fixture(params=["in this process", pytest.param("on Spark", marks=pytest.mark.full)])
+def batches(request: pytest.FixtureRequest, mdp: Mdp, tmp_path: Path) -> Batches:
+    spark = request.getfixturevalue("spark") if request.param == "on Spark" else None
     mdp.put_schema(SCHEMA)
     return Batches(spark, mdp, tmp_path / "rejects")
 
@@ -72,6 +84,22 @@ def test_a_run_and_a_second_edition_leave_the_same_state_as_single_registrations
     assert found.statements > 0 and found.bytes == sum(map(len, second.values()))
     register_one_by_one(other, second)
     assert_alike(batches.mdp.engine, other.engine)
+
+
+def test_a_run_is_listed_as_one_activity_with_its_documents(batches: Batches) -> None:
+    flawed = {name: text.encode() for name, text in FLAWED.items()}
+    batches.run(catalogue(30))
+    batches.run(catalogue(40, edition=2) | flawed)
+    batches.run(catalogue(5), dry_run=True)
+    with batches.mdp.engine.connect() as connection:
+        second, first = read_activity(connection, 10)
+        assert isinstance(first, ListedRun) and isinstance(second, ListedRun)
+        assert (first.documents, second.documents, second.unchanged, second.refused) == (30, 25, 15, len(FLAWED))
+        assert (second.state, second.what, second.finished) == ("done", "a test", 40 + len(FLAWED))
+        pages = [list_run_documents(connection, second.id, 0, 20)]
+        pages.append(list_run_documents(connection, second.id, pages[0][-1].id, 20))
+    assert [len(page) for page in pages] == [20, 5]
+    assert sorted(document.version for page in pages for document in page) == [1] * 10 + [2] * 15
 
 
 def test_a_rule_over_the_time_limit_of_the_run_is_suspended(batches: Batches) -> None:
@@ -211,10 +239,11 @@ def test_a_folder_with_other_content_is_not_used_for_rejects(batches: Batches) -
 
 
 def test_a_foreign_table_is_not_used_for_rejects(batches: Batches) -> None:
-    batches.spark.range(5).write.parquet(str(batches.rejects))
+    batches.rejects.mkdir()
+    pq.write_table(pa.table({"id": range(5)}), batches.rejects / "part-0.parquet")
     with pytest.raises(BadCommand, match="a table of id"):
         batches.run(catalogue(1))
-    assert batches.spark.read.parquet(str(batches.rejects)).count() == 5
+    assert pq.read_table(batches.rejects).num_rows == 5
 
 
 def test_a_document_with_several_flaws_is_reported_with_the_first(batches: Batches) -> None:

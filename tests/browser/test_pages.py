@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageColor
 from playwright.sync_api import expect
 
 from mdv.client import Client
 from mdv.errors import NotFound
 from tests.support.browser_visit import Visit
+from tests.support.eventually import eventually
+from tests.support.whole_system import Up
 
 DOC = "http://mdv.example/doc.rdf"
 SCHEMA = "http://mdv.example/schema#"
@@ -19,6 +25,7 @@ SCRIPT = "<script>document.title = 'broken'</script><img src=x onerror=\"documen
 
 PAGES = [
     "/",
+    "/?range=7d",
     "/register",
     f"/register?uri={DOC}",
     "/documents",
@@ -28,6 +35,9 @@ PAGES = [
     f"/document/delete?uri={DOC}",
     "/jobs",
     "/jobs?state=dead",
+    "/jobs?state=failed&range=24h",
+    "/jobs?kind=register&by=token+admin&first=1&last=100",
+    "/lmrs?state=behind",
     "/browse",
     f"/browse?find={DOC}",
     f"/browse/instances?class={SCHEMA}CycleProvider".replace("#", "%23"),
@@ -306,11 +316,64 @@ def test_hostile_literals_are_shown_as_text(visit: Visit, mdp: Client) -> None:
 
 
 def test_the_overview_updates_itself_while_it_is_open(desk: Visit, mdp: Client) -> None:
-    page = desk.to("/")
-    expect(page.locator(".u-over")).to_have_count(3)
+    page = desk.to("/?range=24h")
+    charts = page.locator("figure[data-points]")
+    expect(page.locator(".u-over")).to_have_count(4)
+    before = sum(json.loads(charts.first.get_attribute("data-points") or "")[1])
+    charts.first.get_by_text("As a table").click()
     mdp.register("http://mdv.example/live.ttl", provider("l", "l.example").encode(), "text/turtle")
     expect(page.get_by_role("link", name="http://mdv.example/live.ttl")).to_be_visible()
+    expect(page.locator(".tiles")).to_contain_text("jobs failed in 24 hours")
+
+    def is_drawn() -> bool:
+        return sum(json.loads(charts.first.get_attribute("data-points") or "")[1]) > before  # type: ignore[no-any-return]
+
+    eventually(is_drawn)
+    expect(charts.first.locator("details tbody")).to_be_visible()
+    expect(page.locator(".u-over")).to_have_count(4)
     desk.check()
+
+
+@pytest.fixture
+def four_paused_lmrs(mdp: Client) -> Iterator[None]:
+    """Each of them raises an alert."""
+    names = [f"paused {number}" for number in range(4)]
+    for name in names:
+        mdp.change("POST", "/lmrs", {"name": name})
+        mdp.change("POST", f"/lmrs/{name}/subscriptions", [{"rule": "search CycleProvider c register c"}], seconds=60)
+        mdp.change("POST", f"/lmrs/{name}/pause")
+    yield
+    for name in names:
+        mdp.change("DELETE", f"/lmrs/{name}", seconds=60)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.usefixtures("four_paused_lmrs")
+def test_the_charts_are_above_the_fold(visits: Callable[..., Visit], up: Up, scheme: str) -> None:
+    """The colour of the lines is looked for in a picture of the window, even if there are many alerts."""
+    visit = visits(up.system.url, scheme, 1280)
+    page = visit.to("/")
+    expect(page.locator(".u-over")).to_have_count(4)
+    expect(page.get_by_role("status", name="Alerts").locator("li")).not_to_have_count(3)
+    colour = page.evaluate("() => getComputedStyle(document.documentElement).getPropertyValue('--series-1').trim()")
+    picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
+    assert picture.size == (1280, 800)
+    for chart in page.locator("figure[data-points]").all():
+        frame, plot = chart.bounding_box(), chart.locator(".u-over").bounding_box()
+        assert frame is not None and plot is not None and frame["y"] + frame["height"] <= 800
+        box = (plot["x"], plot["y"], plot["x"] + plot["width"], plot["y"] + plot["height"] + 2)
+        seen = {pixel for _, pixel in picture.crop(tuple(map(round, box))).getcolors(1 << 20) or []}
+        assert ImageColor.getrgb(colour) in seen, f"{chart.text_content()}: no line"
+
+
+def test_without_javascript_another_time_range_is_chosen(plain: Visit) -> None:
+    page = plain.to("/")
+    page.get_by_role("link", name="7 days").click()
+    expect(page.locator("nav a[aria-current=page]", has_text="7 days")).to_be_visible()
+    page.locator("figure").first.get_by_text("As a table").click()
+    expect(page.locator("figure").first.locator("details tbody tr")).not_to_have_count(0)
+    page.get_by_role("link", name=re.compile("jobs failed in 7 days")).click()
+    expect(page).to_have_url(f"{plain.home}/jobs?state=failed&range=7d")
 
 
 def test_a_user_browses_to_a_resource_and_subscribes_to_similar_ones(desk: Visit) -> None:

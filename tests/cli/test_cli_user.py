@@ -66,9 +66,9 @@ def test_users_are_listed_without_their_passwords(on: Callable, name: str) -> No
     ran = on("user", "list", "--json")
     found = {item["name"]: item for item in json.loads(ran.out)["items"]}
     assert found[name]["role"] == "admin" and found[f"{name} II"]["role"] == "viewer"
-    assert set(found[name]) == {"name", "role", "created_at"}
+    assert set(found[name]) == {"name", "role", "created_at", "sessions", "seen_at"}
     lines = [line.split("\t") for line in on("user", "list").out.splitlines()]
-    assert [name, "admin", found[name]["created_at"]] in lines
+    assert [name, "admin", found[name]["created_at"], "0", ""] in lines
 
 
 def test_a_new_password_ends_all_sessions(on: Callable, running: Up, name: str) -> None:

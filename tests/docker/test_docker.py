@@ -128,6 +128,9 @@ def test_the_compose_file_names_only_existing_settings() -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_the_command_of_a_service_is_accepted_by_the_cli(name: str) -> None:
     words = list(SERVICES[name]["command"])
+    if words[0] == "sh":
+        assert (SERVICES[name]["entrypoint"], words[1]) == ([], "-ec")
+        words = re.findall(r"^mdv (.*)$", words[2], re.MULTILINE)[0].split(maxsplit=1)
     assert resolve(words).params is not None
     assert json.loads(said("ENTRYPOINT")[0]) == ["mdv"]  # a list, so that no shell intercepts signals
     assert resolve(json.loads(said("CMD")[0])).info_name == "serve"
@@ -285,23 +288,16 @@ def test_the_image_imports_nothing_from_this_checkout(image: Path) -> None:
     assert ran.stdout and all(name.startswith(str(image)) for name in ran.stdout.split()), ran.stderr
 
 
-def test_the_backup_service_writes_a_readable_dump(
-    environment: dict[str, str], postgres: Postgres, tmp_path: Path
+def test_the_backup_service_writes_a_backup_and_deletes_old_ones(
+    image: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    from mdv.embedded import _postgres_program
-
-    programs = _postgres_program("pg_dump").parent
-    url = sqlalchemy.make_url(environment["MDV_DATABASE_URL"])
-    given = {"PGHOST": str(url.host), "PGUSER": str(url.username), "PGDATABASE": str(url.database)}
-    given["PGPASSWORD"] = str(url.password)
-    assert given.keys() == SERVICES["backup"]["environment"].keys()
     words = [word.replace("$$", "$").replace("/backups", str(tmp_path)) for word in SERVICES["backup"]["command"]]
-    old = tmp_path / "mdv-old.dump"
-    old.write_bytes(b"")
-    os.utime(old, (0, 0))
-    own = {"PATH": f"{programs}:{os.environ['PATH']}", "PGPORT": str(url.port)}
-    subprocess.run(words, env=own | given, check=True)
-    (made,) = tmp_path.glob("*")
-    assert re.fullmatch(r"mdv-\d{8}T\d{6}Z\.dump", made.name)
-    listed = subprocess.run([programs / "pg_restore", "--list", made], capture_output=True, text=True, check=True)
-    assert listed.returncode == 0 and "Archive created" in listed.stdout
+    for name in ("mdv-old", "other"):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (0, 0))
+    own = bare() | environment | {"PATH": f"{image / 'bin'}:{os.environ['PATH']}"}
+    subprocess.run([image / "bin" / "mdv", "migrate"], env=own, cwd="/", check=True)
+    subprocess.run(words, env=own, cwd="/", check=True)
+    (made,) = (path for path in tmp_path.iterdir() if path.name != "other")
+    assert re.fullmatch(r"mdv-\d{8}T\d{6}Z", made.name)
+    assert (made / "manifest.json").exists()

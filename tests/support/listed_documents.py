@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mdv.batch.local_preparation import ListedDocument
+from mdv.batch.prepare_partition import InputDocument
 from mdv.batch.spark_schemas import DOCUMENT_COLUMNS, LISTING_COLUMNS
 from mdv.mdp.register import prepare
 from tests.support.catalogues import BASE
@@ -38,6 +41,23 @@ class Listed:
 
     def count(self) -> int:
         return len(self._rows)
+
+
+class ListedLocally:
+    """The same for runs without Spark."""
+
+    def __init__(self, files: dict[str, bytes] | list[tuple[str, bytes]], base: str) -> None:
+        pairs = list(files.items()) if isinstance(files, dict) else files
+        self._rows = [
+            InputDocument(name, base + name, MEDIA_TYPES[name[name.rindex(".") :]], text, f"{number:09}", None)
+            for number, (name, text) in enumerate(pairs)
+        ]
+
+    def listing(self) -> Iterator[ListedDocument]:
+        return (ListedDocument(row.source, row.uri) for row in self._rows)
+
+    def documents(self) -> Iterator[InputDocument]:
+        return iter(self._rows)
 
 
 def register_one_by_one(mdp: Mdp, files: dict[str, bytes]) -> None:

@@ -73,7 +73,11 @@ _OF_THE_WAY = [
     "web_sessions",
     "sign_in_failures",
     "saved_queries",
+    "search_state",
+    "search_pending",
+    "search_texts",
     "figures",
+    *(f"search_{name}" for name in ("state", "pending", "texts")),
     *(f"eca_{name}" for name in ("templates", "rules", "keys", "classes", "counts", "runs", "changes")),
 ]
 """Tables that record how documents were registered, or that other tests compare."""

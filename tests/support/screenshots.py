@@ -107,6 +107,13 @@ LIBRARY = Scene(
         "lmr": "/lmrs/local",
         "explain": f"/lmrs/local/explain?uri={BOOK_PARAMETER}",
         "jobs": "/jobs",
+        "admin": "/admin",
+        "admin-users": "/admin/users",
+        "admin-tokens": "/admin/tokens",
+        "admin-token": "/admin/tokens/1",
+        "admin-token-revoke": "/admin/tokens/1/revoke",
+        "admin-webhooks": "/admin/webhooks",
+        "admin-rules": "/admin/rules",
     },
     own_pages={
         "own": "/",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from mdv.db.metrics import delete_old_metrics, record_metrics
-from mdv.inspect.sql.minute_metrics import read_metrics
+from mdv.inspect.sql.minute_metrics import TIME_RANGES, read_metrics
 from mdv.metrics import BATCH_DOCUMENTS, time_stage
 from tests.support.mdp import Mdp
 from workers.metrics_recorder import MetricsRecorder
 
-HOUR = 3600.0
+HOUR = TIME_RANGES["1h"]
 
 
 def test_operations_of_a_process_are_summed_per_minute(mdp: Mdp) -> None:
     minutes = MetricsRecorder(mdp.engine)
     minutes.record()
     with mdp.engine.begin() as connection:
-        assert read_metrics(connection, HOUR) == [], "without operations nothing is written"
+        assert read_metrics(connection, HOUR, datetime.now(UTC)) == [], "without operations nothing is written"
     for documents in (3, 4):
         BATCH_DOCUMENTS.observe(documents)
         with time_stage("answer"):
@@ -23,7 +25,7 @@ def test_operations_of_a_process_are_summed_per_minute(mdp: Mdp) -> None:
         minutes.record()
     minutes.record()
     with mdp.engine.begin() as connection:
-        found = read_metrics(connection, HOUR)
+        found = read_metrics(connection, HOUR, datetime.now(UTC))
     assert sum(minute.documents for minute in found) == 7 and sum(minute.transactions for minute in found) == 2
     assert all(minute.seconds > 0 and minute.ms_per_document > 0 for minute in found)
 
@@ -43,4 +45,4 @@ def test_metrics_of_several_processes_are_added_and_old_ones_are_deleted(mdp: Md
 
 def _minutes(mdp: Mdp) -> list[object]:
     with mdp.engine.begin() as connection:
-        return list(read_metrics(connection, HOUR))
+        return list(read_metrics(connection, HOUR, datetime.now(UTC)))

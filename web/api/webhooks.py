@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
 
-from mdv.errors import NotFound, TooMany
 from mdv.mdp import webhooks
-from mdv.mdp.lmrs import Lmr
 from mdv.mdp.webhooks import Delivery, Webhook
-from mdv.webhooks.address import allowed_addresses, parse_url
-from mdv.webhooks.send import send
-from web.auth import require_lmr_access
+from web.auth import current_caller, require_lmr_access
 from web.json_bodies import describe_json_body, read_json_body
 from web.models import DeliveryQuery, DeliveryShown, ListQuery, NewWebhook, WebhookSecret, WebhookShown, WebhookTrial
 from web.number_params import read_after, read_webhook_id
 from web.openapi import describe_json, describe_problems, page_schema
 from web.routing import RouteGroup
 from web.services import services
-from workers.messages import WEBHOOKS_TASK
+from web.use_cases import webhooks as use_cases
 
 routes = RouteGroup("webhooks", "Webhooks that are called when the feed of an LMR advances")
 
@@ -38,11 +31,7 @@ def add(lmr: str) -> tuple[dict[str, Any], int]:
     usual. Any 2xx status confirms the message. Redirects are not followed. Other results are retried for nine hours;
     410 pauses the webhook. The signing secret is shown only in this response."""
     found = require_lmr_access(lmr)
-    target = parse_url(read_json_body(NewWebhook).url)
-    allowed_addresses(target, services().config.webhook_private)
-    with services().engine.begin() as connection:
-        made = webhooks.add_webhook(connection, found, target.text, _now())
-    return _with_secret(made), 201
+    return _with_secret(use_cases.add_webhook(found, read_json_body(NewWebhook).url, current_caller())), 201
 
 
 @routes.route("GET", _LIST, "List webhooks", {200: _PAGE} | describe_problems(404), query=ListQuery)
@@ -57,55 +46,45 @@ def list_(query: ListQuery, lmr: str) -> dict[str, Any]:
 @routes.route("GET", _ONE, "Get a webhook", {200: WebhookShown} | describe_problems(404))
 def get(lmr: str, number: str) -> dict[str, Any]:
     """Returns its state, its progress and its failures."""
-    return _webhook_as_dict(_find_webhook(require_lmr_access(lmr), number))
+    return _webhook_as_dict(use_cases.get_webhook(require_lmr_access(lmr), read_webhook_id(number)))
 
 
 @routes.route("DELETE", _ONE, "Delete a webhook", {200: WebhookShown} | describe_problems(404))
 def delete(lmr: str, number: str) -> dict[str, Any]:
     """Also deletes its messages."""
     found = require_lmr_access(lmr)
-    with services().engine.begin() as connection:
-        webhook = webhooks.get_webhook(connection, found, read_webhook_id(number), lock=True)
-        webhooks.delete_webhook(connection, found, webhook.id)
-    return _webhook_as_dict(webhook)
+    return _webhook_as_dict(use_cases.delete_webhook(found, read_webhook_id(number), current_caller()))
 
 
 @routes.route("POST", _ONE + "/pause", "Pause a webhook", {200: WebhookShown} | describe_problems(404))
 def pause(lmr: str, number: str) -> dict[str, Any]:
     """No messages are sent until the webhook is resumed."""
-    found = require_lmr_access(lmr)
-    with services().engine.begin() as connection:
-        return _webhook_as_dict(webhooks.pause_webhook(connection, found, read_webhook_id(number)))
+    return _webhook_as_dict(use_cases.pause_webhook(require_lmr_access(lmr), read_webhook_id(number)))
 
 
 @routes.route("POST", _ONE + "/resume", "Resume a webhook", {200: WebhookShown} | describe_problems(404))
 def resume(lmr: str, number: str) -> dict[str, Any]:
     """If the feed has advanced meanwhile, a message is sent immediately."""
-    found = require_lmr_access(lmr)
-    with services().engine.begin() as connection:
-        resumed = webhooks.resume_webhook(connection, found, read_webhook_id(number), _now())
-    services().wake_worker(WEBHOOKS_TASK)
-    return _webhook_as_dict(resumed)
+    return _webhook_as_dict(use_cases.resume_webhook(require_lmr_access(lmr), read_webhook_id(number)))
 
 
 @routes.route("POST", _ONE + "/rotate", "Rotate the secret of a webhook", {200: WebhookSecret} | describe_problems(404))
 def rotate(lmr: str, number: str) -> dict[str, Any]:
     """For one day, messages are signed with both the new and the previous secret."""
     found = require_lmr_access(lmr)
-    with services().engine.begin() as connection:
-        return _with_secret(webhooks.rotate_secret(connection, found, read_webhook_id(number), _now()))
+    return _with_secret(use_cases.rotate_secret(found, read_webhook_id(number), current_caller()))
 
 
 @routes.route("POST", _ONE + "/test", "Test a webhook", {200: WebhookTrial} | describe_problems(404, 429))
 def test(lmr: str, number: str) -> dict[str, Any]:
     """Sends a signed message of the type `webhook.test` and returns the result within 15 s."""
-    found = require_lmr_access(lmr)
-    webhook, message, now = _find_webhook(found, number), uuid4(), _now()
-    letter = webhooks.sign_test_message(webhook, found, message, now)
-    with _test_slot(found):
-        answer = send(webhook.url, letter.body, letter.headers, services().config.webhook_private)
-    result = {"delivered": answer.is_success, "status": answer.status, "reason": answer.reason}
-    return {"id": str(message)} | result
+    message, answer = use_cases.test_webhook(require_lmr_access(lmr), read_webhook_id(number))
+    return {
+        "id": str(message),
+        "delivered": answer.is_success,
+        "status": answer.status,
+        "reason": answer.reason,
+    }
 
 
 # Messages
@@ -114,7 +93,7 @@ def test(lmr: str, number: str) -> dict[str, Any]:
 @routes.route("GET", _ONE + "/deliveries", "List messages", {200: _PAGE} | describe_problems(404), query=DeliveryQuery)
 def deliveries(query: DeliveryQuery, lmr: str, number: str) -> dict[str, Any]:
     """Newest first. Finished messages are kept for seven days, at most 200 per webhook."""
-    webhook = _find_webhook(require_lmr_access(lmr), number)
+    webhook = use_cases.get_webhook(require_lmr_access(lmr), read_webhook_id(number))
     before = None if query.after is None else read_after(query.after)
     with services().single.connect() as connection:
         rows = webhooks.list_deliveries(connection, webhook, before, query.limit + 1, query.state)
@@ -125,50 +104,14 @@ def deliveries(query: DeliveryQuery, lmr: str, number: str) -> dict[str, Any]:
 @routes.route("POST", _ONE + "/deliveries", "Send a message now", {201: DeliveryShown} | describe_problems(404, 409))
 def send_now(lmr: str, number: str) -> tuple[dict[str, Any], int]:
     """Sends the current offset of the feed, even if it was already sent. A waiting message is replaced."""
-    found = require_lmr_access(lmr)
-    with services().engine.begin() as connection:
-        made = webhooks.send_now(connection, found, read_webhook_id(number), _now())
-    services().wake_worker(WEBHOOKS_TASK)
-    return _delivery_as_dict(made), 201
+    return _delivery_as_dict(use_cases.send_now(require_lmr_access(lmr), read_webhook_id(number))), 201
 
 
 @routes.route("POST", _ONE + "/deliveries/<message>/replay", "Send a dead message again",
             {200: DeliveryShown} | describe_problems(404, 409))  # fmt: skip
 def replay(lmr: str, number: str, message: str) -> dict[str, Any]:
     """The message gets a new series of attempts under the same id."""
-    found = require_lmr_access(lmr)
-    try:
-        wanted = UUID(message)
-    except ValueError:
-        raise NotFound(f"{message!r} is not the id of a message.") from None
-    with services().engine.begin() as connection:
-        again = webhooks.retry_dead_message(connection, found, read_webhook_id(number), wanted, _now())
-    services().wake_worker(WEBHOOKS_TASK)
-    return _delivery_as_dict(again)
-
-
-_testing: set[int] = set()
-
-
-@contextmanager
-def _test_slot(lmr: Lmr) -> Iterator[None]:
-    """Allow one test per LMR at a time: a receiver may be slow."""
-    if lmr.id in _testing:
-        raise TooMany(f"A webhook of {lmr.name} is already being tested. Wait for the result.")
-    _testing.add(lmr.id)
-    try:
-        yield
-    finally:
-        _testing.discard(lmr.id)
-
-
-def _find_webhook(lmr: Lmr, number: str) -> Webhook:
-    with services().single.connect() as connection:
-        return webhooks.get_webhook(connection, lmr, read_webhook_id(number))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    return _delivery_as_dict(use_cases.replay_message(require_lmr_access(lmr), read_webhook_id(number), message))
 
 
 def _text(moment: datetime | None) -> str | None:

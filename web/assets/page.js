@@ -34,6 +34,9 @@ function localise(root) {
     const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? UNITS.at(-1);
     element.textContent = ago.format(Math.round(seconds / size), unit);
   }
+  for (const element of root.querySelectorAll("[data-from][data-to]")) {
+    element.textContent = dateTime.formatRange(new Date(element.dataset.from), new Date(element.dataset.to));
+  }
   for (const element of root.querySelectorAll("data[value]")) {
     const value = Number(element.value);
     if (Number.isFinite(value)) element.textContent = number.format(value);
@@ -42,11 +45,17 @@ function localise(root) {
 
 localise(document);
 document.addEventListener("htmx:load", (event) => localise(event.detail.elt));
+document.addEventListener("mdv:refreshed", (event) => localise(event.target));
 setInterval(() => localise(document), 30_000);
 
 // In a narrow window the navigation scrolls horizontally: bring the current page into view.
 const current = document.querySelector(".top nav a[aria-current]");
 if (current) current.parentElement.scrollLeft = current.offsetLeft - (current.parentElement.clientWidth - current.offsetWidth) / 2;
+
+// A secret is shown once: a page that the browser kept in memory is loaded again when the user goes back to it.
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted && document.querySelector("[data-once]")) location.reload();
+});
 
 // Copy buttons.
 document.addEventListener("click", async (event) => {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flask import Blueprint, Flask, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, PROCESS_COLLECTOR
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
@@ -66,7 +66,7 @@ def readyz() -> tuple[dict[str, Any], int]:
 
 @health.get("/metrics")
 def metrics() -> Response:
-    text = render_process_metrics(REQUESTS, REQUEST_SECONDS, _StateCollector(lmr().sync))
+    text = render_process_metrics(REQUESTS, REQUEST_SECONDS, PROCESS_COLLECTOR, _StateCollector(lmr().sync))
     return Response(text, content_type=CONTENT_TYPE_LATEST)
 
 

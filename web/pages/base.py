@@ -21,7 +21,8 @@ from web.services import services
 
 __all__ = [
     "is_fragment_request", "pages", "redirect_to", "render_error", "render_fragment", "render_page",
-    "require_editor", "require_signed_in", "require_unlimited_editor", "require_viewer", "safe_target", "session",
+    "require_administrator", "require_editor", "require_signed_in", "require_unlimited_editor", "require_viewer",
+    "safe_target", "session",
 ]  # fmt: skip
 
 pages = make_pages_blueprint(bring_text=("register", "register_each", "schema_change"))
@@ -60,6 +61,16 @@ def require_editor() -> Caller:
         raise Unauthenticated("Sign in to make changes.")
     if caller.role != "admin":
         raise Forbidden(f"{caller.name} has read-only access. Changes require the admin role.")
+    return caller
+
+
+def require_administrator() -> Caller:
+    """Return the caller if it may see and change users, tokens and webhooks: an admin without URI limits."""
+    caller = require_signed_in()
+    if caller.role != "admin":
+        raise Forbidden(f"{caller.name} has read-only access. Administration requires the admin role.")
+    if caller.is_limited:
+        raise Forbidden(f"{caller.name} is limited to URI prefixes. Administration requires an unlimited admin.")
     return caller
 
 

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from web.pages import (
+    admin,
+    admin_rules,
+    admin_tokens,
+    admin_users,
+    admin_webhooks,
+    batches,
     browse,
     documents,
     jobs,
@@ -34,7 +40,13 @@ PARTS = (
     schema,
     lmrs,
     jobs,
+    batches,
     sign_in,
+    admin,
+    admin_users,
+    admin_tokens,
+    admin_webhooks,
+    admin_rules,
 )
 """Importing a module adds its pages to the blueprint."""
 

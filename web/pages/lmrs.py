@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from mdv.errors import BadRequest, MdvError, TooCostly
 from mdv.inspect.explain_rule import explain_rule as explain_rule
-from mdv.inspect.sql.lmrs import LmrProgress, list_newest_rules, read_progress
+from mdv.inspect.sql.lmrs import LmrProgress, list_lmrs_behind, list_newest_rules, read_progress
 from mdv.mdp.feed_progress import read_feed_end
 from mdv.mdp.lmrs import Lmr, create_lmr, get_lmr, list_lmrs, replace_token, set_paused
 from mdv.mdp.subscribe import get_subscription, list_searching_rules, with_suspensions
@@ -19,6 +19,7 @@ from mdv.mdp.webhooks import list_webhooks
 from mdv.rules.completion import example
 from web.job_queue import PendingJob
 from web.number_params import read_after, read_subscription_id
+from web.once import redirect_once, take_once
 from web.pages.base import (
     is_fragment_request,
     pages,
@@ -62,7 +63,7 @@ def lmrs() -> Response:
 
 @pages.post("/lmrs")
 def create_an_lmr() -> Response:
-    """Create an LMR. The response shows its token, only once."""
+    """Create an LMR. The next page shows its token, once."""
     caller = require_unlimited_editor()
     name = request.form.get("name", "").strip()
     try:
@@ -70,20 +71,23 @@ def create_an_lmr() -> Response:
             made, token = create_lmr(connection, name, caller.by)
     except MdvError as error:
         return _render_list(error.problem(), name)
-    return render_page("lmr_token.html", 201, lmr=made, token=token, new=True)
+    return _show_token(made, token, is_new=True)
 
 
 def _render_list(problem: Mapping[str, Any] | None = None, name: str = "") -> Response:
+    """Render a page of all LMRs or, with `state=behind`, of those that are behind."""
+    state = "behind" if request.args.get("state") == "behind" else ""
     with services().engine.connect() as connection:
         after = read_after(request.args.get("after"))
-        found = list_lmrs(connection, after, PAGE_SIZE + 1)
+        found = (list_lmrs_behind if state else list_lmrs)(connection, after, PAGE_SIZE + 1)
         shown = found[:PAGE_SIZE]
         progress = read_progress(connection, [lmr.id for lmr in shown], MAX_COUNTED_IN_LIST) if shown else {}
-    more = url_for("pages.lmrs", after=shown[-1].id) if len(found) > PAGE_SIZE else None
+    more = url_for("pages.lmrs", state=state or None, after=shown[-1].id) if len(found) > PAGE_SIZE else None
     rows = [(lmr, progress[lmr.id]) for lmr in shown if lmr.id in progress]
     return render_page(
         "lmrs.html",
         problem["status"] if problem else 200,
+        state=state,
         rows=rows,
         more=more,
         most=MAX_COUNTED_IN_LIST,
@@ -197,7 +201,24 @@ def renew_lmr_token(name: str) -> Response:
     found = _find_lmr(name)
     with services().engine.begin() as connection:
         token = replace_token(connection, found)
-    return render_page("lmr_token.html", 201, lmr=found, token=token, new=False)
+    return _show_token(found, token, is_new=False)
+
+
+@pages.get("/lmrs/<name>/new-token")
+def new_lmr_token(name: str) -> Response:
+    """Show the token of an LMR directly after it was created."""
+    require_unlimited_editor()
+    found = _find_lmr(name)
+    once = take_once(_about_token(found)) or {}
+    return render_page("lmr_token.html", lmr=found, token=once.get("token"), new=once.get("new"))
+
+
+def _show_token(lmr: Lmr, token: str, is_new: bool) -> Response:
+    return redirect_once(_about_token(lmr), {"token": token, "new": is_new}, "new_lmr_token", name=lmr.name)
+
+
+def _about_token(lmr: Lmr) -> str:
+    return f"lmr-token-{lmr.id}"
 
 
 @pages.get("/lmrs/<name>/end")

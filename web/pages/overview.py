@@ -1,4 +1,4 @@
-"""The overview page: sizes, recent jobs, alerts, charts."""
+"""The overview page: sizes, alerts, charts, recent activity."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from flask import Response, stream_with_context, url_for
+from flask import Response, request, stream_with_context, url_for
 
 from mdv.errors import Unavailable
-from mdv.inspect.overview import ListedSuspension, read_overview
-from mdv.inspect.sql.jobs import last_activity
-from mdv.inspect.sql.minute_metrics import fill_minutes, read_metrics
-from mdv.inspect.sql.status import Status
+from mdv.inspect.activity import ListedBurst
+from mdv.inspect.overview import ListedSuspension, Overview, read_overview
+from mdv.inspect.sql.batch_runs import ListedRun
+from mdv.inspect.sql.jobs import MAX_FAILED_COUNTED, last_activity
+from mdv.inspect.sql.minute_metrics import TIME_RANGES, IntervalMetrics, TimeRange, fill_intervals, read_metrics
+from mdv.inspect.sql.status import BEHIND_AFTER_SECONDS, MAX_ROWS_COUNTED, RowCount, Status
 from mdv.mdp.worker_heartbeats import list_live_workers
 from web.pages.base import pages, render_fragment, render_page, require_viewer
 from web.pages.first_schema import is_schema_missing
 from web.services import services
+from web.template_filters import counted
 
-HOUR_SECONDS = 3600.0
-MAX_RECENT_JOBS = 12
+MAX_ACTIVITIES = 12
 ALERT_AFTER_SECONDS = 30.0
-"""An LMR that is behind, or a job that waits, for longer than this raises an alert."""
+"""A job that waits for longer than this raises an alert."""
 STREAM_SECONDS = 300.0
 POLL_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 15.0
 MAX_SUSPENDED_SHOWN = 5
 """Maximum number of suspended rules that are listed."""
+MAX_LMRS_SHOWN = 5
+"""Maximum number of LMRs with an alert."""
 STREAM_SLOTS = "pages with live updates"
 MAX_STREAMS = 200
 """Open pages with live updates per process. Further pages must be reloaded manually."""
@@ -43,17 +47,38 @@ class Alert:
     link: str
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number of things, and the page that lists them. `more`: there are more. `is_bad`: there should be none."""
+
+    count: RowCount
+    name: str
+    link: str
+    more: bool = False
+    is_bad: bool = False
+
+
 @pages.get("/")
 def overview() -> Response:
     require_viewer()
-    return render_page("overview.html", **_current_values(), charts=_charts())
+    range_ = _time_range()
+    return render_page(
+        "overview.html", **_current_values(range_), charts=_charts(range_), time_range=range_, ranges=TIME_RANGES
+    )
 
 
 @pages.get("/overview/now")
 def overview_now() -> Response:
     """Return the fragment of the overview that is refreshed after changes."""
     require_viewer()
-    return render_fragment("overview_now.html", **_current_values())
+    return render_fragment("overview_now.html", **_current_values(_time_range()), is_refresh=True)
+
+
+@pages.get("/overview/charts")
+def overview_charts() -> Response:
+    """Return the charts, which are refreshed less often."""
+    require_viewer()
+    return render_fragment("overview_charts.html", charts=_charts(_time_range()))
 
 
 @pages.get("/overview/events")
@@ -83,17 +108,26 @@ def _change_events() -> Iterator[str]:
             yield ": nothing new\n\n"
 
 
-def _current_values() -> dict[str, Any]:
+def _time_range() -> TimeRange:
+    """Return the time range of the request, by default the shortest."""
+    return TIME_RANGES.get(request.args.get("range", ""), TIME_RANGES["1h"])
+
+
+def _current_values(range_: TimeRange) -> dict[str, Any]:
     with services().engine.connect() as connection:
-        found = read_overview(connection, MAX_RECENT_JOBS, MAX_SUSPENDED_SHOWN)
+        found = read_overview(connection, range_.seconds, MAX_ACTIVITIES, MAX_SUSPENDED_SHOWN)
     return {
         "status": found.status,
+        "tiles": _tiles(found, range_),
         "schema_missing": is_schema_missing(),
-        "recent": found.recent_jobs,
+        "activities": [(_kind_of(activity), activity) for activity in found.activities],
         "lmr_names": found.lmr_names,
-        "batches": found.batches,
         "alerts": [*_alerts(found.status), *_suspended(found.suspended, found.status.suspended)],
     }
+
+
+def _kind_of(activity: object) -> str:
+    return "burst" if isinstance(activity, ListedBurst) else "run" if isinstance(activity, ListedRun) else "job"
 
 
 _last_check: tuple[float, tuple[int, int]] = (0.0, (0, 0))
@@ -107,6 +141,36 @@ def _last_change() -> tuple[int, int]:
         with services().single.connect() as connection:
             _last_check = time.monotonic(), last_activity(connection)
     return _last_check[1]
+
+
+# Tiles and alerts
+
+
+def _tiles(found: Overview, range_: TimeRange) -> list[Tile]:
+    """Return the tiles. Each page shows as many rows as its tile says."""
+    status = found.status
+    failed_link = url_for("pages.jobs", state="failed", range=range_.name)
+    resource_class: dict[str, Any] = {"class": "rdfs:Resource"}
+    exact = {
+        "suspended": RowCount(status.suspended, True),
+        "lmrs": RowCount(status.lmrs, True),
+        "behind": RowCount(found.lmrs_behind, True),
+        "waiting": RowCount(status.queue.waiting, True),
+        "failed": RowCount(found.failed, True),
+    }
+    return [
+        Tile(status.documents, "documents", url_for("pages.documents")),
+        Tile(status.resources, "resources", url_for("pages.instances", **resource_class)),
+        Tile(status.rules, "rules", url_for("pages.registered_rules")),
+        Tile(exact["suspended"], "rules suspended", url_for("pages.registered_rules", state="suspended"),
+             is_bad=status.suspended > 0),
+        Tile(exact["lmrs"], "LMRs", url_for("pages.lmrs")),
+        Tile(exact["behind"], "LMRs behind", url_for("pages.lmrs", state="behind"),
+             more=found.lmrs_behind >= MAX_ROWS_COUNTED, is_bad=found.lmrs_behind > 0),
+        Tile(exact["waiting"], "jobs waiting", url_for("pages.jobs", state="queued"), more=status.queue.more),
+        Tile(exact["failed"], f"jobs failed in {range_.label}", failed_link,
+             more=found.failed >= MAX_FAILED_COUNTED, is_bad=found.failed > 0),
+    ]  # fmt: skip
 
 
 def _alerts(status: Status) -> Iterator[Alert]:
@@ -123,14 +187,14 @@ def _alerts(status: Status) -> Iterator[Alert]:
         yield Alert("Redis is unavailable. Changes are still processed, but with a delay.", "/readyz")
     elif not workers:
         yield Alert("No worker is running. Changes wait until one is started (`mdv worker`).", url_for("pages.jobs"))
-    for lmr in status.behind[:5]:
+    for lmr in status.behind[:MAX_LMRS_SHOWN]:
         if lmr.paused:
             yield Alert(f"The LMR {lmr.name} is paused and receives no events.",
                             url_for("pages.lmr", name=lmr.name))  # fmt: skip
         elif lmr.must_refetch:
             yield Alert(f"The LMR {lmr.name} is too far behind and has to take a new snapshot.",
                             url_for("pages.lmr", name=lmr.name))  # fmt: skip
-        elif lmr.since and (datetime.now(UTC) - lmr.since).total_seconds() > ALERT_AFTER_SECONDS:
+        elif lmr.since and (datetime.now(UTC) - lmr.since).total_seconds() > BEHIND_AFTER_SECONDS:
             unread = f"{lmr.events:,}{'+' if lmr.more else ''} unread events"
             yield Alert(
                 f"The LMR {lmr.name} has {unread}. Remove it if it is no longer used.",
@@ -149,28 +213,38 @@ def _suspended(some: Sequence[ListedSuspension], count: int) -> Iterator[Alert]:
         yield Alert(f"{count:,} rules are suspended in total.", url_for("pages.registered_rules", state="suspended"))
 
 
+# Charts
+
+
 @dataclass(frozen=True, slots=True)
-class MinuteChart:
-    """A metric of the last hour, one value per minute."""
+class MetricChart:
+    """A metric of a time range, one value per interval. `summary`: of the whole range."""
 
     title: str
     unit: str
-    minutes: list[tuple[datetime, float]]
+    summary: str
+    values: list[tuple[datetime, float]]
 
     @property
     def points(self) -> str:
-        return json.dumps([[round(at.timestamp()) for at, _ in self.minutes], [value for _, value in self.minutes]])
+        return json.dumps([[round(at.timestamp()) for at, _ in self.values], [value for _, value in self.values]])
 
 
-def _charts() -> list[MinuteChart]:
+def _charts(range_: TimeRange) -> list[MetricChart]:
+    now = datetime.now(UTC)
     with services().engine.connect() as connection:
-        minutes = fill_minutes(read_metrics(connection, HOUR_SECONDS), datetime.now(UTC))
-    series = (
-        ("Documents per minute", "documents", "documents"),
-        ("Milliseconds per document", "ms", "ms_per_document"),
-        ("Largest LMR lag in seconds", "s", "lag"),
-    )
+        intervals = fill_intervals(read_metrics(connection, range_, now), range_, now)
+    documents = sum(interval.documents for interval in intervals)
+    mean = 1000 * sum(interval.seconds for interval in intervals) / documents if documents else 0.0
+    lag, waiting = (max((getattr(interval, name) for interval in intervals), default=0) for name in ("lag", "waiting"))
     return [
-        MinuteChart(title, unit, [(minute.at, round(getattr(minute, name), 2)) for minute in minutes])
-        for title, unit, name in series
+        _chart("Documents per minute", "documents", counted(documents, "document"), "documents_per_minute", intervals),
+        _chart("Milliseconds per document", "ms", f"mean {mean:,.1f} ms", "ms_per_document", intervals),
+        _chart("Largest LMR lag in seconds", "s", f"at most {lag:,.0f} s", "lag", intervals),
+        _chart("Jobs waiting", "jobs", f"at most {waiting:,}", "waiting", intervals),
     ]
+
+
+def _chart(title: str, unit: str, summary: str, name: str, intervals: Sequence[IntervalMetrics]) -> MetricChart:
+    values = [(interval.at, round(getattr(interval, name), 2)) for interval in intervals]
+    return MetricChart(title, unit, summary, values)

@@ -10,10 +10,11 @@ from typing import NamedTuple
 from sqlalchemy import Connection, func, select
 
 from mdv.db.engine import driver
-from mdv.db.lmrs import SUBSCRIPTION_COLUMNS, Lmr, StoredSubscription
+from mdv.db.lmrs import SUBSCRIPTION_COLUMNS, Lmr, StoredSubscription, read_lmrs
 from mdv.db.load_sql import load_sql
 from mdv.db.postgres_copy import array_literal
 from mdv.db.tables import feed, lmr_resources, lmrs, rules
+from mdv.inspect.sql.status import find_lmrs_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ def count_per_lmr(connection: Connection, some: Sequence[Lmr]) -> dict[int, LmrC
         number: LmrCounts(subscriptions.get(number, 0), *holds.get(number, (0, 0)), *events.get(number, (0, 0)))
         for number in ids
     }
+
+
+def list_lmrs_behind(connection: Connection, after: int, limit: int) -> list[Lmr]:
+    """Return a page of the LMRs that are behind."""
+    return read_lmrs(connection, find_lmrs_behind(connection, after, limit))
 
 
 def list_newest_rules(

@@ -18,6 +18,8 @@ MAX_ROWS_COUNTED = 10_000
 """Up to this many rows are counted exactly. Larger numbers are estimates of the query planner."""
 MAX_LAGGING_LMRS = 20
 """Limit of lagging LMRs that are listed."""
+BEHIND_AFTER_SECONDS = 30.0
+"""An LMR counts as behind if it has not read an event for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,12 @@ def list_lagging_lmrs(connection: Connection) -> list[LaggingLmr]:
         )
         for number, name, events, since, asked_at, lost, paused in rows
     ]
+
+
+def find_lmrs_behind(connection: Connection, after: int, limit: int) -> list[int]:
+    """Return the IDs of a page of the LMRs that are behind, also of paused ones."""
+    values = {"seconds": BEHIND_AFTER_SECONDS, "after": after, "limit": limit}
+    return [number for (number,) in driver(connection).execute(load_sql("status", __package__)["lmrs_behind"], values)]
 
 
 def read_queue(connection: Connection) -> QueueCounts:

@@ -16,3 +16,14 @@ from (select l.id, l.name, l.read, l.asked_at, l.kept_after, l.paused, e."offset
       order by e."offset" limit %(furthest)s) f
 left join publications p on p.tx = f.tx
 order by f."offset";
+
+-- name: lmrs_behind
+-- A page of the LMRs whose first unread event is older than some seconds, or whose cursor has expired.
+select l.id
+from lmrs l
+left join lateral (select tx from feed where lmr_id = l.id and "offset" > coalesce(l.cursor, 0)
+                   order by "offset" limit 1) e on true
+left join lateral (select at from transactions where position = e.tx) t on true
+where l.id > %(after)s
+  and (t.at < now() - %(seconds)s * interval '1 second' or l.cursor < l.kept_after)
+order by l.id limit %(limit)s;

@@ -1,0 +1,1 @@
+"""Back up and restore an MDP: all tables at one position, and the local metadata of its own LMR."""
