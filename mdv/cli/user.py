@@ -114,7 +114,8 @@ _COLUMNS: Columns = {
     name: lambda item, name=name: item[name]  # type: ignore[misc]
     for name in ("name", "role", "created_at", "sessions", "seen_at")
 }
-_TERMINAL_COLUMNS = _COLUMNS | {
+_TERMINAL_COLUMNS: Columns = {
+    **_COLUMNS,
     "created_at": lambda item: short_time(item["created_at"]),
     "seen_at": lambda item: short_time(item["seen_at"]),
 }
