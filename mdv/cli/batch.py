@@ -108,8 +108,8 @@ def batch(
     config = Config.from_environment()
     engine = _connect(system)
     order = BatchOptions(
-        replace_unstorable(" ".join(paths)), config.max_document_bytes, rejects, dry_run, match_in == "spark", add_rejects=watch,
-        rule_seconds=config.rule_seconds,
+        replace_unstorable(" ".join(paths)), config.max_document_bytes, rejects, dry_run, match_in == "spark",
+        add_rejects=watch, rule_seconds=config.rule_seconds,
     )  # fmt: skip
     _check_local([*paths, *([manifest] if manifest else [])])
     only_spark = {
