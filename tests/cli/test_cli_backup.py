@@ -375,8 +375,9 @@ def test_a_killed_backup_is_no_backup(filled: Mdp, on: Mdv, tmp_path: Path, empt
 
 
 @pytest.fixture
-def small_files() -> Iterator[None]:
+def small_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Writes over 8 KB into one file fail, as on a full disk."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
     yield
