@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 from mdv.batch import choose_way as choice
 from mdv.batch.choose_way import BatchInput, choose_way
 from mdv.batch.document_naming import Naming
+from mdv.batch.local_preparation import order_documents
 from mdv.batch.local_source import LocalSource, _walk, find_local_files
+from mdv.batch.prepare_partition import InputDocument
 from mdv.cli import cli
 from mdv.cli.errors import run_for_exit_code
 from mdv.db.state import lock_state
@@ -270,3 +273,24 @@ def test_an_empty_path_is_not_the_current_folder(command: Command, monkeypatch: 
     ran = command.run("")
     assert (ran.code, command.mdp.one("select count(*) from documents")) == (1, 0)
     assert "A path is empty" in ran.err
+
+
+def test_documents_with_the_same_uri_take_little_memory() -> None:
+    """A small archive can contain many large documents, all with one URI."""
+
+    def documents() -> Iterator[InputDocument]:
+        for number in range(48):
+            yield InputDocument("x", "http://a/", None, bytes([number]) * (2 << 20), f"{number:02}", None)
+        yield InputDocument("x", "http://a/", None, None, "99", "{}")
+        yield InputDocument("x", "http://b/", None, b"other", "00", None)
+
+    tracemalloc.start()
+    try:
+        found = [(one.uri, one.content and (one.content[0], len(one.content)))
+                 for one in order_documents(documents(), {"http://a/"})]  # fmt: skip
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    last_first = [("http://a/", (number, 2 << 20)) for number in reversed(range(48))]
+    assert found == [("http://b/", (ord("o"), 5)), ("http://a/", None), *last_first]
+    assert peak < 48 << 20, "half of all texts"
