@@ -189,7 +189,7 @@ def lock_password_hash(connection: Connection, name: str) -> str | None:
     return connection.execute(_select_password(name).with_for_update(read=True)).scalar_one_or_none()
 
 
-def _select_password(name: str) -> Select[tuple[str]]:
+def _select_password(name: str) -> Select[str]:
     return select(users.c.password).where(users.c.name == name)
 
 
