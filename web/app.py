@@ -8,6 +8,8 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     documents,
+    eca,
+    eca_analysis,
     explain,
     feed,
     filter,
@@ -20,6 +22,7 @@ from web.api import (
     search,
     status,
     tokens,
+    update,
     webhooks,
 )
 from web.app_factory import make_app
@@ -32,11 +35,14 @@ ROUTE_GROUPS = [
     module.routes
     for module in (
         documents,
+        update,
         resources,
         search,
         query,
         schema,
         rules,
+        eca,
+        eca_analysis,
         lmrs,
         feed,
         webhooks,
@@ -55,6 +61,7 @@ NAV_ITEMS = [
     ("browse", "Browse"),
     ("query", "Query"),
     ("rules", "Rules"),
+    ("eca_rules", "Event rules"),
     ("schema", "Schema"),
     ("lmrs", "LMRs"),
     ("jobs", "Jobs"),

@@ -59,6 +59,7 @@ def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> No
 @click.option("--match-in", type=click.Choice(["postgres", "spark"]), default="postgres", show_default=True,
               help="Where values are compared with the constants of rules.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Keep registering new files in the folder PATH until Ctrl-C.")
+@click.option("--no-eca", is_flag=True, help="Run no event-condition-action rules. The history says so.")
 @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A Spark setting. Repeatable.")
 @click.option("--spark", "on_spark", is_flag=True, help="Use Spark also for small inputs.")
 @click.option("--script", is_flag=True, is_eager=True, expose_value=False, callback=_show_script,
@@ -78,6 +79,7 @@ def batch(
     dry_run: bool,
     match_in: str,
     watch: bool,
+    no_eca: bool,
     settings: tuple[str, ...],
     on_spark: bool,
     as_json: bool,
@@ -95,6 +97,7 @@ def batch(
     from mdv.batch.choose_way import BatchInput, choose_way
     from mdv.batch.document_naming import Naming
     from mdv.batch.run import BatchOptions
+    from mdv.mdp.eca.run import RunLimits
 
     naming = Naming(uri_base, uri, match, manifest)
     if rejects is not None and not rejects.strip():
@@ -109,7 +112,8 @@ def batch(
     engine = _connect(system)
     order = BatchOptions(
         replace_unstorable(" ".join(paths)), config.max_document_bytes, rejects, dry_run, match_in == "spark",
-        add_rejects=watch, rule_seconds=config.rule_seconds,
+        add_rejects=watch, rule_seconds=config.rule_seconds, reacts=not no_eca,
+        run_limits=RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds),
     )  # fmt: skip
     _check_local([*paths, *([manifest] if manifest else [])])
     only_spark = {

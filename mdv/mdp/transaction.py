@@ -21,7 +21,16 @@ from sqlalchemy import Connection
 from mdv.cause import Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
 from mdv.db.eca.rules import has_classes, quarantine_rules, set_version, store_classes
-from mdv.db.eca.runs import RunRecord, store_run
+from mdv.db.eca.runs import (
+    DETACHED_RUN,
+    REGISTRATION_RUN,
+    UPDATE_RUN,
+    ParentCopy,
+    RunRecord,
+    queue_detached,
+    store_run,
+)
+from mdv.db.jobs import PRIORITY_BACKGROUND
 from mdv.db.pipeline import Pipeline
 from mdv.db.publish import Publication, RuleNotices
 from mdv.db.rule_graph import RuleGraph, RulesAdvance
@@ -31,11 +40,13 @@ from mdv.db.statement_store import StatementStore
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError, RuleFailed, RulesDoNotEnd
-from mdv.failpoints import AFTER_EDIT, hit_failpoint
+from mdv.failpoints import AFTER_EDIT, AFTER_REACTION, hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
+from mdv.mdp.eca.detached import encode_detached
 from mdv.mdp.eca.rule_set import RuleSet
 from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler, count_copies
-from mdv.mdp.eca.trace import audit_rows, write_trace
+from mdv.mdp.eca.slow_rules import SlowRules
+from mdv.mdp.eca.trace import audit_rows, stored_copies, write_trace
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
 from mdv.mdp.groups import Groups
@@ -52,6 +63,17 @@ from mdv.rdftl.model import Action
 
 MAX_RULE_FAILURES = 5
 """A rule that fails in this many transactions in a row is quarantined."""
+
+
+def stop_failing_rules(
+    connection: Connection, failing: Collection[int], most: int, position: int, slow: SlowRules
+) -> bool:
+    """Quarantine those of these rules that have failed in `most` transactions in a row, and those that took too long at
+    once. Return True if there are any."""
+    too_long = {rule: slow.rules[rule].reason for rule in failing if rule in slow.rules}
+    stopped = quarantine_rules(connection, failing, most, position, too_long)
+    slow.forget(too_long)
+    return bool(stopped)
 
 
 class OneByOne(Exception):
@@ -97,6 +119,7 @@ class Transaction:
         self._scheduler: Scheduler | None = None
         self._subject: str | None = None
         self._by: str | None = None
+        self._parent: ParentCopy | None = None
         self.reacts = True
         """False: event-condition-action rules are not run."""
 
@@ -174,9 +197,26 @@ class Transaction:
         """Execute actions in order, with the rules that they trigger. The lock is taken. Raise `ActionFailed` if one
         of them fails."""
         self._subject, self._by = document, cause.by
-        root = RuleCopy(tuple(actions), tuple(constants), document=document, limits=limits, by=cause.by)
+        root = RuleCopy(
+            tuple(actions), tuple(constants), document=document, limits=limits, by=cause.by, agent=cause.agent
+        )  # fmt: skip
         with self._refusals():
             self.scheduler.execute(root)
+            hit_failpoint(AFTER_REACTION)
+
+    @contextmanager
+    def detached_copy(self, parent: ParentCopy, by: str | None) -> Iterator[None]:
+        """Execute a detached copy in the block, with `execute_copy`. `parent`: the copy as its run knows it. A failure
+        in the block is recorded as one of the copy. The lock is taken."""
+        self._parent, self._by = parent, by
+        with self._refusals():
+            yield
+
+    def execute_copy(self, root: RuleCopy) -> None:
+        """Execute a detached copy, with the rules that it triggers. Raise `RuleFailed` if it fails."""
+        self._subject = root.document
+        self.scheduler.execute(root)
+        hit_failpoint(AFTER_REACTION)
 
     def number_classes(self) -> None:
         """Store the classes of the schema with their superclasses, unless they are stored. Paths through rdf:type need
@@ -198,7 +238,9 @@ class Transaction:
     def scheduler(self) -> Scheduler:
         """Runs event-condition-action rules in this transaction."""
         if self._scheduler is None:
-            self._scheduler = Scheduler(self, self.rule_set, self.provider.run_limits)
+            self._scheduler = Scheduler(
+                self, self.rule_set, self.provider.run_limits, self.provider.slow_rules, self.reacts
+            )  # fmt: skip
         return self._scheduler
 
     @property
@@ -211,6 +253,11 @@ class Transaction:
         (edit,) = encode_edits([Edit(statement, document)], self.schema)
         return self._store is not None and self._store.is_in(document, edit)
 
+    def name_document(self, number: int) -> str:
+        """Return the URI of a document that this transaction changes, by its ID. A new one is not stored yet."""
+        assert self._store is not None
+        return self._store.name_document(number)
+
     @property
     def vocabulary(self) -> Vocabulary:
         return self.provider.vocabulary
@@ -222,6 +269,7 @@ class Transaction:
         by, self._replaced = self._replaced[0].by, ()
         with self._refusals():
             self.scheduler.react_to_replacement(store, RuleCopy(by=by))
+            hit_failpoint(AFTER_REACTION)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -253,6 +301,7 @@ class Transaction:
             self._subject, self._by = document, cause.by
             with self._refusals():
                 self.scheduler.react_to_edit(effective, RuleCopy(by=cause.by))
+                hit_failpoint(AFTER_REACTION)
         return effective
 
     def apply_edits(
@@ -263,10 +312,13 @@ class Transaction:
         document: str | None,
         limits: WriteLimits,
         is_checked: bool = False,
+        is_restored: bool = False,
     ) -> EffectiveEdits:
         """Remove and add single statements, without running rules. `is_checked`: validate what was added at once. If it
-        is invalid or not allowed, nothing changes."""
-        refuse_reserved_names(additions, deletions, document)
+        is invalid or not allowed, nothing changes. `is_restored`: the documents had these statements before, so that
+        they may concern blank nodes."""
+        if not is_restored:
+            refuse_reserved_names(additions, deletions, document)
         found, schema = None, self.schema if self._is_locked else self.provider.schemas.last_known
         if not self._is_locked:
             with time_stage("turn"), self.locking(LockPurpose.DOCUMENTS) as pipeline:
@@ -274,10 +326,8 @@ class Transaction:
         if found is None or schema is not self.schema:
             with Pipeline(self.connection) as pipeline:
                 found = self._queue_lookups(pipeline, self.schema, additions, deletions, document)
-        if self._store is None:
-            ids = self.provider.vocabulary.ids(())
-            self._store = StatementStore(self.connection, self.state, self._numbers, ids)
-        effective = self._store.edit(
+        store = self._statement_store()
+        effective = store.edit(
             encode_edits(additions, self.schema), encode_edits(deletions, self.schema), document, found, cause
         )
         for uri, key, statement in found.single_values():
@@ -285,12 +335,26 @@ class Transaction:
         try:
             limits.check(effective)
             if is_checked:
-                self._validate_round(self._store, effective)
+                self._validate_round(store, effective)
         except MdvError:
-            self._revert(self._store, effective, found, cause)
+            self._revert(store, effective, found, cause)
             raise
         hit_failpoint(AFTER_EDIT)
         return effective
+
+    def look_up_edits(self, edits: Sequence[Edit]) -> None:
+        """Look up the statements of edits, so that `is_in` knows them. The lock is taken."""
+        with Pipeline(self.connection) as pipeline:
+            found = self._queue_lookups(pipeline, self.schema, edits, (), None)
+        self._statement_store().look_up(found)
+        for uri, key, statement in found.single_values():
+            self._single_values[uri][key] = statement
+
+    def _statement_store(self) -> StatementStore:
+        if self._store is None:
+            ids = self.provider.vocabulary.ids(())
+            self._store = StatementStore(self.connection, self.state, self._numbers, ids)
+        return self._store
 
     def _validate_round(self, store: StatementStore, effective: EffectiveEdits) -> None:
         """Raise `InvalidDocument` if the additions of the last round make a document invalid."""
@@ -345,11 +409,12 @@ class Transaction:
         """Store the changed documents, run the filter and publish. `candidates`: the resources that rules can match, if
         they were determined before. Without a change, the position does not advance."""
         store = self._store
+        if store is not None and store.is_changed:
+            self._react(store)
         if store is None or not store.is_changed:
-            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED)
-        self._react(store)
-        if not store.is_changed:
-            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED)
+            if store is not None:
+                store.withdraw()
+            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED, self._store_run(self.state.position))
         self._validate_edits(store)
         groups, state, rules = self.groups(), self.state, self.provider.rules
         pipeline, found = Pipeline(self.connection), ScheduledFilterRun()
@@ -360,7 +425,10 @@ class Transaction:
                     store.write(pipeline)
                 hit_failpoint("after the store")
                 change = store.change
-                candidate_ids = candidates.ids(state, self._numbers) if candidates is not None else None
+                has_rule_changes = self._scheduler is not None  # they may concern other resources
+                candidate_ids = (
+                    candidates.ids(state, self._numbers) if candidates is not None and not has_rule_changes else None
+                )
                 limits = TimeLimits(rules.seconds, rules.limits)
                 with time_stage("filter"):
                     found = filter_changes(pipeline, groups, change, limits, candidate_ids)
@@ -392,21 +460,31 @@ class Transaction:
             uri: DocumentOutcome(counts, matched[uri], lmrs[uri], present)
             for uri, (counts, present) in store.outcomes.items()
         }
-        return TransactionOutcome(self.position, documents, publication, self._store_run())
+        return TransactionOutcome(self.position, documents, publication, self._store_run(self.position))
 
-    def _store_run(self) -> int | None:
-        """Store what event-condition-action rules did. Return the ID of the run; None if nothing happened."""
+    def _store_run(self, position: int) -> int | None:
+        """Store what event-condition-action rules did, and queue detached copies as jobs. Return the ID of the run;
+        None if nothing happened."""
         run = self.rule_run
-        if run is None or not (run.fired or run.steps):
+        if run is None or not (run.fired or run.steps or run.failed):
             return None
         if run.failed:
             self._quarantine(run)
-        return store_run(self.connection, self.position, self.run_record("done"))
+        number = store_run(self.connection, position, self.run_record("done"))
+        if run.detached:
+            origin = self._parent.origin if self._parent is not None else number
+            jobs = [encode_detached(copy, number, origin, self.schema.schema) for copy in run.detached]
+            queue_detached(self.connection, number, jobs, PRIORITY_BACKGROUND)
+        return number
 
     def _quarantine(self, run: RuleRun) -> None:
-        """Stop rules that have failed too often. Their failures in this transaction are counted next."""
+        """Stop rules that have failed too often, or took too long. Their failures in this transaction are counted
+        next."""
         failing = {copy.rule.id for copy, _ in run.failed if copy.rule is not None}
-        if quarantine_rules(self.connection, failing, MAX_RULE_FAILURES - 1, self.position):
+        stopped = stop_failing_rules(
+            self.connection, failing, MAX_RULE_FAILURES - 1, self.position, self.provider.slow_rules
+        )
+        if stopped:
             version = new_graph_version() | 1
             set_version(self.connection, version)
             self.state = replace(self.state, eca_version=version)
@@ -416,10 +494,11 @@ class Transaction:
         run = self.scheduler.run
         is_update = any(step.owner.rule is None for step in run.steps)
         changes = audit_rows(run) if outcome == "done" else []
-        cause = "update" if is_update else "registration"
+        cause = DETACHED_RUN if self._parent is not None else UPDATE_RUN if is_update else REGISTRATION_RUN
         return RunRecord(
-            cause, self._subject, outcome, len(run.fired), write_trace(run), changes, count_copies(run), self._by
-        )
+            cause, self._subject, outcome, len(run.fired), write_trace(run), changes, count_copies(run), self._by,
+            stored_copies(run), self._parent,
+        )  # fmt: skip
 
     # Rules
 

@@ -40,7 +40,7 @@ def test_a_transaction_does_what_the_oracle_does(world: Mdp, data: Any) -> None:
     with world.engine.connect() as connection:
         schema = world.schemas.now(connection).schema
     documents = data.draw(worlds.documents())
-    step = data.draw(worlds.transactions(strict=False))
+    step = data.draw(worlds.transactions(strict=True))
     try:
         rules = normal(step.rules, schema)
         cause = step.cause

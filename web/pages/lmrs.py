@@ -10,6 +10,7 @@ from flask import Response, request, url_for
 from sqlalchemy import Connection
 
 from mdv.errors import BadRequest, MdvError, TooCostly
+from mdv.inspect.eca_log import StatementOrigin, find_origins
 from mdv.inspect.explain_rule import explain_rule as explain_rule
 from mdv.inspect.sql.lmrs import LmrProgress, list_lmrs_behind, list_newest_rules, read_progress
 from mdv.mdp.feed_progress import read_feed_end
@@ -361,13 +362,22 @@ def explain(name: str) -> Response:
     require_viewer()
     found, uri = _find_lmr(name), request.args.get("uri", "").strip()
     why, problem = None, None
+    origins: list[StatementOrigin] = []
     if uri:
         try:
             why = explain_at_lmr(found, uri)
+            with services().engine.connect() as connection:
+                origins = find_origins(connection, uri)
         except MdvError as error:
             problem = error.problem()
     return render_page(
-        "explain.html", problem["status"] if problem else 200, lmr=found, uri=uri, why=why, problem=problem
+        "explain.html",
+        problem["status"] if problem else 200,
+        lmr=found,
+        uri=uri,
+        why=why,
+        origins=origins,
+        problem=problem,
     )
 
 

@@ -8,7 +8,7 @@ clause; what it selects are the columns of its last table. A constant is the tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from mdv.rdftl.model import (
     Operand,
     ValueComparison,
 )
-from mdv.rdftl.template import TYPED_SLOT, slot_number
+from mdv.rdftl.template import TYPED_SLOT, find_parts, slot_number
 from mdv.rules.operators import Operator
 
 CONTAINERS = tuple(RDF + name for name in ("Bag", "Seq", "Alt"))
@@ -81,6 +81,9 @@ class FromWhere:
 
     tables: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
+
+    def copy(self) -> FromWhere:
+        return FromWhere([*self.tables], [*self.conditions])
 
     def exists(self) -> str:
         where = " and ".join(self.conditions) or "true"
@@ -269,6 +272,49 @@ class PathWriter:
         inner = replace(self, context=value)
         into.conditions += [inner.condition(qualifier) for qualifier in qualifiers]
 
+    # Elements of something that is no collection
+
+    def bad_elements(self, path: NodePath, within: FromWhere, itself: bool = False) -> Iterator[FromWhere]:
+        """Yield queries that have a row if an `element` step of a path, or of one of its qualifiers, is applied to a
+        value that is no collection. `within`: the tables of the context."""
+        start, passed = NodePath(path.head), NodePath(path.head, path.qualifiers)
+        yield from self._bad_qualifiers(start, path.qualifiers, within, itself)
+        for step in path.steps:
+            if step.axis is Axis.ELEMENT:
+                body = within.copy()
+                value = self.path(passed, body, itself)
+                body.conditions.append(f"not {self.is_collection(value, step.index)}")
+                yield body
+            reached = replace(passed, steps=(*passed.steps, replace(step, qualifiers=())))
+            yield from self._bad_qualifiers(reached, step.qualifiers, within, itself)
+            passed = replace(passed, steps=(*passed.steps, step))
+
+    def _bad_qualifiers(
+        self, path: NodePath, qualifiers: Sequence[Condition], within: FromWhere, itself: bool
+    ) -> Iterator[FromWhere]:
+        """Yield the same queries for the qualifiers of what a path selects. Each tests what the ones before left."""
+        for number, qualifier in enumerate(qualifiers):
+            if mentions_elements(qualifier):
+                body = within.copy()
+                value = self.path(path, body, itself)
+                self._qualify(value, qualifiers[:number], body)
+                yield from replace(self, context=value).bad_elements_of(qualifier, body)
+
+    def bad_elements_of(self, condition: Condition, within: FromWhere) -> Iterator[FromWhere]:
+        """Yield the same queries for all paths of a condition."""
+        match condition:
+            case Exists(path):
+                yield from self.bad_elements(path, within)
+            case ValueComparison(left, _, right):
+                for operand in (left, right):
+                    if isinstance(operand, NodePath):
+                        yield from self.bad_elements(operand, within)
+            case Negation(part):
+                yield from self.bad_elements_of(part, within)
+            case AllOf(parts) | AnyOf(parts):
+                for part in parts:
+                    yield from self.bad_elements_of(part, within)
+
     # Conditions
 
     def condition(self, condition: Condition) -> str:
@@ -361,6 +407,11 @@ def _one_of(ids: Sequence[int]) -> str:
     if len(ids) == 1:
         return f"= {ids[0]}"
     return f"= any ('{{{','.join(map(str, ids))}}}'::int[])"
+
+
+def mentions_elements(part: object) -> bool:
+    """True if a part of a rule has an `element` step."""
+    return Axis.ELEMENT in {step.axis for step in find_parts(part, NodeStep)}
 
 
 def _begins_with_target(path: NodePath) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from sqlalchemy import Connection
 
 from mdv.db.eca.action_sql import ActionWriter
+from mdv.db.eca.comparison_sql import write_values_query
 from mdv.db.eca.rule_sql import TemplateQueries, write_template
 from mdv.db.eca.rules import read_templates
 from mdv.db.vocabulary import Vocabulary
@@ -23,11 +24,18 @@ from mdv.rdftl.template import abstract_rule, mentions
 
 @dataclass(frozen=True)
 class LoadedTemplate:
-    """A template with its queries."""
+    """A template with its queries. `values`: the query of the values of its condition, if it needs one."""
 
     id: int
     rule: EcaRule
     queries: TemplateQueries
+    values: str | None
+    write_one_rule: Callable[[], TemplateQueries]
+
+    @cached_property
+    def one_rule_queries(self) -> TemplateQueries:
+        """The queries for one of its rules alone."""
+        return self.write_one_rule()
 
     @cached_property
     def key(self) -> EventKey:
@@ -86,4 +94,6 @@ class RuleSetCache:
     def _load(self, number: int, text: str, schema: SchemaInForce) -> LoadedTemplate:
         (compiled,) = compile_rules(text, schema.schema)
         template, _ = abstract_rule(compiled.rule, schema.schema)
-        return LoadedTemplate(number, template, write_template(template, number, schema.schema, self.property_id))
+        write = partial(write_template, template, number, schema.schema, self.property_id)
+        values = write_values_query(template.condition, schema.schema, self.property_id)
+        return LoadedTemplate(number, template, write(), values, partial(write, one_rule=True))
