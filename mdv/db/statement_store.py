@@ -202,6 +202,22 @@ class StatementStore:
         """The statements of replaced documents that became invisible."""
         return self._losses.keys()
 
+    @property
+    def changed_properties(self) -> set[int]:
+        """The properties of the visible changes of replaced documents."""
+        return {key.property for changes in (self._gains, self._losses) for key in changes}
+
+    @property
+    def share_resources(self) -> bool:
+        """True if several of the replaced documents change statements about the same resource."""
+        owners: dict[int, DocumentDifference] = {}
+        return any(
+            owners.setdefault(key.resource, d) is not d
+            for d in self._differences
+            for changes in (d.added, d.removed)
+            for key in changes
+        )
+
     def _begin_edits(self) -> None:
         """Write the rows of the documents that were replaced in this transaction. Edits are relative to them."""
         if not self._batch or self._is_replaced_written:

@@ -56,7 +56,7 @@ from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.metrics import RESOURCES_MATCHED, time_stage
-from mdv.model import Document, Statement
+from mdv.model import RDF_TYPE, Document, Statement
 from mdv.rdf.validate import validate
 from mdv.rdftl.events import class_pairs
 from mdv.rdftl.model import Action
@@ -77,7 +77,7 @@ def stop_failing_rules(
 
 
 class OneByOne(Exception):
-    """Event-condition-action rules watch one of several documents, so each needs a transaction of its own."""
+    """Event-condition-action rules may fire for one of several documents, so each needs a transaction of its own."""
 
 
 class DocumentOutcome(NamedTuple):
@@ -122,6 +122,8 @@ class Transaction:
         self._parent: ParentCopy | None = None
         self.reacts = True
         """False: event-condition-action rules are not run."""
+        self.is_tentative = False
+        """Several documents are registered together, provided that no rule fires."""
 
     # Lock
 
@@ -165,21 +167,24 @@ class Transaction:
     def replace_documents(self, replacements: Sequence[Replacement], names: Collection[str]) -> set[str]:
         """Replace the statements of documents. Return the URIs of those that are identical to what is stored.
 
-        `names`: the properties and datatypes of the new statements. Raise `OneByOne` if rules watch one of several
-        documents.
+        `names`: the properties and datatypes of the new statements. If rules watch several documents, `is_tentative`
+        is set: `finish` raises `OneByOne` if one of them may fire. The caller then rolls back.
         """
         ids = self.provider.vocabulary.ids(names)
         self._store = StatementStore(self.connection, self.state, self._numbers, ids)
         if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
-            if len(replacements) > 1:
-                raise OneByOne
+            self.is_tentative = len(replacements) > 1
             self._replaced, self._subject, self._by = replacements, replacements[0].uri, replacements[0].by
         return self._store.replace(replacements)
 
     def _is_watched(self, store: StatementStore, replacements: Sequence[Replacement], names: Collection[str]) -> bool:
         """True if event-condition-action rules may watch a change of these documents."""
-        wants = self.rule_set.wants
-        if any(wants(name) for name in names):
+        rules = self.rule_set
+        wants = rules.wants
+        if any(wants(name) for name in names if name != RDF_TYPE):
+            return True
+        types = (one for item in replacements for one in item.statements if one.property == RDF_TYPE)
+        if RDF_TYPE in names and wants(RDF_TYPE) and any(map(rules.wants_statement, types)):
             return True
         stored = store.read_stored(replacements)
         found = self.vocabulary.names(stored)
@@ -265,6 +270,10 @@ class Transaction:
     def _react(self, store: StatementStore) -> None:
         """Run the rules that replaced documents trigger."""
         if not self._replaced:
+            return
+        if self.is_tentative:
+            if not self.scheduler.is_quiet(store):
+                raise OneByOne
             return
         by, self._replaced = self._replaced[0].by, ()
         with self._refusals():

@@ -37,7 +37,7 @@ from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term
 from mdv.rdf.digest import statement_hash
-from mdv.rdftl.events import UpdateChange, WatchedChange
+from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange, superproperties
 from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta, EcaRule
 
 RULES_DOCUMENT = "urn:mdv:eca:"
@@ -72,6 +72,12 @@ class ReplacedStatements(Protocol):
     def write_replaced(self, pipeline: Pipeline) -> None: ...
 
     def visible_additions(self, is_wanted: Callable[[str], bool]) -> list[Statement]: ...
+
+    @property
+    def changed_properties(self) -> Collection[int]: ...
+
+    @property
+    def share_resources(self) -> bool: ...
 
 
 class EditedTransaction(Protocol):
@@ -197,16 +203,37 @@ class Scheduler:
         self.run.root = root
         pipeline = Pipeline(self._tx.connection)
         store.write_replaced(pipeline)
+        self._react(root, self._replacement(store), pipeline)
+        pipeline.send()
+        self._work()
+
+    def is_quiet(self, store: ReplacedStatements) -> bool:
+        """Write the rows of several documents. Return True if no rule fires for them, together or one by one."""
+        pipeline = Pipeline(self._tx.connection)
+        store.write_replaced(pipeline)
+        if store.share_resources:
+            return False
+        names = self._tx.vocabulary.names(store.changed_properties).values()
+        changed = {above for name in names for above in superproperties(name, self._tx.schema.schema)}
+        deltas = self._find_deltas(self._replacement(store), pipeline)
+        for key in deltas:
+            for template in self._rules.by_key[key]:
+                if template.shared_reads is None or template.shared_reads & changed:
+                    return False
+        if deltas and self._find_firing(deltas, pipeline) != ([], []):
+            return False
+        pipeline.send()
+        return True
+
+    def _replacement(self, store: ReplacedStatements) -> UpdateChange:
+        """Return the watched changes of replaced documents."""
         wants, vocabulary = self._rules.wants, self._tx.vocabulary
         names = vocabulary.names({key.property for key in store.visible_removals})
         wanted = {number for number, name in names.items() if wants(name)}
         lost = [key for key in store.visible_removals if key.property in wanted]
-        change = UpdateChange(
+        return UpdateChange(
             frozenset(store.visible_additions(wants)), frozenset(decode_statements(self._tx.connection, lost)), None
         )
-        self._react(root, change, pipeline)
-        pipeline.send()
-        self._work()
 
     def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
         """Run the rules that an edit triggers. It is not flushed yet."""
@@ -283,7 +310,8 @@ class Scheduler:
 
         `written`: the rows of the change, to be sent before the first query; None if the change is not flushed yet.
         """
-        found, failing = self._find_firing(change, written)
+        deltas = self._find_deltas(change, written)
+        found, failing = self._find_firing(deltas, written) if deltas else ([], [])
         immediate: list[ScheduledUpdate] = []
         number = len(self.run.steps) - 1 if self.run.steps else None
         compared = self._compare(found)
@@ -324,13 +352,12 @@ class Scheduler:
         if culprit is not None:
             self._abort(owner, culprit[0], None, culprit[1])
 
-    def _find_firing(self, change: UpdateChange, written: Pipeline | None) -> tuple[list[Firing], list[RuleFailure]]:
-        """Return the rules that fire with their instantiations of `$delta`, in the order of execution, and those whose
-        event or condition fails."""
+    def _find_deltas(self, change: UpdateChange, written: Pipeline | None) -> Deltas:
+        """Return the instantiations of `$delta` for the events of a change."""
         tx = self._tx
         watched = WatchedChange(change, self._rules.watched, tx.schema.schema)
         if not watched.is_watched:
-            return [], []
+            return {}
         held: set[Statement] = set()
         described: set[str] = set()
         if watched.others or watched.subjects:
@@ -342,14 +369,17 @@ class Scheduler:
             held, described = find_held(
                 tx.connection, watched.others, watched.subjects, touched, names, statement_hash
             )  # fmt: skip
-        deltas = watched.deltas(held, described)
-        if not deltas:
-            return [], []
-        seconds = self._query_seconds()
+        return watched.deltas(held, described)
+
+    def _find_firing(self, deltas: Deltas, written: Pipeline | None) -> tuple[list[Firing], list[RuleFailure]]:
+        """Return the rules that fire with their instantiations of `$delta`, in the order of execution, and those whose
+        event or condition fails."""
+        tx, seconds = self._tx, self._query_seconds()
         try:
             evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds)
             evaluation.look_before(written)
-            tx.flush()
+            if written is None:
+                tx.flush()
             found = evaluation.evaluate(written)
         except RuleTimedOut:
             self._check_deadline()
