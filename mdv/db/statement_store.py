@@ -332,6 +332,11 @@ class StatementStore:
         """Return the URI of a document that this transaction changes."""
         return next(difference.uri for difference in self._differences if difference.document == number)
 
+    def has_changed(self, uri: str) -> bool:
+        """True if edits have changed a document, or it was replaced."""
+        difference = self._by_uri.get(uri)
+        return difference is not None and not (difference.is_empty and difference.prefixes is None)
+
     def is_in(self, uri: str, edit: StatementEdit) -> bool:
         """True if a document contains a looked-up statement now."""
         key = self._known_key(edit)

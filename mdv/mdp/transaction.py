@@ -253,6 +253,10 @@ class Transaction:
         """What event-condition-action rules did in this transaction; None if none was looked at."""
         return self._scheduler.run if self._scheduler is not None else None
 
+    def has_changed(self, document: str) -> bool:
+        """True if this transaction has changed a document."""
+        return self._store is not None and self._store.has_changed(document)
+
     def is_in(self, document: str, statement: Statement) -> bool:
         """True if a document contains a statement that an edit of this transaction concerned."""
         (edit,) = encode_edits([Edit(statement, document)], self.schema)
