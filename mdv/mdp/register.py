@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
@@ -191,8 +190,7 @@ def _register_together(
     if not replacements:
         return [result for result in results if result is not None]
     same = tx.replace_documents(replacements, names)
-    with connection.begin_nested() if tx.is_tentative else nullcontext():
-        done = tx.finish(candidates)
+    done = tx.finish(candidates)
     lmrs = tuple(done.publication.names()) if naming else None
 
     def result_of(item: Prepared) -> RegistrationOutcome:

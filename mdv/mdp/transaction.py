@@ -16,7 +16,7 @@ from secrets import randbits
 from typing import NamedTuple
 
 from psycopg.errors import QueryCanceled
-from sqlalchemy import Connection
+from sqlalchemy import Connection, NestedTransaction
 
 from mdv.cause import Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
@@ -122,7 +122,7 @@ class Transaction:
         self._parent: ParentCopy | None = None
         self.reacts = True
         """False: event-condition-action rules are not run."""
-        self.is_tentative = False
+        self._tentative: NestedTransaction | None = None
         """Several documents are registered together, provided that no rule fires."""
 
     # Lock
@@ -167,13 +167,13 @@ class Transaction:
     def replace_documents(self, replacements: Sequence[Replacement], names: Collection[str]) -> set[str]:
         """Replace the statements of documents. Return the URIs of those that are identical to what is stored.
 
-        `names`: the properties and datatypes of the new statements. If rules watch several documents, `is_tentative`
-        is set: `finish` raises `OneByOne` if one of them may fire. The caller then rolls back.
+        `names`: the properties and datatypes of the new statements. If rules watch several documents, `finish` raises
+        `OneByOne` if one of them may fire, and undoes all.
         """
         ids = self.provider.vocabulary.ids(names)
         self._store = StatementStore(self.connection, self.state, self._numbers, ids)
         if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
-            self.is_tentative = len(replacements) > 1
+            self._tentative = self.connection.begin_nested() if len(replacements) > 1 else None
             self._replaced, self._subject, self._by = replacements, replacements[0].uri, replacements[0].by
         return self._store.replace(replacements)
 
@@ -275,9 +275,10 @@ class Transaction:
         """Run the rules that replaced documents trigger."""
         if not self._replaced:
             return
-        if self.is_tentative:
-            if not self.scheduler.is_quiet(store):
-                raise OneByOne
+        if self._tentative is not None:
+            with self._tentative:
+                if not self.scheduler.is_quiet(store):
+                    raise OneByOne
             return
         by, self._replaced = self._replaced[0].by, ()
         with self._refusals():
