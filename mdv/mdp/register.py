@@ -189,7 +189,7 @@ def _register_together(
     results, replacements, names = _sort_out(tx, batch, stored)
     if not replacements:
         return [result for result in results if result is not None]
-    same = tx.replace_documents(replacements, names)
+    same = tx.replace_documents(replacements, names, is_batch=len(batch) > 1)
     done = tx.finish(candidates)
     lmrs = tuple(done.publication.names()) if naming else None
 

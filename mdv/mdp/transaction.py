@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from secrets import randbits
 from typing import NamedTuple
@@ -45,7 +45,7 @@ from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.eca.detached import encode_detached
 from mdv.mdp.eca.rule_set import RuleSet
 from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler, count_copies
-from mdv.mdp.eca.slow_rules import SlowRules
+from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowRules
 from mdv.mdp.eca.trace import audit_rows, stored_copies, write_trace
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
@@ -123,7 +123,7 @@ class Transaction:
         self.reacts = True
         """False: event-condition-action rules are not run."""
         self._tentative: NestedTransaction | None = None
-        """Several documents are registered together, provided that no rule fires."""
+        """A batch is registered together, provided that no rule fires."""
 
     # Lock
 
@@ -164,16 +164,18 @@ class Transaction:
 
     # Documents
 
-    def replace_documents(self, replacements: Sequence[Replacement], names: Collection[str]) -> set[str]:
+    def replace_documents(
+        self, replacements: Sequence[Replacement], names: Collection[str], is_batch: bool = False
+    ) -> set[str]:
         """Replace the statements of documents. Return the URIs of those that are identical to what is stored.
 
-        `names`: the properties and datatypes of the new statements. If rules watch several documents, `finish` raises
-        `OneByOne` if one of them may fire, and undoes all.
+        `names`: the properties and datatypes of the new statements. `is_batch`: `finish` raises `OneByOne` and undoes
+        all if event-condition-action rules may fire.
         """
         ids = self.provider.vocabulary.ids(names)
         self._store = StatementStore(self.connection, self.state, self._numbers, ids)
         if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
-            self._tentative = self.connection.begin_nested() if len(replacements) > 1 else None
+            self._tentative = self.connection.begin_nested() if is_batch else None
             self._replaced, self._subject, self._by = replacements, replacements[0].uri, replacements[0].by
         return self._store.replace(replacements)
 
@@ -276,10 +278,11 @@ class Transaction:
         if not self._replaced:
             return
         if self._tentative is not None:
-            with self._tentative:
-                if not self.scheduler.is_quiet(store):
-                    raise OneByOne
-            return
+            with suppress(RuleTimedOut), self._tentative:
+                if self.scheduler.is_quiet(store):
+                    return
+                raise OneByOne
+            raise OneByOne  # the document to blame is found one by one
         by, self._replaced = self._replaced[0].by, ()
         with self._refusals():
             self.scheduler.react_to_replacement(store, RuleCopy(by=by))
@@ -425,6 +428,8 @@ class Transaction:
         store = self._store
         if store is not None and store.is_changed:
             self._react(store)
+        if self._tentative is not None and self._tentative.is_active:
+            self._tentative.commit()
         if store is None or not store.is_changed:
             if store is not None:
                 store.withdraw()
