@@ -68,8 +68,8 @@ DELTAS = """(
     from jsonb_to_recordset(%(deltas)s::jsonb) j (
         n int, source_uri text, arc text, target_uri text, value text, lang text, datatype_uri text, number numeric,
         instant numeric, truth boolean, new_target_uri text, new_value text, new_lang text, new_datatype_uri text,
-        new_number numeric, new_instant numeric, new_truth boolean)) d"""
-"""The instantiations of `$delta`, with the IDs of their terms."""
+        new_number numeric, new_instant numeric, new_truth boolean) offset 0) d"""
+"""The instantiations of `$delta`, with the IDs of their terms. OFFSET 0: each is looked up once."""
 
 
 def delta_value(field: DeltaField) -> ValueSql:
@@ -204,10 +204,13 @@ def _event_parts(rule: EcaRule, schema: Schema) -> Iterator[_EventPart]:
 def _query(
     writer: PathWriter, template_id: int, parts: list[_EventPart], condition: Condition, one_rule: bool
 ) -> tuple[tuple[int, ...], str]:
-    body = FromWhere([DELTAS])
-    key_slots, key = _key(writer, parts, condition, body)
+    body, read = FromWhere([DELTAS]), FromWhere()
+    key_slots, key = _key(writer, parts, condition, read)
     restriction = " and k.rule_id = %(rule)s::bigint" if one_rule else ""
-    # OFFSET 0 keeps this order: the planner would read all keys of the template instead.
+    # OFFSET 0 keeps this order: the planner would read all statements of the property, or all keys of the template.
+    if read.tables:
+        body.tables.append(f"lateral ({read.select(key)} offset 0) v (key)")
+        key = "v.key"
     body.tables += [
         f"lateral (select k.rule_id from eca_keys k where k.template_id = {template_id}"
         f" and k.key = left({key}, {MAX_KEY}){restriction} offset 0) k",
@@ -265,7 +268,7 @@ def _key(
     writer: PathWriter, parts: list[_EventPart], condition: Condition, body: FromWhere
 ) -> tuple[tuple[int, ...], str]:
     """Choose the comparison by which rules are found. Return the slots and the SQL of the key. Its tables are added to
-    the query; the comparison itself is still checked, since it may ask for more than equal texts."""
+    `body`; the comparison itself is still checked, since it may ask for more than equal texts."""
     for part in parts:
         value = delta_value(part.field)
         match part.node.value:

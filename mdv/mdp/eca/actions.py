@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 
 from sqlalchemy import Connection
@@ -100,9 +101,13 @@ class ActionReader:
         self._delta = delta
         self._constants = constants
         self._name_document = name_document
-        self._parameters = {
-            "deltas": json.dumps([encode_delta(delta, 0, schema)], ensure_ascii=False),
-            "constants": json.dumps(list(constants), ensure_ascii=False),
+        self._schema = schema
+
+    @cached_property
+    def _parameters(self) -> dict[str, str]:
+        return {
+            "deltas": json.dumps([encode_delta(self._delta, 0, self._schema)], ensure_ascii=False),
+            "constants": json.dumps(list(self._constants), ensure_ascii=False),
         }
 
     def edits_of(self, action: Action) -> ActionEdits:
