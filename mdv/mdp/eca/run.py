@@ -312,12 +312,13 @@ class Scheduler:
         is the reason."""
         culprit: tuple[RuleCopy, str] | None = None
         for template, rule, reason in failing:
-            if rule.state == SHADOW:
+            is_shadow = rule.state == SHADOW
+            if is_shadow and self._slow.part(rule.id) is None:
                 continue
             copy = RuleCopy(
                 (), rule.constants, rule, template.rule.abort, None, owner, by=owner.by, template=template.rule
             )  # fmt: skip
-            if copy.aborts_parent and culprit is None:
+            if copy.aborts_parent and culprit is None and not is_shadow:
                 culprit = copy, reason
             else:
                 self.run.failed.append((copy, reason))
@@ -347,7 +348,7 @@ class Scheduler:
             return [], []
         seconds = self._query_seconds()
         try:
-            evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds)
+            evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds, self._check_deadline)
             evaluation.look_before(written)
             tx.flush()
             found = evaluation.evaluate(written)
