@@ -70,10 +70,8 @@ def stop_failing_rules(
 ) -> bool:
     """Quarantine those of these rules that have failed in `most` transactions in a row, and those that took too long at
     once. Return True if there are any."""
-    too_long = {rule: slow.rules[rule].reason for rule in failing if rule in slow.rules}
-    stopped = quarantine_rules(connection, failing, most, position, too_long)
-    slow.forget(too_long)
-    return bool(stopped)
+    too_long = {rule: reason for rule in failing if (reason := slow.reason(rule)) is not None}
+    return bool(quarantine_rules(connection, failing, most, position, too_long))
 
 
 class OneByOne(Exception):

@@ -401,12 +401,13 @@ class Scheduler:
         is the reason."""
         culprit: tuple[RuleCopy, str] | None = None
         for template, rule, reason in failing:
-            if rule.state == SHADOW:
+            is_shadow = rule.state == SHADOW
+            if is_shadow and self._slow.part(rule.id) is None:
                 continue
             copy = RuleCopy(
                 (), rule.constants, rule, template.rule.abort, None, owner, by=owner.by, template=template.rule
             )  # fmt: skip
-            if copy.aborts_parent and culprit is None:
+            if copy.aborts_parent and culprit is None and not is_shadow:
                 culprit = copy, reason
             else:
                 self.run.failed.append((copy, reason))
@@ -437,7 +438,7 @@ class Scheduler:
         event or condition fails."""
         tx, seconds = self._tx, self._query_seconds()
         try:
-            evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds)
+            evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds, self._check_deadline)
             evaluation.look_before(written)
             if written is None:
                 tx.flush()
