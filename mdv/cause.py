@@ -15,8 +15,17 @@ class CauseKind:
     description: str
 
 
-REGISTRATION = CauseKind("registration", "Registration", "a document was registered or deleted; there is no agent")
-UPDATE = CauseKind("update", "Update", "single statements were edited; there is no agent")
+NO_REACTIONS = "eca=off"
+"""The agent of a registration or an update whose caller wanted no event-condition-action rules to run."""
+
+REGISTRATION = CauseKind(
+    "registration", "Registration",
+    "a document was registered or deleted; the agent is `eca=off` if no event-condition-action rules were run",
+)  # fmt: skip
+UPDATE = CauseKind(
+    "update", "Update",
+    "single statements were edited; the agent is `eca=off` if no event-condition-action rules were run",
+)  # fmt: skip
 RULE = CauseKind("rule", "Rule", "an event-condition-action rule; the agent is the rule")
 PROGRAM = CauseKind("program", "Program", "a program; the agent is its process")
 COMPENSATION = CauseKind("compensation", "Compensation", "changes of a rule were undone; the agent is the rule")

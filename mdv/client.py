@@ -43,6 +43,7 @@ from mdv.system import System
 
 API_BASE = "/api/v1"
 JSON = "application/json"
+RDFTL = "text/x-rdftl"
 MAX_PAGE_SIZE = 1000
 MAX_ATTEMPTS = 6
 MAX_RETRY_SECONDS = 10.0
@@ -122,6 +123,16 @@ class Client:
     def delete(self, uri: str, *, dry_run: bool = False, if_match: str | None = None) -> Item:
         """Delete a document. Return the result when the job is done."""
         return self._change("DELETE", uri, None, {}, dry_run=dry_run, if_match=if_match)
+
+    def update(self, text: str, *, graph: str | None = None, dry_run: bool = False) -> Item:
+        """Execute an update. Return the result when the job is done."""
+        headers = {
+            "Content-Type": RDFTL, "Prefer": f"wait={WAIT_SECONDS}", "Idempotency-Key": str(uuid.uuid4()),
+        }  # fmt: skip
+        params = {"graph": graph, "dry_run": "true" if dry_run else None}
+        response = self.request("POST", "/update", params=params, content=text.encode(), headers=headers)
+        answer = self._json(response)
+        return self.wait_for_job(answer["job"]) if response.status_code == httpx2.codes.ACCEPTED else answer
 
     def put_schema(self, body: bytes, media_type: str, *, dry_run: bool = False) -> Item:
         """Replace the schema. Return the result when the job is done."""

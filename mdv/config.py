@@ -21,14 +21,18 @@ MAX_SETTING_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One environment variable: its default, its description and, for numbers, its bounds."""
+    """One environment variable: its default, its description, the bounds of a number, and the choices of a word."""
 
     variable: str
     default: Any
     help: str
     minimum: float = 1
     maximum: int = MAX_NUMBER
+    choices: tuple[str, ...] = ()
 
+
+COMMUTE, CASCADE = "commute", "cascade"
+"""The values of MDV_ECA_READERS."""
 
 SETTINGS: dict[str, Setting] = {
     "database_url": Setting("MDV_DATABASE_URL", "", "URL of Postgres: postgresql://user:password@host:port/database"),
@@ -55,6 +59,29 @@ SETTINGS: dict[str, Setting] = {
         "maximum time of a rule in one transaction; a rule that takes longer is suspended",
         0.01,
         DAY_SECONDS,
+    ),
+    "eca_steps": Setting(
+        "MDV_ECA_STEPS",
+        10_000,
+        "maximum number of updates in one run of event-condition-action rules, and of detached copies that one change"
+        " causes",
+    ),
+    "eca_depth": Setting(
+        "MDV_ECA_DEPTH", 1_000, "maximum number of event-condition-action rules that trigger each other in a chain"
+    ),
+    "eca_seconds": Setting(
+        "MDV_ECA_SECONDS",
+        10.0,
+        "maximum time of the event-condition-action rules of one transaction",
+        0.01,
+        DAY_SECONDS,
+    ),
+    "eca_readers": Setting(
+        "MDV_ECA_READERS",
+        COMMUTE,
+        "what a compensation does about later rules that read what it undoes: `commute` leaves them, `cascade`"
+        " compensates them, too",
+        choices=(COMMUTE, CASCADE),
     ),
     "keep_jobs_seconds": Setting(
         "MDV_KEEP_JOBS_SECONDS",
@@ -119,6 +146,10 @@ class Config:
     max_waiting_bytes: int
     job_limit_seconds: int
     rule_seconds: float
+    eca_steps: int
+    eca_depth: int
+    eca_seconds: float
+    eca_readers: str
     keep_jobs_seconds: int
     feed_seconds: int
     feed_events: int
@@ -155,6 +186,8 @@ def _read(setting: Setting, environment: Mapping[str, str]) -> Any:
         return _read_number(setting, text)
     if isinstance(setting.default, tuple):
         return _read_networks(setting, text)
+    if setting.choices and text not in setting.choices:
+        raise SystemExit(f"{setting.variable} is {text!r}; it must be {' or '.join(setting.choices)}.")
     return text
 
 

@@ -22,6 +22,13 @@ FAILPOINTS = (
 """In the order in which a registration passes them."""
 AFTER_EDIT = "after an edit"
 """After each round of edits of a transaction. Registrations do not pass it."""
+AFTER_REACTION = "after the reaction"
+"""After the event-condition-action rules of a transaction have run."""
+AFTER_UNDO = "after an undo"
+"""After changes of a rule were undone, in its transaction or by a compensation."""
+BEFORE_DETACHED = "before a detached job"
+"""Before the transaction of a detached copy begins."""
+ECA_FAILPOINTS = (AFTER_REACTION, AFTER_UNDO, BEFORE_DETACHED)
 
 BACKUP_FAILPOINTS = ("before the manifest", "after a table")
 """In a backup, and in a restore. A restore also passes "before the commit"."""

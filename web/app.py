@@ -8,6 +8,8 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     documents,
+    eca,
+    eca_analysis,
     explain,
     feed,
     filter,
@@ -21,6 +23,7 @@ from web.api import (
     search,
     status,
     tokens,
+    update,
     webhooks,
 )
 from web.app_factory import make_app
@@ -33,12 +36,15 @@ ROUTE_GROUPS = [
     module.routes
     for module in (
         documents,
+        update,
         resources,
         search,
         query,
         real,
         schema,
         rules,
+        eca,
+        eca_analysis,
         lmrs,
         feed,
         webhooks,
@@ -57,6 +63,7 @@ NAV_ITEMS = [
     ("browse", "Browse"),
     ("query", "Query"),
     ("rules", "Rules"),
+    ("eca_rules", "Event rules"),
     ("schema", "Schema"),
     ("lmrs", "LMRs"),
     ("jobs", "Jobs"),

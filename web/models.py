@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, RootModel, StrictBool, StrictInt, StrictStr, StringConstraints
 
 EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf", "format": "iri"}
 
@@ -28,9 +28,14 @@ class DocumentQuery(ListQuery):
     )
 
 
+Reactions = Literal["on", "off"]
+REACTIONS = "`off`: no event-condition-action rules are run; requires a token without URI prefixes"
+
+
 class DocumentUri(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
     dry_run: bool = Field(False, description="report what would happen without changing anything")
+    eca: Reactions = Field("on", description=REACTIONS)
 
 
 class HistoryQuery(ListQuery):
@@ -177,11 +182,199 @@ class Registration(BaseModel):
     created: bool
     dry_run: bool | None = None
     told: list[str] | None = Field(None, description="dry run only: the LMRs that would be notified, at most 100")
+    fired: int | None = Field(None, description="how often event-condition-action rules fired; always in a dry run")
+    run: int | dict[str, Any] | None = Field(None, description="the run of rules; for a dry run, its tree")
     references: list[DanglingReference] | None = Field(
         None,
         description="only of the dry run of a deletion: references of other documents to resources that would be"
         " deleted, at most 100",
     )
+
+
+class UpdateQuery(Strict):
+    graph: str | None = Field(
+        None,
+        description="the document that insertions go to; the default is urn:mdv:updates",
+        json_schema_extra=EXAMPLE,
+        min_length=1,
+    )
+    dry_run: bool = Field(False, description="report what would happen without changing anything")
+    eca: Reactions = Field("on", description=REACTIONS)
+
+
+class TextFlaw(BaseModel):
+    """A place in a text, with what is wrong there or what was read differently than written."""
+
+    message: str
+    line: int | None = None
+    column: int | None = None
+    length: int | None = Field(None, description="number of characters from `column` on")
+    hint: str | None = None
+
+
+class EcaRuleWarning(TextFlaw):
+    """Irregular notation with its place, or a finding of the analysis with its `code` and the rules concerned."""
+
+    code: Literal["not-well-defined", "does-not-commute", "may-not-terminate"] | None = None
+    rules: list[str] = Field([], description="the other rules concerned, at most three")
+    count: int = Field(0, description="number of all rules concerned")
+
+
+class UpdateDone(BaseModel):
+    """Result of an update. `inserted`, `deleted` and `updated` count statements that its own actions changed."""
+
+    position: int = Field(description="position of the change in the MDP's history")
+    inserted: int
+    deleted: int
+    updated: int
+    run: int | dict[str, Any] | None = Field(description="the run of rules; for a dry run, its tree")
+    fired: int = Field(description="how often rules fired")
+    matched: int = Field(description="resources that newly match a subscription rule")
+    lmrs: int = Field(description="number of notified LMRs")
+    warnings: list[TextFlaw]
+    dry_run: bool | None = None
+
+
+NoNul = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+"""A text that the database can store."""
+
+
+class EcaText(Strict):
+    text: StrictStr = Field(description="text of the rule, at most 16 KB")
+
+
+RuleSetName = Annotated[
+    str,
+    StringConstraints(
+        strict=True, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$"
+    ),
+]
+
+
+class PostedEcaRule(EcaText):
+    set: RuleSetName = Field("main", description="rule set; its insertions go to the document urn:mdv:eca:SET")
+    state: Literal["active", "shadow", "disabled"] = "active"
+
+
+class PostedEcaRules(RootModel[PostedEcaRule | list[PostedEcaRule]]):
+    """One rule, or a list of rules that are added in one transaction."""
+
+
+class EcaRuleAdded(BaseModel):
+    """An added or replaced rule. For a list, the response has `items` and `position`."""
+
+    id: int
+    name: str | None
+    text: str
+    normal: str = Field(description="the rule with all names resolved")
+    warnings: list[EcaRuleWarning]
+    position: int
+
+
+class EcaRuleChanged(BaseModel):
+    """A rule whose state was changed, or that was removed."""
+
+    id: int
+    position: int
+    warnings: list[TextFlaw]
+
+
+EcaState = Literal["active", "shadow", "disabled", "quarantined"]
+
+
+class EcaRuleShown(BaseModel):
+    """A rule with its counts."""
+
+    id: int
+    name: str | None
+    set: str
+    state: EcaState
+    reason: str | None = Field(description="why it is quarantined")
+    text: str
+    normal: str
+    position: int = Field(description="position of the transaction that last changed it")
+    created_at: str
+    by: str | None
+    fired: int
+    failed: int
+    last_fired: str | None
+    documents: list[str] | None = Field(description="prefixes of the documents that it may write; null: no limit")
+    resources: list[str] | None = Field(description="prefixes of the resources that it may describe; null: no limit")
+
+
+class EcaRulesQuery(ListQuery):
+    set: NoNul | None = Field(None, description="only rules of this set")
+    state: EcaState | None = Field(None, description="only rules in this state")
+
+
+class EcaDryRun(Strict):
+    update: StrictStr | None = Field(None, description="actions of RDFTL")
+    graph: StrictStr | None = Field(None, description="the document that insertions of the update go to")
+    document: StrictStr | None = Field(None, description="text of a document")
+    uri: StrictStr | None = Field(None, description="URI of the document")
+    media_type: StrictStr | None = Field(None, description="syntax of the document; the default is application/rdf+xml")
+    rules: list[PostedEcaRule] = Field([], description="draft rules", max_length=1000)
+
+
+class EcaRunsQuery(ListQuery):
+    rule: str | None = Field(None, description="name or ID of a rule: only runs in which it changed something")
+    outcome: Literal["done", "refused", "compensated"] | None = Field(None, description="only runs with this outcome")
+    position: int | None = Field(None, ge=0, le=2**63 - 1, description="only the run of this transaction")
+
+
+class EcaRunShown(BaseModel):
+    """A change in which rules fired, or an update."""
+
+    id: int
+    position: int | None = Field(description="null if the change was refused")
+    at: str
+    cause: str
+    subject: str | None = Field(description="the document that was registered or updated")
+    outcome: str
+    fired: int
+    by: str | None
+    parent_run: int | None = Field(description="of a detached copy: the run in which its rule fired")
+    parent_copy: int | None = Field(description="the number of the detached copy there")
+    compensated: list[int] = Field(description="copies that were compensated; -1 is the transaction itself")
+
+
+class Compensated(BaseModel):
+    """Result of a compensation. `undone`, `skipped`: numbers of changes."""
+
+    position: int
+    run: int | None = Field(description="the run of the compensation; null if there was nothing left to undo")
+    runs: list[int] = Field(description="the runs that were compensated, at least in part")
+    undone: int
+    skipped: int = Field(description="changes whose result is not there unchanged")
+    not_undone: list[dict[str, Any]] = Field(description="the first of these")
+    readers: int = Field(description="copies of later transactions that were compensated, too")
+    readers_left: int
+    matched: int
+    lmrs: int
+
+
+class EcaLogQuery(ListQuery):
+    resource: NoNul | None = Field(None, description="only statements about this resource", min_length=1)
+    rule: str | None = Field(None, description="name or ID of a rule")
+    document: NoNul | None = Field(None, description="only changes of this document", min_length=1)
+    run: int | None = Field(None, ge=1, le=2**63 - 1, description="only changes of this run")
+
+
+class LoggedChangeShown(BaseModel):
+    """A statement that a rule or an update inserted or deleted."""
+
+    id: int
+    position: int
+    at: str | None
+    run: int
+    step: int
+    rule: str | None
+    rule_id: int | None = Field(description="null for an action of an update")
+    delta: dict[str, Any] | None = Field(description="what triggered the rule")
+    added: bool
+    document: str
+    statement: list[Any] = Field(description="[subject, property, term]")
+    text: str = Field(description="who made the change and why")
 
 
 class Accepted(BaseModel):
@@ -286,6 +479,137 @@ class FilterTrace(BaseModel):
 class ExplainRuleRequest(Strict):
     rule: str = Field(description="rule text, at most 8 KB")
     sql: StrictBool = Field(False, description="include the SQL")
+
+
+class EcaCheckRequest(Strict):
+    text: str = Field(description="the text of one or several event-condition-action rules, at most 16 KB")
+    replaces: str | None = Field(None, description="name or ID of the rule that the text replaces", max_length=1000)
+
+
+class EcaAnalysisQuery(Strict):
+    mode: Literal["paper", "strict"] = Field(
+        "strict", description="the tests of the paper, or tests that miss no dependency"
+    )
+
+
+class EcaGraphQuery(ListQuery, EcaAnalysisQuery):
+    """Parameters of the triggering graph."""
+
+
+class EcaUnitShown(BaseModel):
+    """Rules that are analysed together: one rule, or many that differ only in their constants."""
+
+    number: int
+    rules: list[str] = Field(description="names of rules, or `rule ID`; of many rules, the first")
+    count: int
+
+
+class EcaReason(BaseModel):
+    """Two accesses whose order matters."""
+
+    first_rule: str
+    first_does: str
+    second_rule: str
+    second_does: str
+    triple: str = Field(description="the schema triple that both access")
+    text: str
+
+
+class EcaFinding(BaseModel):
+    """A test that fails. I1, I2: the order of the copies of one rule. C1, C2: the order of two rules."""
+
+    test: Literal["I1", "I2", "C1", "C2"]
+    units: list[EcaUnitShown]
+    reason: EcaReason
+
+
+class EcaCycle(BaseModel):
+    """Rules that may trigger each other, or one that may trigger itself."""
+
+    units: list[EcaUnitShown] = Field(description="the first 20")
+    count: int
+    termination: Literal["terminates", "may not terminate"]
+    reason: EcaReason | None
+
+
+class EcaWarning(BaseModel):
+    """A warning of the analysis."""
+
+    code: Literal["not-well-defined", "does-not-commute", "may-not-terminate"]
+    message: str
+    rules: list[str] = Field(description="the rules concerned, at most three")
+    count: int
+
+
+class EcaRuleAnalysis(BaseModel):
+    """The analysis of a rule among the active rules."""
+
+    well_defined: bool
+    commutes: bool
+    findings: list[EcaFinding]
+    more: int = Field(description="number of further findings")
+    cycles: list[EcaCycle]
+
+
+class EcaRuleTemplate(BaseModel):
+    """The rule with slots instead of constants. `rules`: active rules with the same template."""
+
+    text: str
+    rules: int
+
+
+class EcaCheckedRule(BaseModel):
+    """A rule that is correct."""
+
+    name: str | None
+    text: str
+    normal: str
+    warnings: list[dict[str, Any]] = Field(description="irregular notation, with its place in the text")
+    template: EcaRuleTemplate
+    triggers: list[EcaUnitShown] = Field(description="what it may trigger directly, at most 20")
+    triggered_by: list[EcaUnitShown] = Field(description="what may trigger it directly, at most 20")
+    analysis: dict[str, EcaRuleAnalysis] = Field(description="by mode: paper and strict")
+    analysis_warnings: list[EcaWarning]
+
+
+class EcaChecked(BaseModel):
+    """The check of a text without errors."""
+
+    rules: list[EcaCheckedRule]
+    compared_with: int = Field(description="active rules that were analysed")
+    left_out: int = Field(description="active rules that were not analysed, because there are too many templates")
+
+
+class EcaGraphUnit(EcaUnitShown):
+    """A node of the triggering graph."""
+
+    event: str
+    coupling: Literal["Immediate", "Deferred", "Detached"]
+    triggers: list[int] = Field(description="the numbers of the units that it may trigger directly")
+
+
+class EcaAnalysisHead(BaseModel):
+    mode: Literal["paper", "strict"]
+    rules: int = Field(description="number of active rules")
+    units: int
+    left_out: int = Field(description="active rules that were not analysed, because there are too many templates")
+
+
+class EcaGraph(EcaAnalysisHead):
+    """A page of the triggering graph, with all cycles."""
+
+    items: list[EcaGraphUnit]
+    cycles: list[EcaCycle]
+    next: str | None
+
+
+class EcaAnalysis(EcaAnalysisHead):
+    """The analysis of the active rules."""
+
+    instances: list[EcaFinding] = Field(description="rules that are not well defined")
+    pairs: list[EcaFinding] = Field(description="pairs that do not commute, at most 1,000")
+    pair_count: int
+    cycles: list[EcaCycle]
 
 
 class FilterRule(BaseModel):

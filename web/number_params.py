@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mdv.errors import BadRequest, NotFound
 
+MAX_NUMBER = 2**63 - 1
 MAX_TOKEN_ID = 2**31 - 1
 """Token ids are 32-bit integers."""
 
@@ -47,6 +48,22 @@ def read_webhook_id(text: str) -> int:
     if not _is_number(text):
         raise NotFound(f"{text!r} is not the id of a webhook.")
     return int(text)
+
+
+def read_run_id(text: str) -> int:
+    """Return the ID of a run in a URL."""
+    if not _is_number(text):
+        raise NotFound(f"{text!r} is not the ID of a run.")
+    return int(text)
+
+
+def read_before(text: str | None) -> int:
+    """Return the number of the `after` parameter of a list that begins with the newest; the largest if it is absent.
+
+    >>> read_before("7")
+    7
+    """
+    return MAX_NUMBER if text is None else read_after(text)
 
 
 def _is_number(text: str) -> bool:

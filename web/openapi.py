@@ -130,8 +130,13 @@ QUERY_ANSWER["content"]["text/csv"] = {"schema": {"type": "string"}}
 
 RESOURCE_OR_PAGE = {
     "anyOf": [
-        object_schema(uri="string", classes="array", statements="array", documents="array"),
+        object_schema(uri="string", classes="array", statements="array", documents="array", origins="array"),
         page_schema(object_schema(uri="string", classes="array")),
     ]
 }
 RESOURCE_OR_PAGE["anyOf"][0]["properties"]["statements"]["items"] = {"type": "array"}
+RESOURCE_OR_PAGE["anyOf"][0]["properties"]["origins"] = {
+    "type": "array",
+    "items": {"type": "object"},
+    "description": "the rules and updates that inserted statements, with the reason",
+}

@@ -22,6 +22,7 @@ from mdv.accounts.sessions import Session, find_session
 from mdv.accounts.token_uses import TokenUses
 from mdv.config import Config
 from mdv.errors import NotFound
+from mdv.inspect.eca_rule_base import RuleBaseCache
 from mdv.inspect.sql.labels import read_labels
 from mdv.mdp.admission import Admission
 from mdv.mdp.feed import FeedReader
@@ -69,8 +70,9 @@ class Services:
         self.single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         """For single statements: autocommit, without BEGIN and COMMIT."""
         self.token_uses = TokenUses(self.single)
-        self.provider = Provider(self.engine, self.config.rule_seconds)
+        self.provider = Provider.configured(self.engine, self.config)
         self.schemas, self.rules = self.provider.schemas, self.provider.rules
+        self.rule_bases = RuleBaseCache()
         self.feeds = FeedReader(self.engine, self.provider.vocabulary, self.config.feed_event_statements)
         self.feed_progress = FeedProgress(self.single)
         self.feed_notifier = FeedNotifier(self.engine, self.redis)

@@ -21,6 +21,7 @@ from mdv.db.engine import make_engine
 from mdv.db.jobs import INTERACTIVE_PRIORITIES, JobOutcome, summarize_queue
 from mdv.gc_tuning import skip_final_collection, tune_gc
 from mdv.logs import configure_logs
+from mdv.mdp.provider import Provider
 from mdv.mdp.retention import apply_retention
 from mdv.mdp.schemas import SchemaCache
 from mdv.mdp.search_index import update_search_index
@@ -161,7 +162,7 @@ def _worker() -> Worker:
     config = Config.from_environment()
     return Worker(
         _engine(), config.max_document_bytes, _notify_callers, _notify_feeds, longest=config.job_limit_seconds,
-        rule_seconds=config.rule_seconds,
+        provider=Provider.configured(_engine(), config),
     )  # fmt: skip
 
 

@@ -25,10 +25,11 @@ from mdv.errors import MdvError, Refused, Unavailable
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
 from mdv.mdp.eca.refusals import record_refusal
+from mdv.mdp.eca.slow_rules import RuleTimedOut
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.register import RegistrationOutcome, register
-from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
+from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.rules.suspend import suspend_over_budget
 from mdv.mdp.worker import is_database_outage
 from mdv.metrics import time_stage
@@ -40,7 +41,7 @@ class Promoter:
     """Promotes the staged chunks of a run.
 
     `reject_writer` receives the documents that the schema refuses by now. `constants` are those that the executors
-    used, if any. `rule_seconds` is the time limit of a rule in a transaction.
+    used, if any. `provider` has the limits of rules. `reacts`: False if event-condition-action rules are not run.
     """
 
     def __init__(
@@ -49,14 +50,16 @@ class Promoter:
         run: UUID,
         reject_writer: RejectWriter,
         constants: RuleConstants | None = None,
-        rule_seconds: float = DEFAULT_RULE_SECONDS,
+        provider: Provider | None = None,
+        reacts: bool = True,
     ) -> None:
         self._engine = engine
         self._run = run
         self._reject_writer = reject_writer
         self._constants = constants
         self._pace = BatchSizer()
-        self._provider = Provider(engine, rule_seconds)
+        self._provider = provider or Provider(engine)
+        self._reacts = reacts
         self._most_chunks = MAX_DOCUMENTS_PER_BATCH // CHUNK_DOCUMENTS
 
     def step(self) -> int:
@@ -70,6 +73,10 @@ class Promoter:
             else:
                 suspend_over_budget(error, self._provider)
             return self.step()
+        except RuleTimedOut as error:
+            self._provider.slow_rules.note(error)
+            return self.step()
+        self._provider.slow_rules.forget_rules()
         self._most_chunks = MAX_DOCUMENTS_PER_BATCH // CHUNK_DOCUMENTS
         if documents:
             seconds = time.perf_counter() - began
@@ -112,11 +119,11 @@ class Promoter:
         """Register documents. If they fail together, register each half by itself, down to the document that fails."""
         savepoint = connection.begin_nested()
         try:
-            items = [replace(packed.item, by=caller_of_run(self._run)) for packed in documents]
+            items = [replace(packed.item, by=caller_of_run(self._run), reacts=self._reacts) for packed in documents]
             answers = register(connection, items, self._provider, candidates=candidates)
             savepoint.commit()
             return answers
-        except RuleOverBudget:
+        except (RuleOverBudget, RuleTimedOut):
             raise
         except Exception as error:
             if is_database_outage(error):

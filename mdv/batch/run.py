@@ -43,6 +43,8 @@ from mdv.db.batch import (
 from mdv.db.schemas import read_schema_version
 from mdv.db.state import read_state
 from mdv.gc_tuning import tune_gc
+from mdv.mdp.eca.run import DEFAULT_RUN_LIMITS, RunLimits
+from mdv.mdp.provider import Provider
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS
 from mdv.metrics import stage_seconds
 
@@ -93,7 +95,8 @@ class Preparation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """The options of a run. `rejects` is the folder for refused documents, if any; `add_rejects` keeps its content."""
+    """The options of a run. `rejects` is the folder for refused documents, if any; `add_rejects` keeps its content.
+    `reacts`: False if event-condition-action rules are not run; `run_limits` are their limits."""
 
     what: str
     max_bytes: int
@@ -102,6 +105,8 @@ class BatchOptions:
     match_in_spark: bool = False
     add_rejects: bool = False
     rule_seconds: float = DEFAULT_RULE_SECONDS
+    run_limits: RunLimits = DEFAULT_RUN_LIMITS
+    reacts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +225,8 @@ class BatchRun:
 
     def _promote(self, job: PreparationJob, reject_writer: RejectWriter, constants: RuleConstants | None) -> None:
         """Promote staged documents until all are prepared and nothing is left."""
-        promoter = Promoter(self._engine, self._run, reject_writer, constants, self._options.rule_seconds)
+        provider = Provider(self._engine, self._options.rule_seconds, self._options.run_limits)
+        promoter = Promoter(self._engine, self._run, reject_writer, constants, provider, self._options.reacts)
         while True:
             is_last = job.ended
             promoted = 0 if self._options.dry_run else promoter.step()

@@ -15,6 +15,7 @@ from mdv.cli.bench import bench
 from mdv.cli.command import ExampleGroup, data_option
 from mdv.cli.doctor import doctor
 from mdv.cli.documents import delete, documents
+from mdv.cli.eca import eca
 from mdv.cli.errors import run_for_exit_code
 from mdv.cli.explain import explain
 from mdv.cli.export import export
@@ -34,6 +35,7 @@ from mdv.cli.status import status
 from mdv.cli.subscribe import subscribe, subscriptions, unsubscribe
 from mdv.cli.token import token
 from mdv.cli.up import up
+from mdv.cli.update import update
 from mdv.cli.user import user
 from mdv.cli.webhook import webhook
 from mdv.gc_tuning import skip_final_collection
@@ -57,6 +59,7 @@ for command in (
     batch,
     documents,
     delete,
+    update,
     resources,
     search,
     query,
@@ -65,6 +68,7 @@ for command in (
     rule,
     real,
     filter_,
+    eca,
     lmr,
     subscribe,
     subscriptions,

@@ -20,7 +20,7 @@ from mdv.cli.command import ExampleCommand, data_folder, data_option, json_optio
 from mdv.cli.errors import EXIT_FAILED
 from mdv.cli.output import Item, escape_controls, print_line, write_json
 from mdv.config import Config
-from mdv.errors import BadCommand, SystemNotFound, Unavailable
+from mdv.errors import BadCommand, SystemNotFound, Unavailable, replace_unstorable
 from mdv.system import System, find_database
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def _show_script(context: click.Context, _: click.Parameter, wanted: bool) -> No
 @click.option("--match-in", type=click.Choice(["postgres", "spark"]), default="postgres", show_default=True,
               help="Where values are compared with the constants of rules.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Keep registering new files in the folder PATH until Ctrl-C.")
+@click.option("--no-eca", is_flag=True, help="Run no event-condition-action rules. The history says so.")
 @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A Spark setting. Repeatable.")
 @click.option("--spark", "on_spark", is_flag=True, help="Use Spark also for small inputs.")
 @click.option("--script", is_flag=True, is_eager=True, expose_value=False, callback=_show_script,
@@ -78,6 +79,7 @@ def batch(
     dry_run: bool,
     match_in: str,
     watch: bool,
+    no_eca: bool,
     settings: tuple[str, ...],
     on_spark: bool,
     as_json: bool,
@@ -95,6 +97,7 @@ def batch(
     from mdv.batch.choose_way import BatchInput, choose_way
     from mdv.batch.document_naming import Naming
     from mdv.batch.run import BatchOptions
+    from mdv.mdp.eca.run import RunLimits
 
     naming = Naming(uri_base, uri, match, manifest)
     if rejects is not None and not rejects.strip():
@@ -108,8 +111,9 @@ def batch(
     config = Config.from_environment()
     engine = _connect(system)
     order = BatchOptions(
-        " ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark", add_rejects=watch,
-        rule_seconds=config.rule_seconds,
+        replace_unstorable(" ".join(paths)), config.max_document_bytes, rejects, dry_run, match_in == "spark",
+        add_rejects=watch, rule_seconds=config.rule_seconds, reacts=not no_eca,
+        run_limits=RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds),
     )  # fmt: skip
     _check_local([*paths, *([manifest] if manifest else [])])
     only_spark = {
@@ -178,6 +182,8 @@ def _print_progress(message: str) -> None:
 def _check_local(paths: list[str]) -> None:
     """Report missing files before Spark is started."""
     for path in paths:
+        if not path.strip():
+            raise BadCommand("A path is empty. Name a file or folder; . is the current folder.")
         is_url, is_glob = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path), set("*?[{") & set(path)
         if not is_url and not is_glob and not Path(path).exists():
             raise BadCommand(f"No such file or folder: {path}.")

@@ -1,4 +1,5 @@
-"""The demo: the example of the paper and a small catalogue of books, loaded into a new system once."""
+"""The demo, loaded into a new system once: the example of the paper, a small catalogue of books, and event rules that
+turn changes of learning objects into messages."""
 
 from __future__ import annotations
 
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     from mdv.client import Client
 
 BASE = "http://mdv.example/"
-SCHEMAS = ("schema.ttl", "library/schema.ttl")
+SCHEMAS = ("schema.ttl", "library/schema.ttl", "learning/schema.ttl")
 PAPER_DOCUMENTS = ("doc.rdf", "orion.ttl", "atlas.ttl")
 PAPER_RULE = "paper"
 LOCAL_RULES = {PAPER_RULE: "paper.rule", "english": "library/english.rule"}
 SCHOOL = "school"
 SCHOOL_RULES = {"children": "library/children.rule", "sea": "library/sea.rule"}
+EVENT_RULES = "learning/messages.rdftl"
+LEARNER, LEARNING_OBJECT, OTHER_LEARNER = "learning/anna.ttl", "learning/sql-course.ttl", "learning/ben.ttl"
+NEW_DESCRIPTION = ("Twelve lessons with exercises.", "Twelve lessons with exercises and solutions.")
 LOADED_MARKER = "demo.loaded"
 
 
@@ -39,15 +43,31 @@ def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Ca
         mdp.put_schema("\n".join(map(_text, SCHEMAS)).encode(), syntax_of_name(SCHEMAS[0]).media_type)
         documents = (*PAPER_DOCUMENTS, *library_documents())
         for name in documents:
-            mdp.register(BASE + name, _text(name).encode(), syntax_of_name(name).media_type)
+            _register(mdp, name, _text(name))
         _add_paper_rule(system)
         for rule in _rules(LOCAL_RULES):
             lmr.change("POST", "/subscriptions", rule)
         _create_school(folder, system, mdp)
+        _load_learning(mdp)
         (folder / LOADED_MARKER).touch()
-        report(f"The demo is loaded: {len(documents)} documents below {BASE}, the example of the paper and some books.")
+        count = len(documents) + len((LEARNER, LEARNING_OBJECT, OTHER_LEARNER))
+        report(f"The demo is loaded: {count} documents below {BASE}, the example of the paper, some books, e-learning.")
     except MdvError as error:
         report(f"The demo was not loaded: {error.detail}")
+
+
+def _load_learning(mdp: Client) -> None:
+    """Add event rules, and make a change that each of them reacts to: a new learning object, a new user, and a new
+    description of the learning object."""
+    _register(mdp, LEARNER, _text(LEARNER))
+    mdp.change("POST", "/eca/rules", {"text": _text(EVENT_RULES), "set": "learning"})
+    _register(mdp, LEARNING_OBJECT, _text(LEARNING_OBJECT))
+    _register(mdp, OTHER_LEARNER, _text(OTHER_LEARNER))
+    _register(mdp, LEARNING_OBJECT, _text(LEARNING_OBJECT).replace(*NEW_DESCRIPTION))
+
+
+def _register(mdp: Client, name: str, text: str) -> None:
+    mdp.register(BASE + name, text.encode(), syntax_of_name(name).media_type)
 
 
 def _create_school(folder: Path, system: System, mdp: Client) -> None:

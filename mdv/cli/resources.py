@@ -18,6 +18,8 @@ from mdv.cli.output import (
 )
 from mdv.rdf.syntax import syntax_of_name
 
+MAX_ORIGINS_PRINTED = 20
+"""Statements that were inserted by rules and updates, of which the reason is printed."""
 RESOURCE: Columns = {"resource": lambda item: item["uri"], "classes": lambda item: item["classes"]}
 
 
@@ -57,6 +59,16 @@ def _show(resource: Item, as_json: bool) -> None:
     write_table(("property", "value", "kind"), rows)
     if on_terminal():
         print_line(f"Documents: {', '.join(resource['documents'])}.")
+        print_origins(resource["origins"])
+
+
+def print_origins(origins: list[Item]) -> None:
+    """Print which statements of a resource were inserted by rules and updates, and why."""
+    for origin in origins[:MAX_ORIGINS_PRINTED]:
+        name, term = origin["statement"]
+        print_line(f"{name} {term['value']!r} in {origin['document']}: {origin['text']}.")
+    if len(origins) > MAX_ORIGINS_PRINTED:
+        print_line(f"… and {len(origins) - MAX_ORIGINS_PRINTED:,} more statements by rules and updates.")
 
 
 def _kind(term: Item) -> str:

@@ -28,8 +28,13 @@ def rule_options(function: AnyFunction) -> AnyFunction:
 
 
 def read_rule(file: Path | None, text: str | None) -> str:
+    return read_text(file, text, "rule", "--text RULE")
+
+
+def read_text(file: Path | None, text: str | None, what: str, option: str) -> str:
+    """Return a text that is given as a file or with an option."""
     if (file is None) == (text is None):
-        raise click.UsageError("Give the rule as FILE (- is standard input) or with --text RULE.")
+        raise click.UsageError(f"Give the {what} as FILE (- is standard input) or with {option}.")
     if file is None:
         return text or ""
     try:

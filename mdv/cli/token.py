@@ -43,7 +43,8 @@ def create(
     A token without --documents can write any document, one without --resources can describe any resource. With both
     options, both limits apply. A document that describes a resource outside of --resources can be neither replaced nor
     deleted with this token. Both limits refuse URIs with a `.` or `..` segment, plain or percent-encoded. A limited
-    token can change only documents: not the schema, LMRs or their rules.
+    token can change only documents and event-condition-action rules, which act within its limits: not the schema,
+    LMRs or their rules.
     """
     from mdv.accounts.expiry import format_expiry
     from mdv.accounts.tokens import TokenDraft, issue_token

@@ -38,6 +38,7 @@ class Replacement:
     prefixes: Mapping[str, str]
     by: str | None = None
     """The caller."""
+    agent: str | None = None
 
 
 class ResourceCounts(NamedTuple):

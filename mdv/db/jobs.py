@@ -43,12 +43,15 @@ JOB_KINDS = {
         JobKind("delete", JobQueue.DOCUMENTS, is_superseded=True, is_batched=True),
         JobKind("edit", JobQueue.DOCUMENTS, is_superseded=True),
         JobKind("update", JobQueue.DOCUMENTS),
+        JobKind("detached", JobQueue.DOCUMENTS),
+        JobKind("compensate", JobQueue.DOCUMENTS),
         JobKind("subscribe", JobQueue.RULES),
         JobKind("change", JobQueue.RULES),
         JobKind("resume", JobQueue.RULES),
         JobKind("unsubscribe", JobQueue.RULES),
         JobKind("forget", JobQueue.RULES),
         JobKind("schema", JobQueue.RULES, is_superseded=True),
+        JobKind("eca", JobQueue.RULES),
     )
 }
 """Every kind of jobs. `mdv.mdp.worker` runs them."""
@@ -58,7 +61,7 @@ def kinds_of(queue: JobQueue) -> tuple[str, ...]:
     """Return the names of the kinds in a queue.
 
     >>> kinds_of(JobQueue.DOCUMENTS)
-    ('register', 'delete', 'edit', 'update')
+    ('register', 'delete', 'edit', 'update', 'detached', 'compensate')
     """
     return tuple(kind.name for kind in JOB_KINDS.values() if kind.queue is queue)
 

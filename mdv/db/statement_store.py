@@ -97,11 +97,12 @@ class StatementStore:
         """The edited statements, with the rows that documents had before the transaction."""
         self._subject_counts: dict[int, int] = {}
         self._document_counts: dict[str, int] = {}
-        self._registrations: dict[str | None, Cause] = {}
-        """The causes of registrations, by caller."""
+        self._registrations: dict[tuple[str | None, str | None], Cause] = {}
+        """The causes of registrations, by agent and caller."""
         self._rounds = 0
         self._is_read = False
         self._is_replaced_written = False
+        self._is_flushed = False
         self._added_about: dict[tuple[str, int], dict[EncodedStatement, None]] = defaultdict(dict)
         """The statements that edits have added, by document and subject."""
         self.is_small = True
@@ -200,6 +201,22 @@ class StatementStore:
     def visible_removals(self) -> Collection[EncodedStatement]:
         """The statements of replaced documents that became invisible."""
         return self._losses.keys()
+
+    @property
+    def changed_properties(self) -> set[int]:
+        """The properties of the visible changes of replaced documents."""
+        return {key.property for changes in (self._gains, self._losses) for key in changes}
+
+    @property
+    def share_resources(self) -> bool:
+        """True if several of the replaced documents change statements about the same resource."""
+        owners: dict[int, DocumentDifference] = {}
+        return any(
+            owners.setdefault(key.resource, d) is not d
+            for d in self._differences
+            for changes in (d.added, d.removed)
+            for key in changes
+        )
 
     def _begin_edits(self) -> None:
         """Write the rows of the documents that were replaced in this transaction. Edits are relative to them."""
@@ -300,9 +317,25 @@ class StatementStore:
             if row.blank and key.target is not None:
                 self._blank.add(key.target)
 
+    def look_up(self, found: EditLookups) -> None:
+        """Take over the look-ups of statements that may be edited, so that `is_in` knows them."""
+        if not self._rounds:
+            self._begin_edits()
+        self._rounds += 1
+        self._remember(found)
+
     def stored_document(self, uri: str) -> StoredDocument | None:
         """Return a looked-up document as it was before this transaction."""
         return self._documents.get(uri)
+
+    def name_document(self, number: int) -> str:
+        """Return the URI of a document that this transaction changes."""
+        return next(difference.uri for difference in self._differences if difference.document == number)
+
+    def has_changed(self, uri: str) -> bool:
+        """True if edits have changed a document, or it was replaced."""
+        difference = self._by_uri.get(uri)
+        return difference is not None and not (difference.is_empty and difference.prefixes is None)
 
     def is_in(self, uri: str, edit: StatementEdit) -> bool:
         """True if a document contains a looked-up statement now."""
@@ -366,9 +399,17 @@ class StatementStore:
 
     def flush(self) -> None:
         """Write the changes so far, so that queries see them. `write` corrects which of them are visible."""
+        self._is_flushed = True
         pipeline = Pipeline(self._connection)
         self._synchronise(pipeline, self._differences, _everything, _everything)
         pipeline.send()
+
+    def withdraw(self) -> None:
+        """Remove the rows that earlier rounds have written, when nothing is left of their edits. New URIs keep their
+        IDs."""
+        if self._is_flushed:
+            self.flush()
+            self._execute("set_last_resource", last=self._last_resource)
 
     def write(self, pipeline: Pipeline) -> None:
         """Write the net change of the transaction, with the versions of documents and the next position."""
@@ -548,9 +589,9 @@ class StatementStore:
         if stored is None:
             self._last_document += 1
         number = self._last_document if stored is None else stored.id
-        cause = self._registrations.get(item.by)
+        cause = self._registrations.get((item.agent, item.by))
         if cause is None:
-            cause = self._registrations[item.by] = Cause(REGISTRATION, by=item.by)
+            cause = self._registrations[item.agent, item.by] = Cause(REGISTRATION, item.agent, item.by)
         difference = DocumentDifference(
             number, item.uri, stored, item.content, item.prefixes, bool(item.statements), cause
         )

@@ -704,10 +704,17 @@ eca_rules = Table(
     Column("rank", ARRAY(BigInteger), nullable=False, comment="rules run in the order of their ranks"),
     Column("precedes", ARRAY(Text), nullable=False, server_default=text("'{}'"), comment="names of rules"),
     Column("follows", ARRAY(Text), nullable=False, server_default=text("'{}'"), comment="names of rules"),
-    Column("prefixes", ARRAY(Text), comment="URI prefixes that its actions are limited to; NULL: no limit"),
+    Column(
+        "prefixes", ARRAY(Text), comment="URI prefixes of the resources that its actions may describe; NULL: no limit"
+    ),
     Column("position", BigInteger, nullable=False, comment="of the transaction that last changed it"),
     _now("created_at"),
     _changed_by(),
+    Column(
+        "document_prefixes",
+        ARRAY(Text),
+        comment="URI prefixes of the documents that its actions may write; NULL: no limit",
+    ),
     comment="Event-condition-action rules as written by their authors.",
 )
 
@@ -747,15 +754,24 @@ eca_runs = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("position", BigInteger, index=True, comment="of its transaction; NULL if it was refused"),
     _now("at"),
-    Column("cause", Text, nullable=False, comment="registration, update or compensation"),
+    Column("cause", Text, nullable=False, comment="registration, update, detached or compensation"),
     Column("subject", Text, comment="the document that was registered"),
     Column("outcome", String(12), nullable=False, comment="done, refused or compensated"),
     Column("fired", Integer, nullable=False),
     Column("trace", JSONB, nullable=False),
     _changed_by(),
+    Column("copies", JSONB, nullable=False, server_default=text("'[]'"),
+           comment="the copies that fired, in order: number of the parent, rule, its name, ABORT, and state"),
+    Column("compensated", ARRAY(Integer), nullable=False, server_default=text("'{}'"),
+           comment="numbers of the copies that were compensated; -1: the transaction itself"),
+    Column("parent_run", BigInteger, comment="the run that a detached copy is of"),
+    Column("parent_copy", Integer, comment="the number of the detached copy there"),
+    Column("origin", BigInteger, comment="the run that the first of a chain of detached copies is of"),
     Index("eca_runs_at", "at"),
+    Index("eca_runs_parent", "parent_run"),
+    Index("eca_runs_origin", "origin"),
     comment="Runs of ECA rules: a transaction in which at least one rule fired. Kept for some days.",
-)
+)  # fmt: skip
 
 eca_changes = Table(
     "eca_changes",
@@ -772,6 +788,8 @@ eca_changes = Table(
     Column("subject", CodePoints, nullable=False),
     Column("property", CodePoints, nullable=False),
     Column("object", JSONB, nullable=False),
+    Column("copy", Integer, comment="number of the copy in the run; NULL: the transaction itself"),
+    Column("change", Integer, comment="number of the change in the update; equal for both parts of an UPDATE"),
     Index("eca_changes_subject", "subject", "property"),
     comment="Statements that actions of ECA rules added or removed. Kept for ever.",
 )  # fmt: skip

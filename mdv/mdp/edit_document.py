@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from mdv.cause import UPDATE, Cause
+from mdv.cause import NO_REACTIONS, UPDATE, Cause
 from mdv.errors import BadRequest, InvalidDocument
 from mdv.mdp.edit import Edit
 from mdv.mdp.provider import Provider
@@ -24,6 +24,7 @@ from mdv.mdp.register import (
     check_preconditions,
     check_registered,
     outcome_of,
+    reactions_of,
 )
 from mdv.mdp.transaction import Transaction
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
@@ -46,6 +47,8 @@ class DocumentEdit:
     conditions: Preconditions = field(default_factory=Preconditions)
     limits: WriteLimits = UNLIMITED
     by: str | None = None
+    reacts: bool = True
+    """False: event-condition-action rules are not run."""
 
 
 def read_edits(body: bytes) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
@@ -102,10 +105,9 @@ def edit_document(
 ) -> RegistrationOutcome:
     """Edit a registered document in one transaction. `naming`: the result names the LMRs that it affects."""
     tx = Transaction(provider, connection)
-    tx.edit(
-        Cause(UPDATE, by=item.by), _edits(item.additions, item.uri), _edits(item.removals, item.uri), item.uri,
-        item.limits,
-    )  # fmt: skip
+    tx.reacts = item.reacts
+    cause = Cause(UPDATE, None if item.reacts else NO_REACTIONS, item.by)
+    tx.edit(cause, _edits(item.additions, item.uri), _edits(item.removals, item.uri), item.uri, item.limits)
     stored = tx.stored_document(item.uri)
     check_preconditions(item.uri, item.conditions, stored)
     before = check_registered(item.uri, stored)
@@ -115,7 +117,9 @@ def edit_document(
         return RegistrationOutcome(item.uri, before.version, done.position, unchanged=len(subjects), present=True)
     names = tuple(done.publication.names()) if naming else None
     effect = done.documents[item.uri]
-    return outcome_of(item.uri, done.position, effect, names, present=effect.present)
+    return outcome_of(
+        item.uri, done.position, effect, names, present=effect.present, reactions=reactions_of(tx, done, naming)
+    )  # fmt: skip
 
 
 def _edits(statements: Sequence[Statement], document: str) -> list[Edit]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
+from mdv.config import CASCADE, Config
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.eca.rule_set import RuleSetCache
 from mdv.mdp.eca.run import DEFAULT_RUN_LIMITS, RunLimits
+from mdv.mdp.eca.slow_rules import SlowRules
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleCache
 from mdv.mdp.schemas import SchemaCache
 
@@ -15,11 +17,15 @@ class Provider:
     """The database of an MDP, and what this process has cached of it: schemas, ids of properties, and rules.
 
     `rule_seconds`: the time limit for a rule in one transaction. `run_limits`: the limits of event-condition-action
-    rules in one transaction.
+    rules in one transaction. `cascades_to_readers`: a compensation also undoes later copies that read what it undoes.
     """
 
     def __init__(
-        self, engine: Engine, rule_seconds: float = DEFAULT_RULE_SECONDS, run_limits: RunLimits = DEFAULT_RUN_LIMITS
+        self,
+        engine: Engine,
+        rule_seconds: float = DEFAULT_RULE_SECONDS,
+        run_limits: RunLimits = DEFAULT_RUN_LIMITS,
+        cascades_to_readers: bool = False,
     ) -> None:
         self.engine = engine
         self.schemas = SchemaCache()
@@ -27,6 +33,14 @@ class Provider:
         self.rules = RuleCache(rule_seconds)
         self.eca_rules = RuleSetCache(self.vocabulary)
         self.run_limits = run_limits
+        self.cascades_to_readers = cascades_to_readers
+        self.slow_rules = SlowRules()
+
+    @classmethod
+    def configured(cls, engine: Engine, config: Config) -> Provider:
+        """Return the provider that the settings describe."""
+        limits = RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds)
+        return cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE)
 
     def for_dry_run(self) -> Provider:
         """Return a provider whose changes of rules do not affect the rules that this one has cached."""
@@ -34,4 +48,5 @@ class Provider:
         other.engine, other.schemas, other.vocabulary = self.engine, self.schemas, self.vocabulary
         other.rules = RuleCache(self.rules.seconds)
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
+        other.cascades_to_readers, other.slow_rules = self.cascades_to_readers, self.slow_rules
         return other

@@ -15,15 +15,17 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from mdv.cause import NO_REACTIONS
 from mdv.db.delta import Replacement, StoredDocument, TypedValue
 from mdv.db.state import State
 from mdv.db.statement_store import list_described_resources
 from mdv.errors import InvalidDocument, MdvError, NotFound, PreconditionFailed, Refused
 from mdv.mdp.eca.refusals import record_refusal
+from mdv.mdp.eca.trace import write_trace
 from mdv.mdp.filter import Candidates
 from mdv.mdp.provider import Provider
 from mdv.mdp.schemas import SchemaInForce
-from mdv.mdp.transaction import DocumentOutcome, OneByOne, Transaction
+from mdv.mdp.transaction import DocumentOutcome, OneByOne, Transaction, TransactionOutcome
 from mdv.mdp.write_limits import refuse_foreign_subjects
 from mdv.model import Document, Statement
 from mdv.rdf.blank import name_blank_nodes
@@ -33,6 +35,8 @@ from mdv.rdf.locate import locate_flaws
 from mdv.rdf.parse import parse
 from mdv.rdf.syntax import syntax_of_media_type
 from mdv.rdf.validate import refuse_reserved, validate
+
+NONE_FIRED: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Prepared:
     conditions: Preconditions = field(default_factory=Preconditions)
     by: str | None = None
     """The caller, for the history."""
+    reacts: bool = True
+    """False: event-condition-action rules are not run."""
     content: bytes = b""
     hashes: tuple[int, ...] = ()
     typed: tuple[TypedValue, ...] = ()
@@ -81,9 +87,13 @@ class RegistrationOutcome:
     """The names of the LMRs that got events, if requested."""
     present: bool | None = None
     """After an edit: False if the document has lost its last statement, and is deleted."""
+    fired: int | None = None
+    """How often event-condition-action rules fired, if they did."""
+    run: int | dict[str, Any] | None = None
+    """The ID of their run; for a dry run, its trace."""
 
     def as_dict(self) -> dict[str, Any]:
-        optional = ("told", "present")
+        optional = ("told", "present", "fired", "run")
         return {name: value for name, value in asdict(self).items() if name not in optional or value is not None}
 
 
@@ -95,6 +105,7 @@ def prepare(
     conditions: Preconditions | None = None,
     max_bytes: int = MAX_BYTES,
     by: str | None = None,
+    reacts: bool = True,
 ) -> Prepared:
     """Do the steps of a registration that do not need the store. They find all errors in the text, with locations."""
     syntax, charset = syntax_of_media_type(media_type)
@@ -108,11 +119,15 @@ def prepare(
         raise InvalidDocument(error.detail, locate_flaws(error.flaws, gated), **error.extra) from None
     conditions = conditions or Preconditions()
     _refuse_foreign(document, conditions.resource_prefixes)
-    return prepared(document, schema, conditions, by)
+    return prepared(document, schema, conditions, by, reacts)
 
 
 def prepared(
-    document: Document, schema: SchemaInForce, conditions: Preconditions | None = None, by: str | None = None
+    document: Document,
+    schema: SchemaInForce,
+    conditions: Preconditions | None = None,
+    by: str | None = None,
+    reacts: bool = True,
 ) -> Prepared:
     """Return a valid document with everything that can be computed without the lock."""
     statements = document.statements
@@ -122,6 +137,7 @@ def prepared(
         schema.version,
         conditions or Preconditions(),
         by,
+        reacts,
         content_hash(statements),
         tuple(map(statement_hash, statements)),
         _typed(statements, schema),
@@ -153,15 +169,27 @@ def register(
     affect the others. Identical documents change nothing and take no position. `naming`: the results name the LMRs that
     the batch affects. `candidates`: the resources that rules can match, if they were determined before.
     """
+    try:
+        return _register_together(connection, batch, provider, naming, candidates)
+    except OneByOne:
+        return _register_in_parts(connection, batch, provider, naming)
+
+
+def _register_together(
+    connection: Connection,
+    batch: Sequence[Prepared],
+    provider: Provider,
+    naming: bool = False,
+    candidates: Candidates | None = None,
+) -> list[RegistrationOutcome | MdvError]:
+    """Register a batch at one position. Raise `OneByOne`, and change nothing, if event-condition-action rules may fire
+    for one of several documents."""
     tx = Transaction(provider, connection)
     stored = tx.lock_documents([item.uri for item in batch], {uri for item in batch for uri in item.uris})
     results, replacements, names = _sort_out(tx, batch, stored)
     if not replacements:
         return [result for result in results if result is not None]
-    try:
-        same = tx.replace_documents(replacements, names)
-    except OneByOne:
-        return _register_each(connection, batch, provider, naming)
+    same = tx.replace_documents(replacements, names, is_batch=len(batch) > 1)
     done = tx.finish(candidates)
     lmrs = tuple(done.publication.names()) if naming else None
 
@@ -170,24 +198,37 @@ def register(
             return _unchanged(item, stored[item.uri], tx.state)
         before = stored.get(item.uri)
         created = item.document is not None and (before is None or not before.present)
-        return outcome_of(item.uri, done.position, done.documents[item.uri], lmrs, created)
+        return outcome_of(item.uri, done.position, done.documents[item.uri], lmrs, created, reactions=reactions)
 
+    reactions = reactions_of(tx, done, naming)
     return [result or result_of(item) for item, result in zip(batch, results, strict=True)]
 
 
-def _register_each(
+def _register_in_parts(
     connection: Connection, batch: Sequence[Prepared], provider: Provider, naming: bool
 ) -> list[RegistrationOutcome | MdvError]:
-    """Register documents in transactions of their own. One that event-condition-action rules refuse changes nothing."""
+    """Register documents with the result of one by one. Those for which event-condition-action rules fire get
+    transactions of their own. One that a rule refuses changes nothing.
+
+    As long as no rule fires, the number of documents that are registered together is doubled.
+    """
     results: list[RegistrationOutcome | MdvError] = []
-    for item in batch:
+    size = 1
+    while len(results) < len(batch):
+        part = batch[len(results) : len(results) + size]
         savepoint = connection.begin_nested()
         try:
-            results += register(connection, [item], provider, naming)
+            done = _register_together(connection, part, provider, naming)
             savepoint.commit()
+            results += done
+            size = 1 if any(getattr(one, "fired", None) for one in done) else 2 * size
+        except OneByOne:
+            savepoint.rollback()
+            size = 1
         except Refused as error:
             savepoint.rollback()
             results.append(record_refusal(connection, error, provider))
+            size = 1
     return results
 
 
@@ -195,9 +236,11 @@ def _sort_out(
     tx: Transaction, batch: Sequence[Prepared], stored: Mapping[str, StoredDocument]
 ) -> tuple[list[RegistrationOutcome | MdvError | None], list[Replacement], set[str]]:
     """Return the results that are known without writing, the documents to be written, and their properties and
-    datatypes."""
+    datatypes. Event-condition-action rules react if one of these documents says so: if they watch it and there are
+    others, each document gets a transaction of its own."""
     results: list[RegistrationOutcome | MdvError | None] = []
     replacements: list[Replacement] = []
+    tx.reacts = False
     names: set[str] = set()
     for item in batch:
         current = stored.get(item.uri)
@@ -215,6 +258,7 @@ def _sort_out(
         else:
             results.append(None)
             replacements.append(_replacement(item, current, tx.schema))
+            tx.reacts = tx.reacts or item.reacts
             names |= item.names
     return results, replacements, names
 
@@ -261,7 +305,8 @@ def _replacement(item: Prepared, stored: StoredDocument | None, schema: SchemaIn
     statements = item.document.statements if item.document else ()
     typed = item.typed if item.schema_version == schema.version else _typed(statements, schema)
     prefixes = item.document.prefixes if item.document else {}
-    return Replacement(item.uri, stored, item.content, statements, item.hashes, typed, prefixes, item.by)
+    agent = None if item.reacts else NO_REACTIONS
+    return Replacement(item.uri, stored, item.content, statements, item.hashes, typed, prefixes, item.by, agent)
 
 
 def _typed(statements: Iterable[Statement], schema: SchemaInForce) -> tuple[TypedValue, ...]:
@@ -275,13 +320,25 @@ def outcome_of(
     lmrs: tuple[str, ...] | None,
     created: bool = False,
     present: bool | None = None,
+    reactions: Mapping[str, Any] = NONE_FIRED,
 ) -> RegistrationOutcome:
-    """Return the result of a registration or an edit from the effect of its transaction on the document."""
+    """Return the result of a registration or an edit from the effect of its transaction on the document. `reactions`:
+    see `reactions_of`."""
     counts = done.counts
     return RegistrationOutcome(
         uri, counts.version, position, counts.inserted, counts.updated, counts.deleted, counts.unchanged,
         matched=done.matched, lmrs=done.lmrs, created=created, told=lmrs, present=present,
+        **reactions,
     )  # fmt: skip
+
+
+def reactions_of(tx: Transaction, done: TransactionOutcome, tracing: bool) -> Mapping[str, Any]:
+    """Return the fields of a result about event-condition-action rules: none if no rule fired. `tracing`: always, with
+    the trace of the run in place of its ID."""
+    run = tx.rule_run
+    if tracing:
+        return {"fired": len(run.fired), "run": write_trace(run)} if run is not None else {"fired": 0}
+    return {"fired": len(run.fired), "run": done.run} if run is not None and run.fired else NONE_FIRED
 
 
 def _refuse_foreign(document: Document, prefixes: tuple[str, ...] | None) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from mdv.db.batch import delete_old_runs
+from mdv.db.eca.runs import delete_old_runs as delete_old_rule_runs
 from mdv.db.feed import Feed
 from mdv.db.jobs import delete_old_jobs, raise_aged_priorities
 from mdv.db.lmrs import list_lmrs
@@ -26,8 +27,10 @@ MIN_EVENTS_TO_COMPACT = 20_000
 LMRS_PER_PAGE = 500
 JOB_RETENTION_SECONDS = 7 * 86400.0
 SIGN_IN_FAILURE_RETENTION_SECONDS = 86400.0
+RUN_RETENTION_SECONDS = 7 * 86400.0
+"""How long runs of event-condition-action rules are kept. What the rules changed stays recorded for ever."""
 JOBS_PER_TRANSACTION = 5000
-"""How many jobs are deleted in one transaction."""
+"""How many jobs, or runs, are deleted in one transaction."""
 
 
 def apply_retention(
@@ -41,6 +44,8 @@ def apply_retention(
         delete_old_metrics(connection)
         delete_old_failures(connection, SIGN_IN_FAILURE_RETENTION_SECONDS)
     while _delete_jobs(engine, job_seconds) == JOBS_PER_TRANSACTION:
+        pass
+    while _delete_runs(engine) == JOBS_PER_TRANSACTION:
         pass
     while True:
         with engine.begin() as connection:
@@ -65,6 +70,11 @@ def apply_retention(
 def _delete_jobs(engine: Engine, seconds: float) -> int:
     with engine.begin() as connection:
         return delete_old_jobs(connection, seconds, JOBS_PER_TRANSACTION)
+
+
+def _delete_runs(engine: Engine) -> int:
+    with engine.begin() as connection:
+        return delete_old_rule_runs(connection, RUN_RETENTION_SECONDS, JOBS_PER_TRANSACTION)
 
 
 _compacted: dict[int, int] = {}

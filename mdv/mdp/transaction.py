@@ -10,18 +10,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from secrets import randbits
 from typing import NamedTuple
 
 from psycopg.errors import QueryCanceled
-from sqlalchemy import Connection
+from sqlalchemy import Connection, NestedTransaction
 
 from mdv.cause import Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
 from mdv.db.eca.rules import has_classes, quarantine_rules, set_version, store_classes
-from mdv.db.eca.runs import RunRecord, store_run
+from mdv.db.eca.runs import (
+    DETACHED_RUN,
+    REGISTRATION_RUN,
+    UPDATE_RUN,
+    ParentCopy,
+    RunRecord,
+    queue_detached,
+    store_run,
+)
+from mdv.db.jobs import PRIORITY_BACKGROUND
 from mdv.db.pipeline import Pipeline
 from mdv.db.publish import Publication, RuleNotices
 from mdv.db.rule_graph import RuleGraph, RulesAdvance
@@ -31,11 +40,13 @@ from mdv.db.statement_store import StatementStore
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError, RuleFailed, RulesDoNotEnd
-from mdv.failpoints import AFTER_EDIT, hit_failpoint
+from mdv.failpoints import AFTER_EDIT, AFTER_REACTION, hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
+from mdv.mdp.eca.detached import encode_detached
 from mdv.mdp.eca.rule_set import RuleSet
 from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler, count_copies
-from mdv.mdp.eca.trace import audit_rows, write_trace
+from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowRules
+from mdv.mdp.eca.trace import audit_rows, stored_copies, write_trace
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
 from mdv.mdp.groups import Groups
@@ -45,7 +56,7 @@ from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.metrics import RESOURCES_MATCHED, time_stage
-from mdv.model import Document, Statement
+from mdv.model import RDF_TYPE, Document, Statement
 from mdv.rdf.validate import validate
 from mdv.rdftl.events import class_pairs
 from mdv.rdftl.model import Action
@@ -54,8 +65,17 @@ MAX_RULE_FAILURES = 5
 """A rule that fails in this many transactions in a row is quarantined."""
 
 
+def stop_failing_rules(
+    connection: Connection, failing: Collection[int], most: int, position: int, slow: SlowRules
+) -> bool:
+    """Quarantine those of these rules that have failed in `most` transactions in a row, and those that took too long at
+    once. Return True if there are any."""
+    too_long = {rule: reason for rule in failing if (reason := slow.reason(rule)) is not None}
+    return bool(quarantine_rules(connection, failing, most, position, too_long))
+
+
 class OneByOne(Exception):
-    """Event-condition-action rules watch one of several documents, so each needs a transaction of its own."""
+    """Event-condition-action rules may fire for one of several documents, so each needs a transaction of its own."""
 
 
 class DocumentOutcome(NamedTuple):
@@ -97,8 +117,11 @@ class Transaction:
         self._scheduler: Scheduler | None = None
         self._subject: str | None = None
         self._by: str | None = None
+        self._parent: ParentCopy | None = None
         self.reacts = True
         """False: event-condition-action rules are not run."""
+        self._tentative: NestedTransaction | None = None
+        """A batch is registered together, provided that no rule fires."""
 
     # Lock
 
@@ -139,24 +162,29 @@ class Transaction:
 
     # Documents
 
-    def replace_documents(self, replacements: Sequence[Replacement], names: Collection[str]) -> set[str]:
+    def replace_documents(
+        self, replacements: Sequence[Replacement], names: Collection[str], is_batch: bool = False
+    ) -> set[str]:
         """Replace the statements of documents. Return the URIs of those that are identical to what is stored.
 
-        `names`: the properties and datatypes of the new statements. Raise `OneByOne` if rules watch one of several
-        documents.
+        `names`: the properties and datatypes of the new statements. `is_batch`: `finish` raises `OneByOne` and undoes
+        all if event-condition-action rules may fire.
         """
         ids = self.provider.vocabulary.ids(names)
         self._store = StatementStore(self.connection, self.state, self._numbers, ids)
         if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
-            if len(replacements) > 1:
-                raise OneByOne
+            self._tentative = self.connection.begin_nested() if is_batch else None
             self._replaced, self._subject, self._by = replacements, replacements[0].uri, replacements[0].by
         return self._store.replace(replacements)
 
     def _is_watched(self, store: StatementStore, replacements: Sequence[Replacement], names: Collection[str]) -> bool:
         """True if event-condition-action rules may watch a change of these documents."""
-        wants = self.rule_set.wants
-        if any(wants(name) for name in names):
+        rules = self.rule_set
+        wants = rules.wants
+        if any(wants(name) for name in names if name != RDF_TYPE):
+            return True
+        types = (one for item in replacements for one in item.statements if one.property == RDF_TYPE)
+        if RDF_TYPE in names and wants(RDF_TYPE) and any(map(rules.wants_statement, types)):
             return True
         stored = store.read_stored(replacements)
         found = self.vocabulary.names(stored)
@@ -174,9 +202,26 @@ class Transaction:
         """Execute actions in order, with the rules that they trigger. The lock is taken. Raise `ActionFailed` if one
         of them fails."""
         self._subject, self._by = document, cause.by
-        root = RuleCopy(tuple(actions), tuple(constants), document=document, limits=limits, by=cause.by)
+        root = RuleCopy(
+            tuple(actions), tuple(constants), document=document, limits=limits, by=cause.by, agent=cause.agent
+        )  # fmt: skip
         with self._refusals():
             self.scheduler.execute(root)
+            hit_failpoint(AFTER_REACTION)
+
+    @contextmanager
+    def detached_copy(self, parent: ParentCopy, by: str | None) -> Iterator[None]:
+        """Execute a detached copy in the block, with `execute_copy`. `parent`: the copy as its run knows it. A failure
+        in the block is recorded as one of the copy. The lock is taken."""
+        self._parent, self._by = parent, by
+        with self._refusals():
+            yield
+
+    def execute_copy(self, root: RuleCopy) -> None:
+        """Execute a detached copy, with the rules that it triggers. Raise `RuleFailed` if it fails."""
+        self._subject = root.document
+        self.scheduler.execute(root)
+        hit_failpoint(AFTER_REACTION)
 
     def number_classes(self) -> None:
         """Store the classes of the schema with their superclasses, unless they are stored. Paths through rdf:type need
@@ -198,7 +243,9 @@ class Transaction:
     def scheduler(self) -> Scheduler:
         """Runs event-condition-action rules in this transaction."""
         if self._scheduler is None:
-            self._scheduler = Scheduler(self, self.rule_set, self.provider.run_limits)
+            self._scheduler = Scheduler(
+                self, self.rule_set, self.provider.run_limits, self.provider.slow_rules, self.reacts
+            )  # fmt: skip
         return self._scheduler
 
     @property
@@ -206,10 +253,19 @@ class Transaction:
         """What event-condition-action rules did in this transaction; None if none was looked at."""
         return self._scheduler.run if self._scheduler is not None else None
 
+    def has_changed(self, document: str) -> bool:
+        """True if this transaction has changed a document."""
+        return self._store is not None and self._store.has_changed(document)
+
     def is_in(self, document: str, statement: Statement) -> bool:
         """True if a document contains a statement that an edit of this transaction concerned."""
         (edit,) = encode_edits([Edit(statement, document)], self.schema)
         return self._store is not None and self._store.is_in(document, edit)
+
+    def name_document(self, number: int) -> str:
+        """Return the URI of a document that this transaction changes, by its ID. A new one is not stored yet."""
+        assert self._store is not None
+        return self._store.name_document(number)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -219,9 +275,16 @@ class Transaction:
         """Run the rules that replaced documents trigger."""
         if not self._replaced:
             return
+        if self._tentative is not None:
+            with suppress(RuleTimedOut), self._tentative:
+                if self.scheduler.is_quiet(store):
+                    return
+                raise OneByOne
+            raise OneByOne  # the document to blame is found one by one
         by, self._replaced = self._replaced[0].by, ()
         with self._refusals():
             self.scheduler.react_to_replacement(store, RuleCopy(by=by))
+            hit_failpoint(AFTER_REACTION)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -253,6 +316,7 @@ class Transaction:
             self._subject, self._by = document, cause.by
             with self._refusals():
                 self.scheduler.react_to_edit(effective, RuleCopy(by=cause.by))
+                hit_failpoint(AFTER_REACTION)
         return effective
 
     def apply_edits(
@@ -263,10 +327,13 @@ class Transaction:
         document: str | None,
         limits: WriteLimits,
         is_checked: bool = False,
+        is_restored: bool = False,
     ) -> EffectiveEdits:
         """Remove and add single statements, without running rules. `is_checked`: validate what was added at once. If it
-        is invalid or not allowed, nothing changes."""
-        refuse_reserved_names(additions, deletions, document)
+        is invalid or not allowed, nothing changes. `is_restored`: the documents had these statements before, so that
+        they may concern blank nodes."""
+        if not is_restored:
+            refuse_reserved_names(additions, deletions, document)
         found, schema = None, self.schema if self._is_locked else self.provider.schemas.last_known
         if not self._is_locked:
             with time_stage("turn"), self.locking(LockPurpose.DOCUMENTS) as pipeline:
@@ -274,10 +341,8 @@ class Transaction:
         if found is None or schema is not self.schema:
             with Pipeline(self.connection) as pipeline:
                 found = self._queue_lookups(pipeline, self.schema, additions, deletions, document)
-        if self._store is None:
-            ids = self.provider.vocabulary.ids(())
-            self._store = StatementStore(self.connection, self.state, self._numbers, ids)
-        effective = self._store.edit(
+        store = self._statement_store()
+        effective = store.edit(
             encode_edits(additions, self.schema), encode_edits(deletions, self.schema), document, found, cause
         )
         for uri, key, statement in found.single_values():
@@ -285,12 +350,26 @@ class Transaction:
         try:
             limits.check(effective)
             if is_checked:
-                self._validate_round(self._store, effective)
+                self._validate_round(store, effective)
         except MdvError:
-            self._revert(self._store, effective, found, cause)
+            self._revert(store, effective, found, cause)
             raise
         hit_failpoint(AFTER_EDIT)
         return effective
+
+    def look_up_edits(self, edits: Sequence[Edit]) -> None:
+        """Look up the statements of edits, so that `is_in` knows them. The lock is taken."""
+        with Pipeline(self.connection) as pipeline:
+            found = self._queue_lookups(pipeline, self.schema, edits, (), None)
+        self._statement_store().look_up(found)
+        for uri, key, statement in found.single_values():
+            self._single_values[uri][key] = statement
+
+    def _statement_store(self) -> StatementStore:
+        if self._store is None:
+            ids = self.provider.vocabulary.ids(())
+            self._store = StatementStore(self.connection, self.state, self._numbers, ids)
+        return self._store
 
     def _validate_round(self, store: StatementStore, effective: EffectiveEdits) -> None:
         """Raise `InvalidDocument` if the additions of the last round make a document invalid."""
@@ -345,11 +424,14 @@ class Transaction:
         """Store the changed documents, run the filter and publish. `candidates`: the resources that rules can match, if
         they were determined before. Without a change, the position does not advance."""
         store = self._store
+        if store is not None and store.is_changed:
+            self._react(store)
+        if self._tentative is not None and self._tentative.is_active:
+            self._tentative.commit()
         if store is None or not store.is_changed:
-            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED)
-        self._react(store)
-        if not store.is_changed:
-            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED)
+            if store is not None:
+                store.withdraw()
+            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED, self._store_run(self.state.position))
         self._validate_edits(store)
         groups, state, rules = self.groups(), self.state, self.provider.rules
         pipeline, found = Pipeline(self.connection), ScheduledFilterRun()
@@ -360,7 +442,10 @@ class Transaction:
                     store.write(pipeline)
                 hit_failpoint("after the store")
                 change = store.change
-                candidate_ids = candidates.ids(state, self._numbers) if candidates is not None else None
+                has_rule_changes = self._scheduler is not None  # they may concern other resources
+                candidate_ids = (
+                    candidates.ids(state, self._numbers) if candidates is not None and not has_rule_changes else None
+                )
                 limits = TimeLimits(rules.seconds, rules.limits)
                 with time_stage("filter"):
                     found = filter_changes(pipeline, groups, change, limits, candidate_ids)
@@ -392,21 +477,31 @@ class Transaction:
             uri: DocumentOutcome(counts, matched[uri], lmrs[uri], present)
             for uri, (counts, present) in store.outcomes.items()
         }
-        return TransactionOutcome(self.position, documents, publication, self._store_run())
+        return TransactionOutcome(self.position, documents, publication, self._store_run(self.position))
 
-    def _store_run(self) -> int | None:
-        """Store what event-condition-action rules did. Return the ID of the run; None if nothing happened."""
+    def _store_run(self, position: int) -> int | None:
+        """Store what event-condition-action rules did, and queue detached copies as jobs. Return the ID of the run;
+        None if nothing happened."""
         run = self.rule_run
-        if run is None or not (run.fired or run.steps):
+        if run is None or not (run.fired or run.steps or run.failed):
             return None
         if run.failed:
             self._quarantine(run)
-        return store_run(self.connection, self.position, self.run_record("done"))
+        number = store_run(self.connection, position, self.run_record("done"))
+        if run.detached:
+            origin = self._parent.origin if self._parent is not None else number
+            jobs = [encode_detached(copy, number, origin, self.schema.schema) for copy in run.detached]
+            queue_detached(self.connection, number, jobs, PRIORITY_BACKGROUND)
+        return number
 
     def _quarantine(self, run: RuleRun) -> None:
-        """Stop rules that have failed too often. Their failures in this transaction are counted next."""
+        """Stop rules that have failed too often, or took too long. Their failures in this transaction are counted
+        next."""
         failing = {copy.rule.id for copy, _ in run.failed if copy.rule is not None}
-        if quarantine_rules(self.connection, failing, MAX_RULE_FAILURES - 1, self.position):
+        stopped = stop_failing_rules(
+            self.connection, failing, MAX_RULE_FAILURES - 1, self.position, self.provider.slow_rules
+        )
+        if stopped:
             version = new_graph_version() | 1
             set_version(self.connection, version)
             self.state = replace(self.state, eca_version=version)
@@ -416,10 +511,11 @@ class Transaction:
         run = self.scheduler.run
         is_update = any(step.owner.rule is None for step in run.steps)
         changes = audit_rows(run) if outcome == "done" else []
-        cause = "update" if is_update else "registration"
+        cause = DETACHED_RUN if self._parent is not None else UPDATE_RUN if is_update else REGISTRATION_RUN
         return RunRecord(
-            cause, self._subject, outcome, len(run.fired), write_trace(run), changes, count_copies(run), self._by
-        )
+            cause, self._subject, outcome, len(run.fired), write_trace(run), changes, count_copies(run), self._by,
+            stored_copies(run), self._parent,
+        )  # fmt: skip
 
     # Rules
 

@@ -30,10 +30,16 @@ from mdv.db.jobs import (
     mark_jobs_started,
     postpone_job,
 )
-from mdv.errors import MdvError, Refused
+from mdv.errors import InvalidRule, MdvError, Refused
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
-from mdv.mdp.eca.refusals import record_refusal
+from mdv.mdp.eca.change_rules import add_drafts
+from mdv.mdp.eca.compensate import CompensationOutcome, CompensationRequest, compensate_run
+from mdv.mdp.eca.detached import decode_detached
+from mdv.mdp.eca.refusals import record_refusal, report_refusal
+from mdv.mdp.eca.rule_jobs import drafts_of, run_eca_job
+from mdv.mdp.eca.run_detached import DetachedOutcome, DetachedRequest, run_detached
+from mdv.mdp.eca.slow_rules import RuleTimedOut
 from mdv.mdp.eca.update import UpdateOutcome, UpdateRequest, execute_update
 from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
@@ -74,7 +80,8 @@ class Worker:
 
     `ended` is called with the jobs that have ended, after their commit. `published` is called after every commit that
     may have added events to feeds. `longest`: the time limit of the database for a transaction, in seconds.
-    `rule_seconds`: the time limit for a rule in one transaction.
+    `rule_seconds`: the time limit for a rule in one transaction. `provider`: the provider with these limits and others,
+    by default a new one.
     """
 
     def __init__(
@@ -86,6 +93,7 @@ class Worker:
         back_off: Callable[[int], float] = back_off,
         longest: float = float("inf"),
         rule_seconds: float = DEFAULT_RULE_SECONDS,
+        provider: Provider | None = None,
     ) -> None:
         self._engine = engine
         self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -94,7 +102,7 @@ class Worker:
         self._published = published
         self._back_off = back_off
         self._longest = longest or float("inf")
-        self._provider = Provider(engine, rule_seconds)
+        self._provider = provider or Provider(engine, rule_seconds)
         self._sizer = BatchSizer()
         self._batch_count = 0
         self._running: list[UUID] = []
@@ -159,6 +167,7 @@ class Worker:
                 with time_stage("claim"):
                     jobs = claim(connection)
                 if not jobs:
+                    self._provider.slow_rules.forget_rules()
                     return None
                 self._begin(jobs)
                 outcomes = self._run_jobs(connection, jobs)
@@ -170,12 +179,16 @@ class Worker:
             suspend_over_budget(error, self._provider)
             self._published()
             return self._attempt_known([job.id for job in jobs])
+        except RuleTimedOut as error:
+            self._provider.slow_rules.note(error)
+            return self._attempt_known([job.id for job in jobs])
         except Exception as error:
             took_too_long = time.perf_counter() - began >= self._longest
             if not jobs or (is_database_outage(error) and not took_too_long):
                 raise
             return self._retry_halves(jobs, error)
         self._running = []
+        self._provider.slow_rules.forget_rules()
         seconds = time.perf_counter() - began
         if JOB_KINDS[jobs[0].kind].is_batched:
             self._sizer.record_batch(sum(job.weight for job in jobs), seconds)
@@ -216,6 +229,7 @@ class Worker:
             ]
             finish_jobs(connection, outcomes)
         self._running = []
+        self._provider.slow_rules.forget_rules()
         self._report(outcomes, 0)
         return len(outcomes)
 
@@ -250,14 +264,12 @@ class Worker:
     def _edit(self, connection: Connection, job: Job) -> JobOutcome:
         """Edit documents. A rejected edit changes nothing, and does not affect other jobs of the transaction."""
         run = EDIT_JOB_HANDLERS[job.kind]
+        if job.options.get("dry_run"):
+            return _job_outcome(job, self._dry_run(connection, job, lambda provider: run(connection, job, provider)))
         try:
-            if job.options.get("dry_run"):
-                return _job_outcome(job, self._dry_run(connection, lambda provider: run(connection, job, provider)))
             with connection.begin_nested():
                 return _job_outcome(job, run(connection, job, self._provider))
         except MdvError as error:
-            if job.options.get("dry_run"):
-                return _job_outcome(job, error)
             return _job_outcome(job, record_refusal(connection, error, self._provider))
 
     def _register(self, connection: Connection, jobs: Sequence[Job]) -> list[JobOutcome]:
@@ -275,7 +287,7 @@ class Worker:
         hit_failpoint("after the gate")
         for job, item in prepared:
             if job.options.get("dry_run"):
-                outcomes.append(_job_outcome(job, self._dry_run_registration(connection, item)))
+                outcomes.append(_job_outcome(job, self._dry_run_registration(connection, job, item)))
         real = [(job, item) for job, item in prepared if not job.options.get("dry_run")]
         if real:
             BATCH_DOCUMENTS.observe(len(real))
@@ -283,18 +295,27 @@ class Worker:
             outcomes += [_job_outcome(job, result) for (job, _), result in zip(real, results, strict=True)]
         return outcomes
 
-    def _dry_run_registration(self, connection: Connection, item: Prepared) -> RegistrationOutcome | MdvError:
-        return self._dry_run(connection, lambda provider: register(connection, [item], provider, naming=True)[0])
+    def _dry_run_registration(self, connection: Connection, job: Job, item: Prepared) -> RegistrationOutcome | MdvError:
+        return self._dry_run(connection, job, lambda provider: register(connection, [item], provider, naming=True)[0])
 
-    def _dry_run(self, connection: Connection, change: Callable[[Provider], Changed]) -> Changed:
-        """Return what a change would do. Rules that it would suspend are suspended during the dry run."""
+    def _dry_run(self, connection: Connection, job: Job, change: Callable[[Provider], Changed]) -> Changed | MdvError:
+        """Return what a change would do, or why it would be refused. Draft rules of the job are added before. Rules
+        that it would suspend are suspended during the dry run."""
         provider = self._provider
         savepoint = connection.begin_nested()
         try:
+            if drafts := job.options.get("rules"):
+                provider = provider.for_dry_run()
+                add_drafts(connection, drafts_of(drafts, _limits(job), job.by), provider)
             while True:
                 attempt = connection.begin_nested()
                 try:
                     return change(provider)
+                except MdvError as error:
+                    return report_refusal(error)
+                except RuleTimedOut as error:
+                    attempt.rollback()
+                    self._provider.slow_rules.note(error)
                 except RuleOverBudget as error:
                     attempt.rollback()
                     provider = self._provider.for_dry_run()
@@ -302,14 +323,18 @@ class Worker:
                 finally:
                     if attempt.is_active:
                         attempt.rollback()
+        except InvalidRule as error:  # of a draft
+            return error
         finally:
             savepoint.rollback()
 
     def _prepare(self, schema: SchemaInForce, job: Job) -> Prepared:
         conditions = _preconditions(job)
         if job.kind == "delete":
-            return Prepared(job.uri, None, schema.version, conditions, job.by)
-        return prepare(job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes, job.by)
+            return Prepared(job.uri, None, schema.version, conditions, job.by, _reacts(job))
+        return prepare(
+            job.uri, job.body or b"", job.media_type, schema, conditions, self._max_bytes, job.by, _reacts(job)
+        )  # fmt: skip
 
     def _count_failure(self, connection: Connection, job: Job, error: Exception) -> list[JobOutcome]:
         """Count a failed attempt of a claimed job. After the last attempt, the job ends as a dead letter."""
@@ -345,7 +370,7 @@ class Worker:
             )  # fmt: skip
 
 
-def _job_outcome(job: Job, result: RegistrationOutcome | UpdateOutcome | MdvError) -> JobOutcome:
+def _job_outcome(job: Job, result: EditJobOutcome | MdvError) -> JobOutcome:
     if isinstance(result, MdvError):
         return JobOutcome(job, None, result.problem())
     return JobOutcome(job, result.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
@@ -356,11 +381,16 @@ def _preconditions(job: Job) -> Preconditions:
     return Preconditions(**{name: tuple(value) for name, value in given.items() if value is not None})
 
 
+def _reacts(job: Job) -> bool:
+    """False if the caller wants no event-condition-action rules to run."""
+    return job.options.get("eca") != "off"
+
+
 def _document_edit(job: Job) -> DocumentEdit:
     additions, removals = read_edits(job.body or b"")
     conditions = _preconditions(job)
     limits = WriteLimits(resources=conditions.resource_prefixes)  # the request was refused if the document is foreign
-    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by)
+    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by, _reacts(job))
 
 
 def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> RegistrationOutcome:
@@ -368,18 +398,35 @@ def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> Regis
 
 
 def _run_update_job(connection: Connection, job: Job, provider: Provider) -> UpdateOutcome:
-    limits = WriteLimits(*(_prefixes(job.options.get(name)) for name in ("document_prefixes", "resource_prefixes")))
     text = (job.body or b"").decode()
-    return execute_update(connection, UpdateRequest(text, job.uri, limits, job.by), provider)
+    request = UpdateRequest(text, job.uri, _limits(job), job.by, _reacts(job))
+    return execute_update(connection, request, provider, tracing=bool(job.options.get("dry_run")))
 
 
-def _prefixes(given: list[str] | None) -> tuple[str, ...] | None:
-    return None if given is None else tuple(given)
+def _limits(job: Job) -> WriteLimits:
+    return WriteLimits.from_json(job.options.get("limits", {}))
 
 
-EDIT_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], RegistrationOutcome | UpdateOutcome]] = {
+def _run_detached_job(connection: Connection, job: Job, provider: Provider) -> DetachedOutcome:
+    copy = decode_detached(job.body or b"")
+    return run_detached(connection, DetachedRequest(job.options["run"], job.options["copy"], copy, job.by), provider)
+
+
+def _run_compensation_job(connection: Connection, job: Job, provider: Provider) -> CompensationOutcome:
+    copies = job.options.get("copies")
+    request = CompensationRequest(
+        job.options["run"], None if copies is None else tuple(copies), job.options.get("reason"), job.by
+    )
+    return compensate_run(connection, request, provider)
+
+
+EditJobOutcome = RegistrationOutcome | UpdateOutcome | DetachedOutcome | CompensationOutcome
+
+EDIT_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], EditJobOutcome]] = {
     "edit": _run_edit_job,
     "update": _run_update_job,
+    "detached": _run_detached_job,
+    "compensate": _run_compensation_job,
 }
 
 
@@ -405,6 +452,7 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
 
 RULE_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], dict[str, Any]]] = {
     "schema": _run_schema_job,
+    "eca": run_eca_job,
     **dict.fromkeys(RULE_JOBS, run_rule_job),
 }
 """The handlers of the kinds in `JobQueue.RULES`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from mdv.db.delta import EffectiveEdits
@@ -25,6 +25,32 @@ class WriteLimits(NamedTuple):
             for document, statement in changes:
                 refuse_foreign_document(document, self.documents)
                 refuse_foreign_subjects([statement.subject], document, self.resources, action)
+
+    def contain(self, other: WriteLimits) -> bool:
+        """True if a caller with these limits may write all that one with the others may.
+
+        >>> WriteLimits(resources=("http://a/",)).contain(WriteLimits(resources=("http://a/b/",)))
+        True
+        >>> WriteLimits(resources=("http://a/",)).contain(UNLIMITED)
+        False
+        """
+        return all(
+            own is None or (others is not None and all(is_below_prefix(prefix, own) for prefix in others))
+            for own, others in zip(self, other, strict=True)
+        )
+
+    def as_json(self) -> dict[str, list[str] | None]:
+        """Return the limits as JSON.
+
+        >>> WriteLimits.from_json(WriteLimits(("http://a/",)).as_json())
+        WriteLimits(documents=('http://a/',), resources=None)
+        """
+        return {name: None if prefixes is None else list(prefixes) for name, prefixes in self._asdict().items()}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, list[str] | None]) -> WriteLimits:
+        """Return the limits that `as_json` wrote."""
+        return cls(**{name: None if prefixes is None else tuple(prefixes) for name, prefixes in given.items()})
 
 
 UNLIMITED = WriteLimits()

@@ -4,6 +4,7 @@ next. It is expressed by a rank for each rule, so that most rules have the rank 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 Rank = tuple[int, ...]
@@ -32,17 +33,27 @@ def rank_rules(rules: Mapping[int, OrderedRule]) -> dict[int, Rank]:
     {2: (2,), 1: (2, 1), 3: (3,)}
     """
     before = _predecessors(rules)
+    after: dict[int, list[int]] = {}
+    for number, ones in before.items():
+        for one in ones:
+            after.setdefault(one, []).append(number)
+    missing = {number: len(ones) for number, ones in before.items() if ones}
+    free = [number for number in rules if number not in missing]
+    heapify(free)
     ranks: dict[int, Rank] = {}
-    while len(ranks) < len(rules):
-        free = [number for number in rules if number not in ranks and before[number] <= ranks.keys()]
-        if not free:
-            left = sorted(number for number in rules if number not in ranks)
-            raise CyclicOrder([rules[number].name or str(number) for number in left])
-        number = min(free)
+    while free:
+        number = heappop(free)
         last = max((ranks[one] for one in before[number]), default=())
         while last and last[-1] < number:
             last = last[:-1]
         ranks[number] = (*last, number)
+        for one in after.get(number, ()):
+            missing[one] -= 1
+            if not missing[one]:
+                heappush(free, one)
+    if len(ranks) < len(rules):
+        left = sorted(number for number in rules if number not in ranks)
+        raise CyclicOrder([rules[number].name or str(number) for number in left])
     return ranks
 
 

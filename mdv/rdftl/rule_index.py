@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from mdv.rdf.schema import Schema
 from mdv.rdftl.footprint import Footprint, footprint
@@ -19,10 +20,28 @@ MAX_SINGLE_RULES = 300
 
 @dataclass(frozen=True, slots=True)
 class RuleUnit:
-    """Rules that are analysed together: one rule, or all rules of a group. `rules`: their ids, in order of arrival."""
+    """Rules that are analysed together: one rule, or all rules of a group. `rules`: their ids, in order of arrival.
+    `more`: the number of further rules, whose ids are not listed."""
 
     rules: tuple[str, ...]
     footprint: Footprint
+    more: int = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.rules) + self.more
+
+
+class UnitSource(Protocol):
+    """Rules that are grouped into units. `rules`: those that the analysis orders by PRECEDES and FOLLOWS, by id."""
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def rules(self) -> Mapping[str, EcaRule]: ...
+
+    def units(self) -> list[RuleUnit]: ...
 
 
 class RuleIndex:

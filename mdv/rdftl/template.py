@@ -5,7 +5,7 @@ In a template, a constant is the name of a slot: `?0`, `?1`, … A rule is a tem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -106,6 +106,18 @@ def mentions(part: object, *kinds: type) -> bool:
     if isinstance(part, tuple):
         return any(mentions(one, *kinds) for one in part)
     return _has_parts(part) and any(mentions(getattr(part, one.name), *kinds) for one in fields(cast(Any, part)))
+
+
+def find_parts(part: object, kind: type[T]) -> Iterator[T]:
+    """Yield all values of a kind that occur in a part of a rule, outer ones first."""
+    if isinstance(part, kind):
+        yield part
+    if isinstance(part, tuple):
+        for one in part:
+            yield from find_parts(one, kind)
+    elif _has_parts(part):
+        for field in fields(cast(Any, part)):
+            yield from find_parts(getattr(part, field.name), kind)
 
 
 def _map_parts(part: Any, change: Callable[[Any], Any]) -> Any:

@@ -58,8 +58,14 @@ def example(schema: Schema) -> str:
     >>> example(read_schema((), {}))
     ''
     """
+    name = example_class(schema)
+    return f"search {name} x\nregister x" if name else ""
+
+
+def example_class(schema: Schema) -> str:
+    """Return the name of a class of the schema; an empty text if the schema declares none."""
     own = [iri for iri in sorted(schema.classes) if _is_offered(iri) and iri != RDFS_RESOURCE]
-    return f"search {_class_name(schema, own[0])} x\nregister x" if own else ""
+    return _class_name(schema, own[0]) if own else ""
 
 
 def _property_entry(schema: Schema, declared: SchemaProperty) -> dict[str, Any]:

@@ -414,3 +414,29 @@ def test_an_lmr_without_its_mdp_is_a_warning(look: Look, parts: dict[str, str], 
     finally:
         stop_process(lmr, ((signal.SIGTERM, 10.0),))
     assert look()[1]["LMR"]["verdict"] == "failure"
+
+
+def test_quarantined_rules_and_dead_compensations_are_warnings(look: Look, parts: dict[str, str]) -> None:
+    url = parts["MDV_DATABASE_URL"]
+    run(url, "insert into eca_templates (text, digest) values ('', 'digest')")
+    run(
+        url,
+        "insert into eca_rules (id, rule_set, name, text, normal, state, reason, template_id, constants, rank,"
+        " position) select 1, 'main', 'mark', '', '', 'quarantined', 'It failed in 5 transactions in a row.', id, '{}',"
+        " '{1}', 1"
+        " from eca_templates",
+    )
+    run(
+        url,
+        "insert into jobs (kind, uri, caller, state, ended_at)"
+        " values ('compensate', 'urn:mdv:eca:run:1', 'me', 'dead', now())",
+    )
+    _, found = look(**parts)
+    assert found["reactions"]["verdict"] == "warning"
+    assert "mark (It failed in 5 transactions in a row)" in found["reactions"]["says"]
+    assert found["compensations"]["verdict"] == "warning"
+    assert "mdv jobs retry" in found["compensations"]["advice"]
+    run(url, "delete from jobs where kind = 'compensate'")
+    run(url, "update eca_rules set state = 'active'")
+    _, found = look(**parts)
+    assert (found["reactions"]["verdict"], "compensations" in found) == ("ok", False)

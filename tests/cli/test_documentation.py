@@ -21,7 +21,7 @@ pytestmark = pytest.mark.full
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOT_RUN = {"docs/operations.md"}
 """Pages with commands that need containers or a production system."""
-NO_DEMO = {"docs/tutorial.md"}
+NO_DEMO = {"docs/tutorial.md", "docs/tutorial-rules.md"}
 """Pages that start with an empty system."""
 EXAMPLES = {str(page.relative_to(ROOT)): shell_examples(page) for page in PAGES}
 TWO_COMMANDS = EXAMPLES["README.md"].pop(0).script

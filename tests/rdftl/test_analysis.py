@@ -420,7 +420,7 @@ def test_an_analysis_is_plain_data() -> None:
     found = analyse({"r": on(ARC, update(DELTA, "one", None, delta(field=DeltaField.TARGET)))}, SCHEMA)
     assert json.loads(json.dumps(asdict(found))) == {
         "mode": "strict",
-        "units": [{"number": 0, "rules": ["r"], "triggers": []}],
+        "units": [{"number": 0, "rules": ["r"], "triggers": [], "more": 0}],
         "instances": [
             {
                 "test": "I1",

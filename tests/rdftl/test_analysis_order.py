@@ -241,7 +241,7 @@ causes = contents.map(lambda more: Registration("http://go/", GO | more))
 # Execution
 
 
-class _Reversed(rdftl_oracle._Run):
+class _Reversed(rdftl_oracle.Execution):
     """An execution with the copies of each rule in reverse order."""
 
     def firing(self, *of: object) -> list[object]:
@@ -250,7 +250,7 @@ class _Reversed(rdftl_oracle._Run):
 
 def result(cause: Registration, rules: Mapping[int, EcaRule], state: State, backwards: bool = False) -> object:
     """Return the final graph, up to the order of the members of bags; None if the transaction is refused."""
-    run = (_Reversed if backwards else rdftl_oracle._Run)(rules, state, Limits(300, 60), DOCUMENTS[0], {})
+    run = (_Reversed if backwards else rdftl_oracle.Execution)(rules, state, Limits(300, 60), DOCUMENTS[0], {})
     try:
         run.run(cause)
     except (RuleFailed, ActionFailed):

@@ -77,6 +77,15 @@ def test_an_update_event_has_old_and_new_targets(eca: Mdp) -> None:
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "tag", "1")}
 
 
+def test_an_action_updates_an_arc_of_a_document_that_is_registered_now(eca: Mdp) -> None:
+    add(eca, "ON INSERT (_, subject, _) IF TRUE DO UPDATE ($delta, level, _ -> 2)")
+
+    put(eca, "http://d/1", "<http://r/1> :level 1 ; :subject 'x' .")
+
+    assert statements(eca, "http://d/1") == {("http://r/1", "level", "2"), ("http://r/1", "subject", "x")}
+    assert statements(eca, "urn:mdv:eca:main") == set()
+
+
 def test_a_deletion_looks_at_the_state_before(eca: Mdp) -> None:
     put(eca, "http://d/1", '<http://r/1> a :Lo ; :subject "x" . <http://r/2> a :Lo ; :subject "y" .')
     add(eca, "ON DELETE resource()[target(subject) = 'x'] AS INSTANCE OF Lo IF TRUE DO INSERT ($delta, tag, 'gone')")

@@ -18,7 +18,8 @@ LIMIT = 7
 """Small, so that transactions are continued over several answers."""
 
 
-def _copy() -> Any:
+def new_copy() -> Any:
+    """Return an empty copy of a feed, as the documentation has it."""
     spec = importlib.util.spec_from_file_location("follow", PATH)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -38,7 +39,7 @@ class Follower:
         self._whole = True
         self._begun = False
         self._flaw: str | None = None
-        self.copy = _copy()
+        self.copy = new_copy()
         self.position = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

@@ -13,6 +13,7 @@ from mdv.db.lmrs import Lmr
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import MdvError
 from mdv.feed import FeedPage
+from mdv.mdp.eca.slow_rules import RuleTimedOut
 from mdv.mdp.feed import FeedReader
 from mdv.mdp.filter import read_match_changes
 from mdv.mdp.lmrs import create_lmr
@@ -74,6 +75,8 @@ class Mdp:
                     return register(connection, batch, self.provider)
             except RuleOverBudget as error:
                 suspend_over_budget(error, self.provider)
+            except RuleTimedOut as error:
+                self.provider.slow_rules.note(error)
 
     def put(self, documents: dict[str, str | None]) -> list[RegistrationOutcome | MdvError]:
         """Register (or, None, delete) documents in one transaction."""

@@ -768,7 +768,7 @@ def exec_sched(
     If it is refused, raise `InvalidDocument` or `ActionFailed` for the registration or schedule itself, `RuleFailed`
     for a rule, or `RulesDoNotEnd` for a limit. The state is then as before.
     """
-    run = _Run(rules, state, limits, document, rule_documents)
+    run = Execution(rules, state, limits, document, rule_documents)
     run.run(cause)
     return Outcome(
         run.state.documents, tuple(run.trace), tuple(run.fired), tuple(one.fired for one in run.detached),
@@ -777,13 +777,14 @@ def exec_sched(
 
 
 @dataclass(eq=False)
-class _Subtransaction:
-    """A copy of the actions of a rule; without a rule, the transaction itself."""
+class Subtransaction:
+    """A copy of the actions of a rule. Without a parent, it is the transaction itself, which has no rule unless it is a
+    detached copy."""
 
     rule: EcaRule | None = None
     number: int | None = None
     delta: Delta | None = None
-    parent: _Subtransaction | None = None
+    parent: Subtransaction | None = None
     depth: int = 0
 
     @property
@@ -803,12 +804,12 @@ class _Subtransaction:
 
 
 class _Update(NamedTuple):
-    owner: _Subtransaction
+    owner: Subtransaction
     index: int
     action: Action | Registration
 
 
-class _Run:
+class Execution:
     """A transaction in execution."""
 
     def __init__(
@@ -823,19 +824,30 @@ class _Run:
         self.document, self.rule_documents = document, rule_documents
         self.order = rule_order(rules)
         self.schedule: list[_Update] = []
-        self.deferred: list[_Subtransaction] = []
-        self.detached: list[_Subtransaction] = []
+        self.deferred: list[Subtransaction] = []
+        self.detached: list[Subtransaction] = []
         self.executed: list[tuple[_Update, tuple[EffectiveChange, ...]]] = []
         self.steps = 0
         self.trace: list[Step] = []
         self.fired: list[Fired] = []
         self.notes: set[tuple[int | None, Note]] = set()
-        self.copies: list[_Subtransaction] = []
+        self.copies: list[Subtransaction] = []
+        self.undone: set[Subtransaction] = set()
+        self.culprits: set[int] = set()
+        """The rules that failed themselves."""
+        self.root = Subtransaction()
 
     def run(self, cause: Registration | Sequence[Action]) -> None:
-        root = _Subtransaction()
         actions = [cause] if isinstance(cause, Registration) else cause
-        self.schedule = [_Update(root, *one) for one in enumerate(actions)]
+        self.work([_Update(self.root, *one) for one in enumerate(actions)])
+
+    def run_copy(self, root: Subtransaction) -> None:
+        """Run a detached copy as a transaction of its own."""
+        self.root = root
+        self.work(root.updates)
+
+    def work(self, schedule: list[_Update]) -> None:
+        self.schedule = schedule
         while self.schedule or self.deferred:
             if not self.schedule:
                 self.schedule = self.deferred.pop(0).updates
@@ -851,7 +863,7 @@ class _Run:
         notes: set[Note] = set()
         try:
             effect = self.effect_of(update, notes)
-        except ActionFailed as failure:
+        except (ActionFailed, StrictRuleFailed) as failure:
             if owner.rule is None:
                 raise
             self.abort(owner, Fired(owner.number or 0, owner.delta), index, str(failure))
@@ -874,7 +886,7 @@ class _Run:
         strict = rule is not None and rule.strict
         return execute(action, self.state, owner.delta, document=document, strict=strict, notes=notes)
 
-    def react(self, owner: _Subtransaction, before: State, updates: Updates) -> None:
+    def react(self, owner: Subtransaction, before: State, updates: Updates) -> None:
         """Place a copy of the actions of every rule that fires. All conditions are evaluated on one state (X1, X2)."""
         changes = arc_changes(before, self.state, updates)
         prefix: list[_Update] = []
@@ -884,7 +896,8 @@ class _Run:
                 found = self.firing(number, owner, before, changes)
             except StrictRuleFailed as why:
                 self.notes.add((number, Note.FAILED))
-                if _Subtransaction(self.rules[number]).aborts_parent() and failure is None:
+                self.culprits.add(number)
+                if Subtransaction(self.rules[number]).aborts_parent() and failure is None:
                     failure = number, str(why)
                 continue
             self.fired += [copy.fired for copy in found]
@@ -901,7 +914,7 @@ class _Run:
             number, reason = failure
             self.abort(owner, Fired(number, None), None, reason)
 
-    def firing(self, number: int, parent: _Subtransaction, before: State, changes: ArcChanges) -> list[_Subtransaction]:
+    def firing(self, number: int, parent: Subtransaction, before: State, changes: ArcChanges) -> list[Subtransaction]:
         """Return the copies of a rule (X3, X4)."""
         rule = self.rules[number]
         notes: set[Note] = set()
@@ -910,15 +923,16 @@ class _Run:
             if found and is_set_oriented(rule):
                 found = [None]
             return [
-                _Subtransaction(rule, number, delta, parent, parent.depth + 1)
+                Subtransaction(rule, number, delta, parent, parent.depth + 1)
                 for delta in found
                 if Evaluation(self.state, delta, rule.strict, notes=notes).holds(rule.condition)
             ]
         finally:
             self.notes |= {(number, note) for note in notes}
 
-    def abort(self, failed: _Subtransaction, culprit: Fired, action: int | None, reason: str) -> None:
+    def abort(self, failed: Subtransaction, culprit: Fired, action: int | None, reason: str) -> None:
         """Undo a subtransaction with those that depend on it. If the transaction itself does, refuse it."""
+        self.culprits.add(culprit.rule)
         aborted = {failed}
         while True:
             more = {one.parent for one in aborted if one.aborts_parent() and one.parent is not None}
@@ -926,8 +940,9 @@ class _Run:
             if more <= aborted:
                 break
             aborted |= more
-        if any(one.rule is None for one in aborted):
+        if any(one.parent is None for one in aborted):
             raise RuleFailed(culprit.rule, culprit.delta, action, reason)
+        self.undone |= aborted
         self.notes |= {(one.number, Note.FAILED) for one in aborted}
         self.schedule = [update for update in self.schedule if update.owner not in aborted]
         self.deferred = [copy for copy in self.deferred if copy not in aborted]

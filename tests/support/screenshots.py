@@ -42,6 +42,12 @@ MANY = [f"search CycleProvider c register c where c.serverHost contains 'host{nu
         f" and c.serverInformation.memory > {number % 7} and c.serverInformation.cpu > {number}"
         for number in range(160)]  # fmt: skip
 
+CYCLE = (
+    "RULE echo\nON INSERT (_, subject, 'databases')\nIF TRUE\nDO INSERT ($delta, subject, 'sql')",
+    "RULE answer\nON INSERT (_, subject, 'sql')\nIF $delta/target(description)\nDO DELETE ($delta, subject, 'sql');"
+    "\n   INSERT ($delta, subject, 'databases')",
+)
+
 _quoted = quote
 
 
@@ -83,6 +89,11 @@ def fill_suspended(up: Up, mdp: Client, lmr: Client) -> None:
     made = [lmr.change("POST", "/subscriptions", {"rule": rule}, seconds=60) for rule in TOO_SLOW]
     suspend(up, *(rule["id"] for rule in made), reason=over_budget_reason(2.0))
     lmr.get("/status", after=mdp.get("/status")["position"], wait=30)
+
+
+def fill_event_rules(up: Up, mdp: Client, lmr: Client) -> None:
+    """The demo data, with event rules that may trigger each other without end."""
+    mdp.change("POST", "/eca/rules", {"text": "\n;;\n".join(CYCLE)})
 
 
 LIBRARY = Scene(
@@ -156,6 +167,25 @@ PAPER = Scene(
 )
 
 
+EVENT_RULES = Scene(
+    demo=True,
+    fill=fill_event_rules,
+    pages={
+        "event-rules": "/event-rules",
+        "event-rules-new": "/event-rules/new",
+        "event-rules-rule": "/event-rules/rule/echo",
+        "event-rules-remove": "/event-rules/rule/new-user/remove",
+        "event-rules-graph": "/event-rules/graph",
+        "event-rules-runs": "/event-rules/runs",
+        "event-rules-run": "/event-rules/runs/1?step=1",
+        "event-rules-undo": "/event-rules/runs/1/compensate",
+        "event-rules-log": "/event-rules/log",
+        "event-rules-resource": f"/resource?uri={_quoted('http://mdv.example/learning/anna.ttl#new-objects')}",
+    },
+    own_pages={},
+)
+
+
 SUSPENDED = Scene(
     demo=True,
     fill=fill_suspended,
@@ -199,7 +229,7 @@ def main() -> None:
     folder = ROOT / "build" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     (ROOT / "docs" / "pictures").mkdir(exist_ok=True)
-    for scene in (LIBRARY, CATALOGUE, PAPER, SUSPENDED):
+    for scene in (LIBRARY, CATALOGUE, PAPER, EVENT_RULES, SUSPENDED):
         with tempfile.TemporaryDirectory(prefix="mdv-screenshots-") as data:
             up = Up(Path(data) / "data", demo=scene.demo).start()
             try:

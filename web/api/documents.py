@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 from urllib.parse import quote
 
 from flask import Response, jsonify, make_response, request
@@ -58,6 +59,7 @@ from web.openapi import (
 from web.routing import RouteGroup
 from web.services import services
 from web.use_cases.documents import document_response, incoming_references
+from web.use_cases.eca import reactions_option, with_tree
 from workers.messages import JobMessage
 
 routes = RouteGroup("documents", "Registered RDF documents")
@@ -93,7 +95,7 @@ def put(query: DocumentUri) -> Response:
     media_type = request.headers.get("Content-Type")
     syntax_of_media_type(media_type)
     body = read_body(services().config.body_seconds)
-    return _change("register", uri, caller, query.dry_run, body, media_type)
+    return _change("register", uri, caller, query, body, media_type)
 
 
 @routes.route(
@@ -118,7 +120,7 @@ def patch(query: DocumentUri) -> Response:
     check_may_write(caller, uri)
     body = read_json(min(services().config.max_document_bytes, MAX_EDIT_BYTES))
     run_in_thread(read_edits, body)  # reports errors of the request before a job is queued
-    return _change("edit", uri, caller, query.dry_run, body, JSON)
+    return _change("edit", uri, caller, query, body, JSON)
 
 
 @routes.route(
@@ -136,7 +138,7 @@ def delete(query: DocumentUri) -> Response:
     caller = require_admin()
     uri = check_document_uri(query.uri)
     check_may_write(caller, uri)
-    return _change("delete", uri, caller, query.dry_run)
+    return _change("delete", uri, caller, query)
 
 
 @routes.route(
@@ -238,17 +240,18 @@ def _rdf(uri: str, version: int | None) -> Response:
 
 
 def _change(
-    kind: str, uri: str, caller: Caller, dry_run: bool, body: bytes | None = None, media_type: str | None = None
+    kind: str, uri: str, caller: Caller, query: DocumentUri, body: bytes | None = None, media_type: str | None = None
 ) -> Response:
     """Queue a job, once per Idempotency-Key, and answer immediately or when it has finished."""
-    options = {
+    dry_run = query.dry_run
+    options: dict[str, Any] = {
         "dry_run": dry_run,
         "conditions": {
             "if_match": request_etags("If-Match"),
             "if_none_match": request_etags("If-None-Match"),
             "resource_prefixes": caller.resource_prefixes,
         },
-    }
+    } | reactions_option(caller, query.eca)
     wait_seconds = prefer_wait(services().config.max_wait_seconds)
     wait = DRY_RUN_WAIT_SECONDS if dry_run and wait_seconds is None else wait_seconds
     job_id, status = enqueue_job(kind, uri, caller, options, wait or 0, body, media_type, keyed=not dry_run)
@@ -262,8 +265,8 @@ def _change(
 
 def _ended(status: JobMessage, wait: int | None) -> Response:
     if status.problem is not None:
-        raise MdvError.from_problem(status.problem)
-    result = status.result or {}
+        raise MdvError.from_problem(with_tree(status.problem))
+    result = with_tree(status.result or {})
     is_real = not result.get("dry_run")
     response = make_response(result, 201 if is_real and result.get("created") else 200)
     if is_real:

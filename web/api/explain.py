@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mdv.errors import BadRequest, Forbidden
+from mdv.inspect.eca_log import list_origins
 from mdv.mdp.lmrs import SELF_NAME, get_lmr
 from web.auth import require_reader_or_lmr
 from web.models import ExplainQuery
@@ -24,7 +25,8 @@ _EXPLANATION = describe_json(
             {200: _EXPLANATION} | describe_problems(404, 422), query=ExplainQuery)  # fmt: skip
 def explain(query: ExplainQuery) -> dict[str, Any]:
     """Returns the rules that select the resource, with the values that satisfy their predicates; or the chain of strong
-    references that leads to it; or the first predicate that fails."""
+    references that leads to it; or the first predicate that fails. `origins`: which of its statements were inserted by
+    event-condition-action rules and updates, and why."""
     caller = require_reader_or_lmr()
     s = services()
     name = query.lmr
@@ -38,4 +40,5 @@ def explain(query: ExplainQuery) -> dict[str, Any]:
         if caller.lmr is not None and name not in (caller.name, str(caller.lmr)):
             raise Forbidden(f"The token of the LMR {caller.name!r} allows explanations for this LMR only.")
         lmr = get_lmr(connection, name)
-    return {**explain_at_lmr(lmr, query.uri).as_dict(), "lmr": lmr.name}
+        origins = list_origins(connection, query.uri)
+    return {**explain_at_lmr(lmr, query.uri).as_dict(), "lmr": lmr.name, "origins": origins}

@@ -9,6 +9,7 @@ import { lintGutter, setDiagnostics } from "@codemirror/lint";
 import { Compartment, EditorState } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+import { rdftlCompletionSource, rdftlLanguage } from "./rdftl_language.js";
 import { completionSource, ruleLanguage } from "./rule_language.js";
 
 const LANGUAGES = {
@@ -17,7 +18,9 @@ const LANGUAGES = {
   ntriples: () => StreamLanguage.define(turtle),
   jsonld: () => json(),
   rule: (area) => ruleLanguage(new Set(area.dataset.keywords.split(" "))),
+  rdftl: (area) => rdftlLanguage(new Set(area.dataset.keywords.split(" "))),
 };
+const COMPLETION_SOURCES = { rule: completionSource, rdftl: rdftlCompletionSource };
 
 const colours = HighlightStyle.define(
   [
@@ -58,7 +61,7 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
   const syntaxField = document.getElementById(area.dataset.editor);
   const language = new Compartment();
   const chosen = () => LANGUAGES[area.dataset.language || syntaxField?.value || guessSyntax(area.value)](area);
-  const complete = area.dataset.completions ? [autocompletion({ override: [completionSource(() => completionsUrl(area))], icons: false })] : [];
+  const complete = area.dataset.completions ? [autocompletion({ override: [COMPLETION_SOURCES[area.dataset.language](() => completionsUrl(area))], icons: false })] : [];
   const view = new EditorView({
     state: EditorState.create({
       doc: area.value,
@@ -121,13 +124,13 @@ for (const area of document.querySelectorAll("textarea[data-editor]")) {
 function markErrors(view, errors) {
   const marks = errors.filter((error) => error.line).map((error) => {
     const line = view.state.doc.line(Math.min(error.line, view.state.doc.lines));
-    if (!error.column) return { from: line.from, to: line.to, severity: "error", message: error.message };
+    if (!error.column) return { from: line.from, to: line.to, severity: error.severity ?? "error", message: error.message };
     // Columns count code points; JavaScript strings count UTF-16 units. Without a length, mark the word at the column.
     const before = [...line.text].slice(0, error.column - 1).join("");
     const rest = line.text.slice(before.length);
     const marked = error.length ? [...rest].slice(0, error.length).join("") : (/^[^\s,;]+/.exec(rest)?.[0] ?? rest.slice(0, 1));
     const from = line.from + before.length;
-    return { from, to: from + marked.length, severity: "error", message: error.message };
+    return { from, to: from + marked.length, severity: error.severity ?? "error", message: error.message };
   });
   view.dispatch(setDiagnostics(view.state, marks));
   return marks;

@@ -2,6 +2,7 @@
 // page contains the same information as text.
 import cytoscape from "cytoscape";
 import dagre from "cytoscape-dagre";
+import { stepBar } from "./step_bar.js";
 
 cytoscape.use(dagre);
 
@@ -42,6 +43,11 @@ function look(isMap) {
     { selector: "edge:loop", style: { "curve-style": "bezier", "loop-direction": "0deg", "loop-sweep": "-60deg", "control-point-step-size": 50 } },
     { selector: "edge.weak", style: { "line-style": "dashed" } },
     { selector: "edge.strong", style: { width: 2.2, "line-color": accent, "target-arrow-color": accent } },
+    { selector: "node.cycle", style: { "border-width": 3, "border-color": warn } },
+    { selector: "node.endless", style: { "border-width": 3, "border-color": colour("--bad") } },
+    { selector: "edge.cycle", style: { width: 2.2, "line-color": warn, "target-arrow-color": warn } },
+    { selector: "edge.endless", style: { width: 2.2, "line-color": colour("--bad"), "target-arrow-color": colour("--bad") } },
+    { selector: "edge.conflict", style: { width: 2, "line-style": "dotted", "line-color": blue, "target-arrow-shape": "none" } },
     { selector: "edge.subclass", style: { "line-color": blue, "target-arrow-color": blue, "target-arrow-fill": "hollow", "arrow-scale": 1.3 } },
     ...(isMap
       ? [
@@ -320,13 +326,8 @@ function search({ cy }, status) {
 // Filter replay: each step shows the resources that rules find. The page works with plain links; this script shows the
 // steps in the diagram without reloading.
 function replay({ cy, figure, container }, steps) {
-  const section = figure.closest("[data-replay]");
-  const links = [...section.querySelectorAll("a[data-step]")];
-  const status = section.querySelector("[data-status]");
-  let at = Number(figure.dataset.at ?? 0);
-  let timer;
-  const show = (step) => {
-    at = Math.max(0, Math.min(step, steps.length));
+  const start = Number(figure.dataset.at ?? 0);
+  const show = stepBar(figure.closest("[data-replay]"), steps.length, start, (at) =>
     cy.batch(() => {
       cy.elements().removeClass("now lit");
       cy.nodes().not(":parent").forEach((node) => node.data("label", node.data("plain")));
@@ -341,43 +342,10 @@ function replay({ cy, figure, container }, steps) {
           if (isNow) node.incomers("edge").filter((edge) => edge.source().is(".lit, .now")).addClass("now");
         }
       });
-    });
-    for (const table of section.querySelectorAll("[data-iteration]")) {
-      const number = Number(table.dataset.iteration);
-      table.classList.toggle("current", number === at);
-      table.classList.toggle("ahead", number > at);
-    }
-    for (const link of links) {
-      const to = { first: 0, back: at - 1, next: at + 1, last: steps.length }[link.dataset.step];
-      link.classList.toggle("off", to < 0 || to > steps.length || to === at);
-      link.setAttribute("aria-disabled", String(link.classList.contains("off")));
-    }
-    status.textContent = status.dataset[at === 0 ? "before" : at === steps.length ? "end" : "during"].replace("{at}", at).replace("{of}", steps.length);
-    const url = new URL(window.location.href);
-    url.searchParams.set("step", at);
-    history.replaceState(history.state, "", url);
-  };
-  const stop = () => {
-    clearInterval(timer);
-    timer = undefined;
-    play.textContent = "Play";
-  };
-  for (const link of links) {
-    link.addEventListener("click", (event) => {
-      event.preventDefault();
-      stop();
-      show({ first: 0, back: at - 1, next: at + 1, last: steps.length }[link.dataset.step]);
-    });
-  }
-  const play = button("Play all steps", "Play", () => {
-    if (timer) return stop();
-    if (at >= steps.length) show(0);
-    play.textContent = "Stop";
-    timer = setInterval(() => (at < steps.length ? show(at + 1) : stop()), 1200);
-  });
-  links.at(-1)?.after(" ", play);
+    }),
+  );
   // Size each node for its longest label, so that nodes do not move between steps.
-  if (cy.scratch("laid")) return show(at); // the server made room for all lines
+  if (cy.scratch("laid")) return show(start); // the server made room for all lines
   const finalLines = new Map();
   for (const rows of steps) for (const { node, lines } of rows) finalLines.set(node, [...(finalLines.get(node) ?? []), ...lines]);
   for (const [id, lines] of finalLines) {
@@ -386,7 +354,7 @@ function replay({ cy, figure, container }, steps) {
   }
   layOut(cy, figure.dataset.direction ?? "TB", container);
   fit(cy);
-  show(at);
+  show(start);
 }
 
 function drawAll(root) {

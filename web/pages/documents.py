@@ -9,8 +9,9 @@ from typing import Any
 from flask import Response, request, url_for
 
 from mdv.accounts.callers import check_may_write
-from mdv.cause import CAUSE_KINDS
+from mdv.cause import CAUSE_KINDS, RULE
 from mdv.errors import BadRequest, Conflict, MdvError, NotFound
+from mdv.inspect.eca_log import find_document_origins
 from mdv.inspect.sql.documents import (
     DocumentInfo,
     count_statements,
@@ -77,6 +78,8 @@ def _render_document(
         count = count_statements(connection, found) if found.present else 0
         versions = list_versions(connection, found.uri, before, PAGE_SIZE + 1)
         newest = read_document(connection, found.uri)
+        has_rules = any(version.cause == RULE.name for version in versions)
+        origins = find_document_origins(connection, found.uri, statements) if has_rules else {}
     more = None
     if len(versions) > PAGE_SIZE:
         more = url_for("pages.document", uri=found.uri, after=versions[PAGE_SIZE - 1].version)
@@ -92,6 +95,7 @@ def _render_document(
         causes=CAUSE_KINDS,
         document=found,
         statements=statements,
+        origins=origins,
         count=count,
         newest=newest,
         versions=versions[:PAGE_SIZE],

@@ -10,6 +10,7 @@ from flask import Response, request, url_for
 from sqlalchemy import Connection
 
 from mdv.errors import BadRequest, MdvError, TooCostly
+from mdv.inspect.eca_log import StatementOrigin, find_origins
 from mdv.inspect.explain_rule import explain_rule as explain_rule
 from mdv.inspect.sql.lmrs import LmrProgress, list_lmrs_behind, list_newest_rules, read_progress
 from mdv.mdp.feed_progress import read_feed_end
@@ -31,6 +32,7 @@ from web.pages.base import (
     require_viewer,
     session,
 )
+from web.pages.similar import check_subscribed_before
 from web.services import services
 from web.use_cases.lmrs import change_rules, explain_at_lmr
 
@@ -257,6 +259,7 @@ def add_subscription(name: str) -> Response:
         wanted = (draft["name"] or None, draft["rule"])
         if not draft["rule"].strip():
             raise BadRequest("The rule is empty. Write a rule: search … register … where …")
+        check_subscribed_before(found, draft["rule"])
         done = change_rules("subscribe", found, {"drafts": [wanted]}, caller.by)
     except MdvError as error:
         return _render_lmr(found, error.problem(), draft)
@@ -361,13 +364,22 @@ def explain(name: str) -> Response:
     require_viewer()
     found, uri = _find_lmr(name), request.args.get("uri", "").strip()
     why, problem = None, None
+    origins: list[StatementOrigin] = []
     if uri:
         try:
             why = explain_at_lmr(found, uri)
+            with services().engine.connect() as connection:
+                origins = find_origins(connection, uri)
         except MdvError as error:
             problem = error.problem()
     return render_page(
-        "explain.html", problem["status"] if problem else 200, lmr=found, uri=uri, why=why, problem=problem
+        "explain.html",
+        problem["status"] if problem else 200,
+        lmr=found,
+        uri=uri,
+        why=why,
+        origins=origins,
+        problem=problem,
     )
 
 

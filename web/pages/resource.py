@@ -9,6 +9,7 @@ from flask import Response, request, url_for
 from sqlalchemy import Connection
 
 from mdv.errors import BadRequest, NotFound
+from mdv.inspect.eca_log import find_origins
 from mdv.inspect.sql import browse as db
 from mdv.inspect.sql.explain_resource import EvidenceReader
 from mdv.inspect.sql.resources import read_direct_classes
@@ -43,6 +44,7 @@ def resource() -> Response:
         is_class = uri in in_force.schema.classes
         if number is not None:
             found["classes"] = read_direct_classes(connection, [number]).get(number, [])
+            found["origins"] = find_origins(connection, uri)
             found["changed_at"] = db.read_last_change(connection, number)
             found["described"] = db.is_described(connection, number)
             held = {holder.id for holder in found["holders"]}

@@ -42,8 +42,12 @@ class ActionWriter:
             body.conditions.append(self._paths.is_instance(value, [class_iri]))
         return f"select distinct {_term(value)} {_from(body)}"
 
-    def find_bad_elements(self, path: NodePath, itself: bool) -> Iterator[str]:
-        """Yield queries that have a row if an `element` step of a path is applied to a value that is no collection."""
+    def find_bad_elements(self, path: NodePath, itself: bool, strict: bool) -> Iterator[str]:
+        """Yield queries that have a row if an `element` step of a path is applied to a value that is no collection.
+        `strict`: also in its qualifiers."""
+        if strict:
+            for body in self._paths.bad_elements(path, FromWhere([DELTAS]), itself):
+                yield f"select null, 'a node of a qualifier', null, null {_from(body)} limit 1"
         for number, step in enumerate(path.steps):
             if step.axis is Axis.ELEMENT:
                 body = FromWhere([DELTAS])
@@ -52,7 +56,8 @@ class ActionWriter:
                 yield f"select {_term(value)} {_from(body)} limit 1"
 
     def select_arcs(self, triple: Triple) -> str:
-        """Return the query of the stored arcs that a triple matches: document, subject, property, and object."""
+        """Return the query of the stored arcs that a triple matches: document, ID of the document, subject,
+        property, and object. A document that this transaction registers has no URI yet."""
         body = FromWhere([DELTAS, "filter_data f"])
         if isinstance(triple.arc, str):
             body.conditions.append(f"f.property_id = {self._property_id(triple.arc)}")
@@ -103,7 +108,7 @@ def _from(body: FromWhere) -> str:
 
 def _select_statements(body: FromWhere) -> str:
     return (
-        "select distinct (select o.uri from documents o where o.id = f.document_id),"
+        "select distinct (select o.uri from documents o where o.id = f.document_id), f.document_id,"
         " (select u.uri from resources u where u.id = f.resource_id),"
         f" (select m.uri from vocabulary m where m.id = f.property_id), {_term(_STATEMENT)} {_from(body)}"
     )

@@ -8,7 +8,7 @@ clause; what it selects are the columns of its last table. A constant is the tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from mdv.rdftl.model import (
     Operand,
     ValueComparison,
 )
-from mdv.rdftl.template import TYPED_SLOT, slot_number
+from mdv.rdftl.template import TYPED_SLOT, find_parts, slot_number
 from mdv.rules.operators import Operator
 
 CONTAINERS = tuple(RDF + name for name in ("Bag", "Seq", "Alt"))
@@ -82,9 +82,16 @@ class FromWhere:
     tables: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
 
+    def copy(self) -> FromWhere:
+        return FromWhere([*self.tables], [*self.conditions])
+
+    def select(self, what: str) -> str:
+        return f"select {what} from {', '.join(self.tables)} where {' and '.join(self.conditions) or 'true'}"
+
     def exists(self) -> str:
-        where = " and ".join(self.conditions) or "true"
-        return f"exists (select from {', '.join(self.tables)} where {where})" if self.tables else f"({where})"
+        """Return the condition that there is a row. OFFSET 0: it is evaluated for each row outside, not as a join, for
+        which all statements of a property would be read."""
+        return f"exists ({self.select('')} offset 0)" if self.tables else f"({' and '.join(self.conditions) or 'true'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +176,7 @@ class PathWriter:
 
     def is_node(self, value: ValueSql) -> str:
         """Return the condition that there is a statement about a value."""
-        return f"exists (select from {self.statements} x where x.resource_id = {value.id})"
+        return f"exists (select from {self.statements} x where x.resource_id = {value.id} offset 0)"
 
     def occurs(self, value: ValueSql) -> str:
         """Return the condition that a resource is a subject or object of a statement."""
@@ -186,7 +193,7 @@ class PathWriter:
         return (
             f"exists (select from {self.statements} x where x.resource_id = {value.id}"
             f" and {self.has_property('x', RDF_TYPE)}"
-            f" and x.target_id in (select c.id from resources c where c.uri in ({names})))"
+            f" and x.target_id in (select c.id from resources c where c.uri in ({names})) offset 0)"
         )
 
     def _subclasses(self, iri: str) -> Sequence[str]:
@@ -268,6 +275,49 @@ class PathWriter:
     def _qualify(self, value: ValueSql, qualifiers: Iterable[Condition], into: FromWhere) -> None:
         inner = replace(self, context=value)
         into.conditions += [inner.condition(qualifier) for qualifier in qualifiers]
+
+    # Elements of something that is no collection
+
+    def bad_elements(self, path: NodePath, within: FromWhere, itself: bool = False) -> Iterator[FromWhere]:
+        """Yield queries that have a row if an `element` step of a path, or of one of its qualifiers, is applied to a
+        value that is no collection. `within`: the tables of the context."""
+        start, passed = NodePath(path.head), NodePath(path.head, path.qualifiers)
+        yield from self._bad_qualifiers(start, path.qualifiers, within, itself)
+        for step in path.steps:
+            if step.axis is Axis.ELEMENT:
+                body = within.copy()
+                value = self.path(passed, body, itself)
+                body.conditions.append(f"not {self.is_collection(value, step.index)}")
+                yield body
+            reached = replace(passed, steps=(*passed.steps, replace(step, qualifiers=())))
+            yield from self._bad_qualifiers(reached, step.qualifiers, within, itself)
+            passed = replace(passed, steps=(*passed.steps, step))
+
+    def _bad_qualifiers(
+        self, path: NodePath, qualifiers: Sequence[Condition], within: FromWhere, itself: bool
+    ) -> Iterator[FromWhere]:
+        """Yield the same queries for the qualifiers of what a path selects. Each tests what the ones before left."""
+        for number, qualifier in enumerate(qualifiers):
+            if mentions_elements(qualifier):
+                body = within.copy()
+                value = self.path(path, body, itself)
+                self._qualify(value, qualifiers[:number], body)
+                yield from replace(self, context=value).bad_elements_of(qualifier, body)
+
+    def bad_elements_of(self, condition: Condition, within: FromWhere) -> Iterator[FromWhere]:
+        """Yield the same queries for all paths of a condition."""
+        match condition:
+            case Exists(path):
+                yield from self.bad_elements(path, within)
+            case ValueComparison(left, _, right):
+                for operand in (left, right):
+                    if isinstance(operand, NodePath):
+                        yield from self.bad_elements(operand, within)
+            case Negation(part):
+                yield from self.bad_elements_of(part, within)
+            case AllOf(parts) | AnyOf(parts):
+                for part in parts:
+                    yield from self.bad_elements_of(part, within)
 
     # Conditions
 
@@ -361,6 +411,11 @@ def _one_of(ids: Sequence[int]) -> str:
     if len(ids) == 1:
         return f"= {ids[0]}"
     return f"= any ('{{{','.join(map(str, ids))}}}'::int[])"
+
+
+def mentions_elements(part: object) -> bool:
+    """True if a part of a rule has an `element` step."""
+    return Axis.ELEMENT in {step.axis for step in find_parts(part, NodeStep)}
 
 
 def _begins_with_target(path: NodePath) -> bool:

@@ -28,6 +28,7 @@ class NewEcaRule(NamedTuple):
     precedes: tuple[str, ...]
     follows: tuple[str, ...]
     prefixes: tuple[str, ...] | None
+    document_prefixes: tuple[str, ...] | None
     changed_by: str | None
     keys: tuple[str, ...]
 
@@ -36,7 +37,8 @@ class NewEcaRule(NamedTuple):
 
 
 class StoredEcaRule(NamedTuple):
-    """A stored rule, with how often it fired and failed."""
+    """A stored rule, with how often it fired and failed, and the prefixes of the documents and resources that its
+    actions may change."""
 
     id: int
     name: str | None
@@ -51,6 +53,8 @@ class StoredEcaRule(NamedTuple):
     fired: int
     failed: int
     last_fired: str | None
+    document_prefixes: tuple[str, ...] | None
+    prefixes: tuple[str, ...] | None
 
 
 def list_eca_rules(
@@ -66,10 +70,16 @@ def list_eca_rules(
     return [
         StoredEcaRule(
             int(row[0] or 0), row[1], row[2] or "", row[3] or "", row[4], row[5] or "", row[6] or "", int(row[7] or 0),
-            row[8] or "", row[9], int(row[10] or 0), int(row[11] or 0), row[12],
+            row[8] or "", row[9], int(row[10] or 0), int(row[11] or 0), row[12], prefixes_of(row[13]),
+            prefixes_of(row[14]),
         )
         for row in rows
     ]  # fmt: skip
+
+
+def prefixes_of(text: str | None) -> tuple[str, ...] | None:
+    """Return prefixes from JSON; None if there is no limit."""
+    return None if text is None else tuple(json.loads(text))
 
 
 def find_rule_id(connection: Connection, name: str) -> int | None:
@@ -104,6 +114,12 @@ def find_followers(connection: Connection, name: str) -> list[str]:
 def read_templates(connection: Connection) -> dict[int, str]:
     """Return the templates of active and shadow rules: the text of one rule of each, by ID."""
     return {int(number or 0): text or "" for number, text in _query(connection, "read_templates")}
+
+
+def read_normal_texts(connection: Connection, numbers: Collection[int]) -> dict[int, str]:
+    """Return the normal texts of rules, by ID."""
+    found = _query(connection, "read_normal_texts", rules=_json(list(numbers)))
+    return {int(number or 0): text or "" for number, text in found}
 
 
 class EcaRuleConstants(NamedTuple):
@@ -152,7 +168,7 @@ def find_template(connection: Connection, text: str, digest: bytes) -> int:
 
 
 def last_rule(connection: Connection) -> int:
-    """Return the highest ID of a rule."""
+    """Return the highest ID that a rule has or had."""
     return _int(_query(connection, "last_rule"))
 
 
@@ -195,9 +211,13 @@ def insert_rules(connection: Connection, rules: Sequence[NewEcaRule], position: 
             pipeline.queue_named(sql["insert_keys"], keys=_json(keys))
 
 
-def quarantine_rules(connection: Connection, rules: Collection[int], most: int, position: int) -> list[int]:
-    """Stop those of these rules that have failed in `most` transactions in a row. Return their IDs."""
-    found = _query(connection, "quarantine", rules=_json(list(rules)), most=most, position=position)
+def quarantine_rules(
+    connection: Connection, rules: Collection[int], most: int, position: int, at_once: Mapping[int, str]
+) -> list[int]:
+    """Stop those of these rules that have failed in `most` transactions in a row, and those in `at_once`, each for its
+    reason. Return their IDs."""
+    reasons = [{"id": rule, "reason": at_once.get(rule)} for rule in rules]
+    found = _query(connection, "quarantine", rules=_json(reasons), most=most, position=position)
     return [int(number or 0) for (number,) in found]
 
 

@@ -12,6 +12,10 @@ select t.id, t.text from eca_templates t
 where exists (select from eca_rules r where r.template_id = t.id)
 order by t.id;
 
+-- name: read_normal_texts
+select id, normal from eca_rules
+where id = any (array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint));
+
 -- name: list_constants
 select id, name, to_jsonb(constants), state from eca_rules where template_id = %(template_id)s::int order by id;
 
@@ -63,34 +67,109 @@ select id, uri from resources where id = any (%(ids)s::bigint[]);
 select id, uri from vocabulary where id = any (%(ids)s::int[]);
 
 -- name: insert_run
-insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by)
-values (%(position)s::bigint, %(cause)s, %(subject)s, %(outcome)s, %(fired)s::int, %(trace)s::jsonb, %(by)s)
+insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by, copies, parent_run, parent_copy, origin)
+values (%(position)s::bigint, %(cause)s, %(subject)s, %(outcome)s, %(fired)s::int, %(trace)s::jsonb, %(by)s,
+        %(copies)s::jsonb, %(parent_run)s::bigint, %(parent_copy)s::int, %(origin)s::bigint)
 returning id;
 
 -- name: insert_changes
-insert into eca_changes (position, run_id, step, rule_id, rule_name, delta, is_added, document, subject, property, object)
-select %(position)s::bigint, %(run)s::bigint, step, rule_id, rule_name, delta, is_added, document, subject, property, object
+insert into eca_changes (position, run_id, step, rule_id, rule_name, delta, is_added, document, subject, property, object,
+                         copy, change)
+select %(position)s::bigint, %(run)s::bigint, step, rule_id, rule_name, delta, is_added, document, subject, property, object,
+       copy, change
 from jsonb_to_recordset(%(changes)s::jsonb) as c (
     step int, rule_id bigint, rule_name text, delta jsonb, is_added boolean, document text, subject text, property text,
-    object jsonb);
+    object jsonb, copy int, change int);
 
 -- name: count_fired
+-- A detached copy fails in a transaction of its own, so its firing says nothing about failures.
 insert into eca_counts (rule_id, fired, failed, failures, last_fired)
 select rule_id, fired, failed, case when failed > 0 then 1 else 0 end, now()
-from jsonb_to_recordset(%(counts)s::jsonb) as c (rule_id bigint, fired int, failed int)
+from jsonb_to_recordset(%(counts)s::jsonb) as c (rule_id bigint, fired int, failed int, ran boolean)
 where exists (select from eca_rules r where r.id = c.rule_id)
 on conflict (rule_id) do update
 set fired = eca_counts.fired + excluded.fired, failed = eca_counts.failed + excluded.failed,
-    failures = case when excluded.failed > 0 then eca_counts.failures + 1 else 0 end, last_fired = excluded.last_fired;
+    failures = case when excluded.failed > 0 then eca_counts.failures + 1
+                    when (select c.ran from jsonb_to_recordset(%(counts)s::jsonb) as c (rule_id bigint, ran boolean)
+                          where c.rule_id = excluded.rule_id) then 0
+                    else eca_counts.failures end,
+    last_fired = excluded.last_fired;
+
+-- name: queue_detached
+-- Queue the detached copies of a run. Each has a URI of its own, so that one that is retried delays no other.
+insert into jobs (kind, uri, priority, body, options, caller)
+select 'detached', uri, %(priority)s::smallint, convert_to(body, 'UTF8'),
+       jsonb_build_object('run', %(run)s::bigint, 'copy', copy, 'by', by), 'event-condition-action rules'
+from jsonb_to_recordset(%(jobs)s::jsonb) as j (uri text, copy int, by text, body text)
+order by copy;
+
+-- name: queue_compensation
+insert into jobs (kind, uri, priority, options, caller)
+values ('compensate', %(uri)s, %(priority)s::smallint,
+        jsonb_build_object('run', %(run)s::bigint, 'copies', %(copies)s::jsonb, 'reason', %(reason)s::text,
+                           'by', %(by)s::text), 'event-condition-action rules')
+returning id;
+
+-- name: count_detached
+select count(*) from eca_runs where origin = %(origin)s::bigint and cause = 'detached';
+
+-- name: read_runs
+select id, position, cause, subject, outcome, copies, to_jsonb(compensated), parent_run, parent_copy, origin from eca_runs
+where id = any (array(select jsonb_array_elements_text(%(runs)s::jsonb)::bigint)) order by id;
+
+-- name: read_detached_runs
+select id, position, cause, subject, outcome, copies, to_jsonb(compensated), parent_run, parent_copy, origin from eca_runs
+where parent_run = any (array(select jsonb_array_elements_text(%(runs)s::jsonb)::bigint)) and outcome <> 'refused'
+order by id;
+
+-- name: read_later_runs
+select id, position, cause, subject, outcome, copies, to_jsonb(compensated), parent_run, parent_copy, origin from eca_runs
+where position >= %(position)s::bigint and outcome <> 'refused' and cause <> 'compensation'
+order by position, id limit %(most)s::int;
+
+-- name: read_changes
+select copy, step, change, rule_id, rule_name, is_added, document, subject, property, object from eca_changes
+where run_id = %(run)s::bigint order by id;
+
+-- name: read_net_changes
+-- What the transaction at a position changed in a document: rows that it wrote, and rows that it moved to the history.
+with document as (
+    select id from documents where uri = %(document)s
+), changed as (
+    select true as is_added, resource_id, property_id, target_id, value, lang, datatype_id
+    from filter_data where document_id = (select id from document) and position + 0 = %(position)s::bigint
+    union all
+    select position + 0 = %(position)s::bigint, resource_id, property_id, target_id, value, lang, datatype_id
+    from filter_data_history
+    where document_id = (select id from document) and until_position >= %(position)s::bigint
+      and %(position)s::bigint in (position, until_position)
+)
+select c.is_added, r.uri, p.uri, t.uri, c.value, c.lang, k.uri
+from changed c
+join resources r on r.id = c.resource_id join vocabulary p on p.id = c.property_id
+left join resources t on t.id = c.target_id left join vocabulary k on k.id = c.datatype_id;
+
+-- name: mark_compensated
+update eca_runs r
+set compensated = array(select distinct unnest(r.compensated || array(select jsonb_array_elements_text(k.numbers)::int))),
+    outcome = case when k.numbers @> '[-1]' then 'compensated' else r.outcome end
+from jsonb_to_recordset(%(runs)s::jsonb) as k (id bigint, numbers jsonb) where r.id = k.id;
+
+-- name: delete_old_runs
+delete from eca_runs where id in (
+    select id from eca_runs where at < now() - %(seconds)s::float8 * interval '1 second' order by at limit %(most)s::int);
 
 -- name: quarantine
--- Stop rules that have failed in several transactions in a row. Return their names.
+-- Stop rules that have failed in several transactions in a row, or for a reason that stops them at once.
 with failing as (
     update eca_rules r set state = 'quarantined', position = %(position)s::bigint,
-        reason = 'It failed in ' || c.failures || ' transactions in a row.'
-    from eca_counts c
-    where c.rule_id = r.id and c.failures >= %(most)s::int and r.state = 'active'
-      and r.id = any (array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint))
+        reason = coalesce('It was too slow: ' || k.reason || '.',
+                          'It failed in ' || coalesce(c.failures, 0) || ' transactions in a row.')
+    from jsonb_to_recordset(%(rules)s::jsonb) as k (id bigint, reason text)
+    left join eca_counts c on c.rule_id = k.id
+    where k.id = r.id
+      and (r.state = 'active' and (k.reason is not null or c.failures >= %(most)s::int)
+           or r.state = 'shadow' and k.reason is not null)
     returning r.id
 ), gone as (
     delete from eca_keys k using failing f where k.rule_id = f.id
@@ -99,15 +178,17 @@ select id from failing;
 
 -- name: insert_rules
 insert into eca_rules (id, rule_set, name, text, normal, state, template_id, constants, rank, precedes, follows, prefixes,
-                       position, changed_by)
+                       document_prefixes, position, changed_by)
 select id, rule_set, name, text, normal, state, template_id,
        array(select jsonb_array_elements_text(constants)), array(select jsonb_array_elements_text(rank)::bigint),
        array(select jsonb_array_elements_text(precedes)), array(select jsonb_array_elements_text(follows)),
        case when jsonb_typeof(prefixes) = 'array' then array(select jsonb_array_elements_text(prefixes)) end,
+       case when jsonb_typeof(document_prefixes) = 'array'
+            then array(select jsonb_array_elements_text(document_prefixes)) end,
        %(position)s::bigint, changed_by
 from jsonb_to_recordset(%(rules)s::jsonb) as r (
     id bigint, rule_set text, name text, text text, normal text, state text, template_id int, constants jsonb,
-    rank jsonb, precedes jsonb, follows jsonb, prefixes jsonb, changed_by text);
+    rank jsonb, precedes jsonb, follows jsonb, prefixes jsonb, document_prefixes jsonb, changed_by text);
 
 -- name: read_order
 -- Rules that name others in PRECEDES or FOLLOWS, and the rules that they name.
@@ -126,7 +207,8 @@ from jsonb_to_recordset(%(ranks)s::jsonb) as k (id bigint, rank jsonb) where r.i
 select name from eca_rules where name = any (array(select jsonb_array_elements_text(%(names)s::jsonb)));
 
 -- name: last_rule
-select coalesce(max(id), 0) from eca_rules;
+-- The highest ID of a rule. IDs in the log are not used again.
+select greatest((select max(id) from eca_rules), (select max(rule_id) from eca_changes), 0);
 
 -- name: has_rules
 select exists (select from eca_keys);
@@ -175,7 +257,8 @@ update mdp_state set eca_version = %(version)s::bigint;
 
 -- name: list_rules
 select r.id, r.name, r.rule_set, r.state, r.reason, r.text, r.normal, r.position, r.created_at::text, r.changed_by,
-       coalesce(c.fired, 0), coalesce(c.failed, 0), c.last_fired::text
+       coalesce(c.fired, 0), coalesce(c.failed, 0), c.last_fired::text, to_jsonb(r.document_prefixes),
+       to_jsonb(r.prefixes)
 from eca_rules r left join eca_counts c on c.rule_id = r.id
 where r.id > %(after)s::bigint
   and (%(id)s::bigint is null or r.id = %(id)s::bigint)
@@ -203,21 +286,3 @@ update eca_counts set failures = 0 where rule_id = %(id)s::bigint;
 -- Rules that name this one in PRECEDES or FOLLOWS.
 select id, name from eca_rules where %(name)s::text = any (precedes || follows) order by id;
 
--- name: list_runs
-select id, position, at::text, cause, subject, outcome, fired, changed_by from eca_runs
-where id < %(before)s::bigint and (%(position)s::bigint is null or position = %(position)s::bigint)
-order by id desc limit %(limit)s::int;
-
--- name: read_run
-select id, position, at::text, cause, subject, outcome, fired, changed_by, trace from eca_runs where id = %(id)s::bigint;
-
--- name: list_changes
-select id, position, run_id, step, rule_id, rule_name, delta, is_added, document, subject, property, object
-from eca_changes
-where id < %(before)s::bigint
-  and (%(resource)s::text is null or subject = %(resource)s::text)
-  and (%(rule)s::bigint is null or rule_id = %(rule)s::bigint)
-order by id desc limit %(limit)s::int;
-
--- name: remove_old_runs
-delete from eca_runs where at < now() - make_interval(days => %(days)s::int);

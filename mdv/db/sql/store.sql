@@ -203,6 +203,9 @@ from jsonb_populate_recordset(null::filter_data_history, %(rows)s::jsonb);
 -- name: set_content
 update documents set content = %(content)s where uri = %(uri)s;
 
+-- name: set_last_resource
+update mdp_state set last_resource = %(last)s::bigint;
+
 -- name: keep_documents
 -- Store the documents and their versions, and advance the state of the MDP.
 with item as (

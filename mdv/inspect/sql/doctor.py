@@ -267,6 +267,31 @@ def check_suspended_rules(connection: Connection, limits: DoctorLimits) -> Findi
     )
 
 
+def check_quarantined_rules(connection: Connection, limits: DoctorLimits) -> Finding | None:
+    """Find event-condition-action rules that were stopped because they fail."""
+    found = connection.execute(_QUARANTINED, {"most": MAX_NAMES_LISTED}).all()
+    if not found:
+        return ok("No event-condition-action rule is quarantined.") if _row(connection, _HAS_ECA_RULES)[0] else None
+    named = [f"{row.name or row.id} ({(row.reason or '').rstrip('.')})" for row in found]
+    return warn(
+        f"Event-condition-action rules are quarantined: {_named(named, found[0].all)}.",
+        "They do not run. Change each rule, or enable it again as it is.",
+    )
+
+
+def check_compensations(connection: Connection, limits: DoctorLimits) -> Finding | None:
+    """Find compensations and detached copies that failed for an internal reason: what they should do is missing."""
+    found = connection.execute(_DEAD_RULE_JOBS, {"most": MAX_NAMES_LISTED}).all()
+    if not found:
+        return None
+    return warn(
+        f"Jobs of event-condition-action rules are dead letters:"
+        f" {_named([f'{row.kind} {row.id}' for row in found], found[0].all)}.",
+        "A change is not compensated, or a detached rule has not run. `mdv job ID` shows the reason; `mdv jobs retry`"
+        " tries it again.",
+    )
+
+
 def check_clock(connection: Connection, limits: DoctorLimits) -> Finding:
     before = datetime.now(UTC)
     (there,) = _row(connection, _CLOCK)
@@ -311,11 +336,15 @@ CHECKS: dict[str, Check] = {
     "dead letters": check_dead_letters,
     "begun jobs": check_started_jobs,
     "rules": check_suspended_rules,
+    "reactions": check_quarantined_rules,
+    "compensations": check_compensations,
     "LMRs": check_silent_lmrs,
     "feeds": check_lagging_lmrs,
     "webhooks": check_webhooks,
 }
-CHECKS_THAT_NEED_TABLES = {"waiting jobs", "dead letters", "begun jobs", "rules", "LMRs", "feeds", "webhooks"}
+CHECKS_THAT_NEED_TABLES = {
+    "waiting jobs", "dead letters", "begun jobs", "rules", "reactions", "compensations", "LMRs", "feeds", "webhooks",
+}  # fmt: skip
 """Checks that read MDV's own tables. They are skipped if the tables do not exist."""
 
 
@@ -374,6 +403,14 @@ _WAITING = text("""
           limit 10000) w
 """)
 _BEGUN = text("select job_id, times from begun_jobs where times > 1 order by times desc limit 10")
+_HAS_ECA_RULES = text("select exists (select from eca_rules)")
+_QUARANTINED = text("""
+    select id, name, reason, count(*) over () as all from eca_rules where state = 'quarantined' order by id limit :most
+""")
+_DEAD_RULE_JOBS = text("""
+    select id, kind, count(*) over () as all from jobs
+    where state = 'dead' and kind in ('detached', 'compensate') order by number limit :most
+""")
 _LMRS = text("select lmrs from mdp_state")
 _SILENT = text("""
     select name, count(*) over () as all from lmrs

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 
 from sqlalchemy import Connection
 
 from mdv.db.eca.action_sql import ActionWriter
+from mdv.db.eca.rule_sql import LIFT_LIMIT, LIMIT_TIME
+from mdv.db.engine import postgres_duration
 from mdv.db.pipeline import PendingResult, Pipeline, TextRow
 from mdv.mdp.edit import Edit
 from mdv.mdp.schemas import SchemaInForce
@@ -18,6 +21,7 @@ from mdv.rdftl.model import (
     Action,
     AllNodes,
     ArcAction,
+    Axis,
     ChangeKind,
     ConstantValue,
     Delta,
@@ -30,7 +34,10 @@ from mdv.rdftl.model import (
     Triple,
     TripleNode,
 )
-from mdv.rdftl.template import slot_number
+from mdv.rdftl.template import find_parts, mentions, slot_number
+
+MAX_INSERTED = 100_000
+"""Statements that one triple of an action may insert: every source with every target."""
 
 
 class ActionFailed(Exception):
@@ -69,8 +76,21 @@ def encode_delta(delta: Delta | None, number: int, schema: SchemaInForce) -> dic
     return row
 
 
+def is_unbounded(action: Action) -> bool:
+    """True if the queries of an action may take long: it reads all nodes, sources, or the targets of targets."""
+    triples = action.triples if isinstance(action, ArcAction) else ()
+    if mentions(action, AllNodes) or any(triple.source.value is None for triple in triples):
+        return True
+    return any(
+        len(path.steps) > 1 or any(step.axis is Axis.SOURCE for step in path.steps)
+        for path in find_parts(action, NodePath)
+    )
+
+
 class ActionReader:
-    """Evaluates the paths of one copy of an action on the statements of the store."""
+    """Evaluates the paths of one copy of an action on the statements of the store. `name_document`: returns the URI of
+    a document that this transaction registers, by its ID. `strict`: the rule is STRICT. `seconds`: the time limit of a
+    query, if there is one."""
 
     def __init__(
         self,
@@ -79,14 +99,24 @@ class ActionReader:
         schema: SchemaInForce,
         delta: Delta | None,
         constants: Sequence[str],
+        name_document: Callable[[int], str],
+        strict: bool = False,
+        seconds: float | None = None,
     ) -> None:
         self._connection = connection
+        self._seconds = seconds
+        self._strict = strict
         self._writer = writer
         self._delta = delta
         self._constants = constants
-        self._parameters = {
-            "deltas": json.dumps([encode_delta(delta, 0, schema)], ensure_ascii=False),
-            "constants": json.dumps(list(constants), ensure_ascii=False),
+        self._name_document = name_document
+        self._schema = schema
+
+    @cached_property
+    def _parameters(self) -> dict[str, str]:
+        return {
+            "deltas": json.dumps([encode_delta(self._delta, 0, self._schema)], ensure_ascii=False),
+            "constants": json.dumps(list(self._constants), ensure_ascii=False),
         }
 
     def edits_of(self, action: Action) -> ActionEdits:
@@ -106,7 +136,7 @@ class ActionReader:
             return
         self._check_elements(action.path)
         sql = self._writer.select_statements_of_nodes(action.path, action.class_iri)
-        found = dict.fromkeys(statement for _, statement in _statements(self._query(sql)))
+        found = dict.fromkeys(statement for _, statement in self._statements(self._query(sql)))
         edits.deletions += [Edit(statement) for statement in found]
 
     def _edit_arcs(self, action: ArcAction, edits: ActionEdits) -> None:
@@ -118,7 +148,7 @@ class ActionReader:
             for node in (triple.source, triple.target):
                 if isinstance(node.value, NodePath):
                     self._check_elements(node.value)
-            found = _statements(self._query(self._writer.select_arcs(triple)))
+            found = self._statements(self._query(self._writer.select_arcs(triple)))
             if action.kind is ChangeKind.DELETE:
                 edits.deletions += [Edit(one) for one in dict.fromkeys(statement for _, statement in found)]
             else:
@@ -129,6 +159,11 @@ class ActionReader:
             [term for term in self._terms(triple.source) if term.is_uri], self._terms(triple.target)
         )  # fmt: skip
         arc = triple.arc
+        if (inserted := len(sources) * len(targets)) > MAX_INSERTED:
+            raise ActionFailed(
+                f"a triple would insert {inserted:,} statements, {len(sources):,} sources with {len(targets):,} targets"
+                f" each; at most {MAX_INSERTED:,} are allowed"
+            )
         if isinstance(arc, SequenceNext):
             if targets:
                 self._count_members([term.value for term in sources], members)
@@ -199,20 +234,24 @@ class ActionReader:
     def _check_elements(self, path: NodePath, itself: bool = False) -> None:
         """Raise `ActionFailed` if the elements of something are selected that is no collection. `itself`: the head
         `resource(u)` is u, even if there is no statement with it."""
-        for sql in self._writer.find_bad_elements(path, itself):
+        for sql in self._writer.find_bad_elements(path, itself, self._strict):
             for row in self._query(sql):
                 raise ActionFailed(f"{_term(*row).value} is no collection")
 
     def _query(self, sql: str, **values: str) -> list[TextRow]:
         with Pipeline(self._connection) as pipeline:
+            if self._seconds is not None:
+                pipeline.queue(LIMIT_TIME, [postgres_duration(self._seconds)])
             found: PendingResult = pipeline.queue_named(sql, **self._parameters, **values)
+            if self._seconds is not None:
+                pipeline.queue(LIFT_LIMIT)
         return found.rows()
+
+    def _statements(self, rows: Iterable[TextRow]) -> Iterator[tuple[str, Statement]]:
+        for document, number, subject, name, *term in rows:
+            uri = document if document is not None else self._name_document(int(number or 0))
+            yield uri, Statement(subject or "", name or "", _term(*term))
 
 
 def _term(uri: str | None, value: str | None, lang: str | None, datatype: str | None) -> Term:
     return Term.uri(uri) if uri is not None else Term.literal(value or "", lang, datatype)
-
-
-def _statements(rows: Iterable[TextRow]) -> Iterator[tuple[str, Statement]]:
-    for document, subject, name, *term in rows:
-        yield document or "", Statement(subject or "", name or "", _term(*term))

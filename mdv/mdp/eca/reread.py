@@ -7,13 +7,14 @@ depends on the number of templates that change.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from mdv.db.eca.rules import EcaRuleConstants, list_constants, read_all_templates, update_template
 from mdv.errors import BreakingSchema, Flaw, InvalidRule
-from mdv.mdp.eca.templates import CompiledTemplate, compile_template, store_template, write_plain
+from mdv.mdp.eca.templates import CompiledTemplate, TemplateStore, compile_template, write_plain
 from mdv.mdp.provider import Provider
 from mdv.mdp.schemas import SchemaInForce
 from mdv.rdf.schema import Schema
@@ -57,9 +58,10 @@ def reread_eca_rules(connection: Connection, old: SchemaInForce, new: SchemaInFo
 
 def store_reread(connection: Connection, rules: list[RereadRule], schema: Schema, provider: Provider) -> None:
     """Store rules as they are compiled under the new schema."""
+    store = TemplateStore(connection, schema, provider)
     for stored, text in rules:
         compiled = compile_template(text, schema)
-        number, keys = store_template(connection, compiled, text, schema, provider)
+        number, keys = store.store(compiled.template, compiled.constants, partial(str, text))
         update_template(connection, stored, number, compiled.constants, keys)
 
 

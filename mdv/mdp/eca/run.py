@@ -8,61 +8,61 @@ the schedule. A deferred one runs after it. What an update does is an edit of do
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, islice, takewhile
 from typing import Any, NamedTuple, Protocol
 
+from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection
 
 from mdv.cause import RULE, UPDATE, Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement
 from mdv.db.eca.lookups import decode_statements, find_held
-from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
-from mdv.db.pipeline import PendingResult, Pipeline
+from mdv.db.eca.runs import RuleCount
+from mdv.db.pipeline import Pipeline
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
-from mdv.mdp.eca.actions import ActionFailed, ActionReader, encode_delta
-from mdv.mdp.eca.rule_set import LoadedTemplate, RuleSet
+from mdv.mdp.eca.actions import ActionFailed, ActionReader, is_unbounded
+from mdv.mdp.eca.changes import EffectiveChange, pair_changes
+from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
+from mdv.mdp.eca.evaluation import Evaluation, FiredRule, Firing, RuleFailure
+from mdv.mdp.eca.rule_set import RuleSet, inserts_without_reading
+from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowPart, SlowRules
+from mdv.mdp.eca.undo import undo_changes
 from mdv.mdp.edit import Edit
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term
 from mdv.rdf.digest import statement_hash
-from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange
-from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta
+from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange, superproperties
+from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta, EcaRule
 
 RULES_DOCUMENT = "urn:mdv:eca:"
 """The document of a rule set, without its name."""
 SHADOW = "shadow"
+MAX_TOGETHER = 1_000
+"""Updates that are executed together."""
+MAX_COMPARED = 100
+"""Rules that fire in a run, up to which their comparisons are read for the trace."""
+MAX_REPEATED_RULES = 500
+"""The length of a repeating sequence of rules up to which it is found."""
+TRANSACTION = -1
+"""The number of the transaction itself, among the numbers of copies."""
 
 
 class RunLimits(NamedTuple):
-    """Limits of one run: updates, causal depth, and seconds."""
+    """Limits of one run: updates, causal depth, and seconds. `query_seconds`: of one query of a rule."""
 
     steps: int = 10_000
     depth: int = 1_000
     seconds: float = 10.0
+    query_seconds: float = 2.0
 
 
 DEFAULT_RUN_LIMITS = RunLimits()
-
-
-class EffectiveChange(NamedTuple):
-    """A statement that a document gained, lost, or replaced by another."""
-
-    document: str
-    removed: Statement | None
-    added: Statement | None
-
-    def sort_key(self) -> tuple[Any, ...]:
-        """Deletions first, then replacements, then insertions."""
-        return (
-            (self.added is not None) + (self.removed is None), self.document,
-            *(statement.sort_key() if statement else () for statement in (self.removed, self.added)),
-        )  # fmt: skip
 
 
 class ReplacedStatements(Protocol):
@@ -74,6 +74,12 @@ class ReplacedStatements(Protocol):
     def write_replaced(self, pipeline: Pipeline) -> None: ...
 
     def visible_additions(self, is_wanted: Callable[[str], bool]) -> list[Statement]: ...
+
+    @property
+    def changed_properties(self) -> Collection[int]: ...
+
+    @property
+    def share_resources(self) -> bool: ...
 
 
 class EditedTransaction(Protocol):
@@ -88,33 +94,31 @@ class EditedTransaction(Protocol):
 
     def apply_edits(
         self, cause: Cause, additions: Sequence[Edit], deletions: Sequence[Edit], document: str | None,
-        limits: WriteLimits, is_checked: bool,
+        limits: WriteLimits, is_checked: bool, is_restored: bool = False,
     ) -> EffectiveEdits: ...  # fmt: skip
 
+    def has_changed(self, document: str) -> bool: ...
+
     def is_in(self, document: str, statement: Statement) -> bool: ...
+
+    def name_document(self, number: int) -> str: ...
 
     def flush(self) -> None: ...
 
 
-class FiredRule(NamedTuple):
-    """A rule that fires, as it is stored."""
+class CopyState:
+    """What became of a copy in its run."""
 
-    id: int
-    name: str | None
-    rule_set: str
-    state: str
-    rank: tuple[int, ...]
-    constants: tuple[str, ...]
-    prefixes: tuple[str, ...] | None
-
-    @property
-    def label(self) -> str:
-        return self.name or f"rule {self.id}"
+    DONE = "done"
+    UNDONE = "undone"
+    SHADOW = "shadow"
+    DETACHED = "detached"
 
 
 @dataclass(eq=False, slots=True)
 class RuleCopy:
-    """A copy of the actions of a rule; without a rule, the transaction itself."""
+    """A copy of the actions of a rule. Without a parent, it is the transaction itself, which has no rule unless it is a
+    detached copy."""
 
     actions: tuple[Action, ...] = ()
     constants: tuple[str, ...] = ()
@@ -129,6 +133,15 @@ class RuleCopy:
     """Where its insertions go."""
     limits: WriteLimits = UNLIMITED
     by: str | None = None
+    comparisons: list[dict[str, Any]] = field(default_factory=list)
+    """The comparisons of its condition with their values, for the trace."""
+    agent: str | None = None
+    """What makes the changes of the transaction itself, if it is not the caller alone."""
+    number: int = TRANSACTION
+    """Its place among the copies that fired in the run."""
+    coupling: Coupling = Coupling.IMMEDIATE
+    template: EcaRule | None = None
+    """The rule with slots instead of constants."""
 
     @property
     def aborts_parent(self) -> bool:
@@ -163,42 +176,81 @@ class RuleRun:
     fired: list[RuleCopy] = field(default_factory=list)
     failed: list[tuple[RuleCopy, str]] = field(default_factory=list)
     detached: list[RuleCopy] = field(default_factory=list)
+    undone: set[RuleCopy] = field(default_factory=set)
+    root: RuleCopy | None = None
+
+    def state_of(self, copy: RuleCopy) -> str:
+        """Return what became of a copy."""
+        if copy in self.undone:
+            return CopyState.UNDONE
+        if copy.rule is not None and copy.rule.state == SHADOW:
+            return CopyState.SHADOW
+        return CopyState.DETACHED if copy.coupling is Coupling.DETACHED else CopyState.DONE
 
 
 class Scheduler:
-    """Runs rules on the changes of one transaction."""
+    """Runs rules on the changes of one transaction. `reacts`: False if no rules are run, only a schedule of actions."""
 
-    def __init__(self, tx: EditedTransaction, rules: RuleSet, limits: RunLimits) -> None:
-        self._tx, self._rules, self._limits = tx, rules, limits
+    def __init__(
+        self, tx: EditedTransaction, rules: RuleSet, limits: RunLimits, slow: SlowRules, reacts: bool = True
+    ) -> None:
+        self._tx, self._rules, self._limits, self._reacts, self._slow = tx, rules, limits, reacts, slow
         self._schedule: deque[ScheduledUpdate] = deque()
         self._deferred: deque[RuleCopy] = deque()
         self._executed: list[tuple[RuleCopy, int, tuple[EffectiveChange, ...]]] = []
         self._count = 0
+        self._alone = 0
+        """Updates that are executed one by one, because they failed together."""
         self._deadline = time.monotonic() + limits.seconds
         self.run = RuleRun()
 
     def react_to_replacement(self, store: ReplacedStatements, root: RuleCopy) -> None:
         """Run the rules that replaced documents trigger. Write their rows first."""
+        self.run.root = root
         pipeline = Pipeline(self._tx.connection)
         store.write_replaced(pipeline)
+        self._react(root, self._replacement(store), pipeline)
+        pipeline.send()
+        self._work()
+
+    def is_quiet(self, store: ReplacedStatements) -> bool:
+        """Write the rows of several documents. Return True if no rule fires for them, together or one by one."""
+        pipeline = Pipeline(self._tx.connection)
+        store.write_replaced(pipeline)
+        if store.share_resources:
+            return False
+        names = self._tx.vocabulary.names(store.changed_properties).values()
+        changed = {above for name in names for above in superproperties(name, self._tx.schema.schema)}
+        deltas = self._find_deltas(self._replacement(store), pipeline)
+        for key in deltas:
+            for template in self._rules.by_key[key]:
+                if template.shared_reads is None or template.shared_reads & changed:
+                    return False
+        if deltas and self._find_firing(deltas, pipeline) != ([], []):
+            return False
+        pipeline.send()
+        return True
+
+    def _replacement(self, store: ReplacedStatements) -> UpdateChange:
+        """Return the watched changes of replaced documents."""
         wants, vocabulary = self._rules.wants, self._tx.vocabulary
         names = vocabulary.names({key.property for key in store.visible_removals})
         wanted = {number for number, name in names.items() if wants(name)}
         lost = [key for key in store.visible_removals if key.property in wanted]
-        change = UpdateChange(
+        return UpdateChange(
             frozenset(store.visible_additions(wants)), frozenset(decode_statements(self._tx.connection, lost)), None
         )
-        self._react(root, change, pipeline)
-        pipeline.send()
-        self._work()
 
     def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
         """Run the rules that an edit triggers. It is not flushed yet."""
+        self.run.root = root
         self._react(root, UpdateChange(frozenset(effective.gained), frozenset(effective.lost), None))
         self._work()
 
     def execute(self, root: RuleCopy) -> None:
-        """Run a schedule of actions with the rules that it triggers. Raise `ActionFailed` if one of them fails."""
+        """Run a schedule of actions with the rules that it triggers. Raise `ActionFailed` if one of them fails, or
+        `RuleFailed` if the schedule is a detached copy."""
+        self.run.root = root
         self._schedule.extend(ScheduledUpdate(root, number) for number in range(len(root.actions)))
         self._work()
 
@@ -212,6 +264,9 @@ class Scheduler:
         self._schedule.extend(ScheduledUpdate(copy, number) for number in range(len(copy.actions)))
 
     def _execute_first(self) -> None:
+        """Execute the first update of the schedule, or several that do not affect each other."""
+        if self._execute_inserts():
+            return
         owner, index = self._schedule.popleft()
         self._count += 1
         self._check_limits(owner)
@@ -222,16 +277,83 @@ class Scheduler:
                 raise
             self._abort(owner, owner, index, str(failure))
             return
-        self.run.steps.append(RunStep(owner, index, changes))
-        self._executed.append((owner, index, changes))
-        if changes:
+        self._note(owner, index, changes)
+        if changes and self._reacts:
             self._react(owner, change)
 
-    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
+    def _execute_inserts(self) -> bool:
+        """Execute the first updates of the schedule together. They only insert, read nothing, and no rule watches what
+        they insert, so the result is that of one by one. Return False if nothing was done."""
+        group = self._take_inserts()
+        if len(group) < 2:
+            return False
+        self._check_deadline()
+        first, tx = group[0].owner, self._tx
+        wanted: dict[Statement, int] = {}
+        for number, (owner, index) in enumerate(group):
+            for edit in self._reader(owner).edits_of(owner.actions[index]).additions:
+                wanted.setdefault(edit.statement, number)
+        try:
+            effective = tx.apply_edits(
+                owner_cause(first), [Edit(one) for one in wanted], (), first.document, first.limits, is_checked=True
+            )
+        except (InvalidDocument, Forbidden):
+            self._alone = len(group)
+            return False
+        changes: list[list[EffectiveChange]] = [[] for _ in group]
+        for uri, statement in effective.added:
+            changes[wanted[statement]].append(EffectiveChange(uri, None, statement))
+        self._count += len(group)
+        for (owner, index), made in zip(group, changes, strict=True):
+            self._schedule.popleft()
+            self._note(owner, index, tuple(sorted(made, key=EffectiveChange.sort_key)))
+        return True
+
+    def _take_inserts(self) -> list[ScheduledUpdate]:
+        """Return the first updates of the schedule that can be executed together. The first change of a document is
+        made alone: it gives the version its cause."""
+        if self._alone:
+            self._alone -= 1
+            return []
+        first = self._schedule[0].owner
+        if first.document is None or not self._tx.has_changed(first.document):
+            return []
+        most = min(MAX_TOGETHER, self._limits.steps - self._count)
+        return list(takewhile(
+            lambda update: update.owner.rule is not None and update.owner.depth <= self._limits.depth
+            and (update.owner.document, update.owner.limits) == (first.document, first.limits)
+            and self._rules.is_unwatched_insert(update.owner.actions[update.action]),
+            islice(self._schedule, max(0, most)),
+        ))  # fmt: skip
+
+    def _note(self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...]) -> None:
+        self.run.steps.append(RunStep(owner, index, changes))
+        self._executed.append((owner, index, changes))
+
+    def _reader(self, owner: RuleCopy, seconds: float | None = None) -> ActionReader:
         tx = self._tx
-        tx.flush()
-        reader = ActionReader(tx.connection, self._rules.actions, tx.schema, owner.delta, owner.constants)
-        edits = reader.edits_of(owner.actions[index])
+        is_strict = owner.template is not None and owner.template.strict
+        return ActionReader(
+            tx.connection, self._rules.actions, tx.schema, owner.delta, owner.constants, tx.name_document, is_strict,
+            seconds,
+        )  # fmt: skip
+
+    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
+        tx, action = self._tx, owner.actions[index]
+        if not inserts_without_reading(action):
+            tx.flush()
+        slow = self._slow.part(owner.rule.id, index) if owner.rule is not None else None
+        if slow is not None:
+            raise ActionFailed(slow.reason)
+        reader = self._reader(owner, self._query_seconds() if is_unbounded(action) else None)
+        try:
+            edits = reader.edits_of(action)
+        except QueryCanceled:
+            self._check_deadline()
+            part = SlowPart(self._limits.query_seconds, index)
+            if owner.rule is None:
+                raise ActionFailed(part.reason) from None
+            raise RuleTimedOut(0, owner.rule.id, part) from None
         cause = owner_cause(owner)
         try:
             effective = tx.apply_edits(
@@ -249,34 +371,55 @@ class Scheduler:
 
         `written`: the rows of the change, to be sent before the first query; None if the change is not flushed yet.
         """
-        found = self._find_firing(change, written)
+        deltas = self._find_deltas(change, written)
+        found, failing = self._find_firing(deltas, written) if deltas else ([], [])
         immediate: list[ScheduledUpdate] = []
         number = len(self.run.steps) - 1 if self.run.steps else None
-        for template, rule, delta in found:
+        compared = self._compare(found)
+        for index, (template, rule, delta) in enumerate(found):
             copy = RuleCopy(
                 template.rule.actions, rule.constants, rule, template.rule.abort, delta, owner, owner.depth + 1, number,
-                RULES_DOCUMENT + rule.rule_set, WriteLimits(rule.prefixes, rule.prefixes), owner.by,
+                RULES_DOCUMENT + rule.rule_set, rule.limits, owner.by,
+                compared.get(index, []), number=len(self.run.fired), coupling=template.rule.coupling,
+                template=template.rule,
             )  # fmt: skip
             self.run.fired.append(copy)
             if rule.state == SHADOW:
                 continue
-            match template.rule.coupling:
+            match copy.coupling:
                 case Coupling.IMMEDIATE:
-                    immediate += [ScheduledUpdate(copy, index) for index in range(len(copy.actions))]
+                    immediate += [ScheduledUpdate(copy, action) for action in range(len(copy.actions))]
                 case Coupling.DEFERRED:
                     self._deferred.append(copy)
                 case Coupling.DETACHED:
                     self.run.detached.append(copy)
         self._schedule.extendleft(reversed(immediate))
+        self._fail(owner, failing)
 
-    def _find_firing(
-        self, change: UpdateChange, written: Pipeline | None
-    ) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
-        """Return the rules that fire with their instantiations of `$delta`, in the order of execution."""
+    def _fail(self, owner: RuleCopy, failing: Sequence[RuleFailure]) -> None:
+        """Handle rules whose event or condition failed. Of those that abort the copy that triggered them, the first one
+        is the reason."""
+        culprit: tuple[RuleCopy, str] | None = None
+        for template, rule, reason in failing:
+            is_shadow = rule.state == SHADOW
+            if is_shadow and self._slow.part(rule.id) is None:
+                continue
+            copy = RuleCopy(
+                (), rule.constants, rule, template.rule.abort, None, owner, by=owner.by, template=template.rule
+            )  # fmt: skip
+            if copy.aborts_parent and culprit is None and not is_shadow:
+                culprit = copy, reason
+            else:
+                self.run.failed.append((copy, reason))
+        if culprit is not None:
+            self._abort(owner, culprit[0], None, culprit[1])
+
+    def _find_deltas(self, change: UpdateChange, written: Pipeline | None) -> Deltas:
+        """Return the instantiations of `$delta` for the events of a change."""
         tx = self._tx
         watched = WatchedChange(change, self._rules.watched, tx.schema.schema)
         if not watched.is_watched:
-            return []
+            return {}
         held: set[Statement] = set()
         described: set[str] = set()
         if watched.others or watched.subjects:
@@ -288,34 +431,58 @@ class Scheduler:
             held, described = find_held(
                 tx.connection, watched.others, watched.subjects, touched, names, statement_hash
             )  # fmt: skip
-        deltas = watched.deltas(held, described)
-        if not deltas:
-            return []
-        evaluation = _Evaluation(tx, self._rules, deltas)
-        evaluation.look_before(written)
-        tx.flush()
-        found = evaluation.evaluate(written)
-        return sorted(found, key=lambda one: (one[1].rank, one[2] or ()))
+        return watched.deltas(held, described)
+
+    def _find_firing(self, deltas: Deltas, written: Pipeline | None) -> tuple[list[Firing], list[RuleFailure]]:
+        """Return the rules that fire with their instantiations of `$delta`, in the order of execution, and those whose
+        event or condition fails."""
+        tx, seconds = self._tx, self._query_seconds()
+        try:
+            evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds, self._check_deadline)
+            evaluation.look_before(written)
+            if written is None:
+                tx.flush()
+            found = evaluation.evaluate(written)
+        except RuleTimedOut:
+            self._check_deadline()
+            raise
+        failing = sorted(evaluation.failing.values(), key=lambda one: one.rule.rank)
+        return sorted(found, key=lambda one: (one[1].rank, one[2] or ())), failing
+
+    def _query_seconds(self) -> float:
+        """Return the time limit of the next query of a rule."""
+        return min(self._limits.query_seconds, max(0.01, self._deadline - time.monotonic()))
+
+    def _compare(self, found: Sequence[Firing]) -> dict[int, list[dict[str, Any]]]:
+        """Return the comparisons of the first rules that fire in this run, by their index."""
+        shown = found[: max(0, MAX_COMPARED - len(self.run.fired))]
+        fired = [FiredCondition(template, rule.id, rule.constants, delta) for template, rule, delta in shown]
+        return read_comparisons(self._tx.connection, self._tx.schema, fired, self._query_seconds())
 
     # Failures
 
     def _check_limits(self, owner: RuleCopy) -> None:
         limits = self._limits
         if self._count > limits.steps:
-            exceeded = f"more than {limits.steps:,} updates"
-        elif owner.depth > limits.depth:
-            exceeded = f"a chain of more than {limits.depth:,} rules"
-        elif time.monotonic() > self._deadline:
-            exceeded = f"more than {limits.seconds:g} seconds"
-        else:
-            return
-        names = [step.owner.rule.label for step in self.run.steps if step.owner.rule is not None]
+            raise self._endless(f"more than {limits.steps:,} updates")
+        if owner.depth > limits.depth:
+            raise self._endless(f"a chain of more than {limits.depth:,} rules")
+        self._check_deadline()
+
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise self._endless(f"more than {self._limits.seconds:g} seconds")
+
+    def _endless(self, exceeded: str) -> RulesDoNotEnd:
+        """Return the error of rules that exceed a limit: which rules ran at the end, how often, and what they did."""
+        owners = [step.owner for step in self.run.steps if step.owner.rule is not None and not step.is_undone]
+        names = [one.rule.label for one, _ in groupby(owners) if one.rule is not None]
         sequence, times = repeating_end(names)
         last = next((step.changes for step in reversed(self.run.steps) if step.changes), ())
-        shown = " → ".join(sequence)
-        raise RulesDoNotEnd(
-            f"The rules of this change took {exceeded}, so it was refused. The sequence {shown} ran {times:,} times at"
-            f" the end.{_last_change(last)}",
+        shown = f" The sequence {' → '.join(sequence)} ran {times:,} times at the end." if sequence else ""
+        return RulesDoNotEnd(
+            f"The rules of this change took {exceeded}, so it was refused.{shown}{_last_change(last)} Change one of the"
+            " rules, or disable it.",
             rules=sequence, times=times, limit=exceeded,
         )  # fmt: skip
 
@@ -329,8 +496,9 @@ class Scheduler:
                 break
             aborted |= more
         self.run.failed.append((culprit, reason))
-        if any(one.rule is None for one in aborted):
+        if any(one.parent is None for one in aborted):
             raise rule_failure(culprit, index, reason)
+        self.run.undone |= aborted
         self._schedule = deque(update for update in self._schedule if update.owner not in aborted)
         self._deferred = deque(copy for copy in self._deferred if copy not in aborted)
         self.run.detached = [copy for copy in self.run.detached if copy not in aborted]
@@ -338,107 +506,15 @@ class Scheduler:
         self._executed = [entry for entry in self._executed if entry[0] not in aborted]
         for owner, number, changes in reversed(done):
             if changes:
-                self.run.steps.append(RunStep(owner, number, self._undo(owner, changes), is_undone=True))
-
-    def _undo(self, owner: RuleCopy, changes: Sequence[EffectiveChange]) -> tuple[EffectiveChange, ...]:
-        """Invert changes in reverse order. Return the inverse changes, without those whose result is not there any
-        more, or that would make the document invalid."""
-        inverse = []
-        for uri, removed, added in reversed(changes):
-            additions = [Edit(removed, uri)] if removed is not None else []
-            deletions = [Edit(added, uri)] if added is not None else []
-            is_there = (added is None or self._tx.is_in(uri, added)) and (
-                removed is None or not self._tx.is_in(uri, removed)
-            )
-            if not is_there:
-                continue
-            try:
-                self._tx.apply_edits(owner_cause(owner), additions, deletions, uri, UNLIMITED, is_checked=True)
-            except InvalidDocument:
-                continue
-            inverse.append(EffectiveChange(uri, added, removed))
-        return tuple(inverse)
-
-
-class _Evaluation:
-    """The evaluation of the events and conditions of all templates that a change triggers."""
-
-    def __init__(self, tx: EditedTransaction, rules: RuleSet, deltas: Deltas) -> None:
-        self._tx = tx
-        self._triggered = [(template, found) for key, found in deltas.items() for template in rules.by_key[key]]
-        self._deltas = {
-            id(found): json.dumps([encode_delta(one, n, tx.schema) for n, one in enumerate(found)], ensure_ascii=False)
-            for found in deltas.values()
-        }
-        self._pairs: dict[int, str] = {}
-
-    def look_before(self, written: Pipeline | None) -> None:
-        """Evaluate those parts of events that look at the state before the change. `written`: its rows, which are
-        written before the queries, so that this state is partly in the history."""
-        pipeline, pending = written or Pipeline(self._tx.connection), []
-        for template, found in self._triggered:
-            sql = template.queries.before_flush if written is None else template.queries.before
-            if sql is not None:
-                values = {} if written is None else {"position": self._tx.position}
-                pending.append((template, pipeline.queue_named(sql, deltas=self._deltas[id(found)], **values)))
-        if pending:
-            pipeline.send()
-        for template, result in pending:
-            pairs = [{"n": int(n or 0), "rule_id": int(rule or 0)} for n, rule in result.rows()]
-            self._pairs[template.id] = json.dumps(pairs)
-
-    def evaluate(self, written: Pipeline | None) -> list[tuple[LoadedTemplate, FiredRule, Delta | None]]:
-        """Evaluate the rest on the state after the change."""
-        pipeline = written or Pipeline(self._tx.connection)
-        pending: list[tuple[LoadedTemplate, list[Delta], PendingResult]] = []
-        pipeline.queue(REUSE_PLANS)
-        for template, found in self._triggered:
-            values = {"pairs": self._pairs[template.id]} if template.queries.before is not None else {}
-            query = pipeline.queue_named(template.queries.after, deltas=self._deltas[id(found)], **values)
-            pending.append((template, found, query))
-        pipeline.queue(CHOOSE_PLANS)
-        pipeline.send()
-        firing: dict[tuple[int, Delta | None], tuple[LoadedTemplate, FiredRule, Delta | None]] = {}
-        for template, found, query in pending:
-            for n, *row in query.rows():
-                rule = _fired_rule(row)
-                delta = None if template.is_set_oriented else found[int(n or 0)]
-                firing[rule.id, delta] = template, rule, delta
-        return list(firing.values())
-
-
-def _fired_rule(row: Sequence[str | None]) -> FiredRule:
-    number, name, rule_set, state, rank, constants, prefixes = row
-    return FiredRule(
-        int(number or 0), name, rule_set or "", state or "", tuple(json.loads(rank or "[]")),
-        tuple(json.loads(constants or "[]")), None if prefixes is None else tuple(json.loads(prefixes)),
-    )  # fmt: skip
+                inverse = undo_changes(self._tx, changes, owner_cause(owner))
+                self.run.steps.append(RunStep(owner, number, inverse, is_undone=True))
 
 
 def owner_cause(owner: RuleCopy) -> Cause:
     """Return the cause of the changes of a copy."""
     if owner.rule is None:
-        return Cause(UPDATE, by=owner.by)
+        return Cause(UPDATE, owner.agent, owner.by)
     return Cause(RULE, owner.rule.label, owner.by)
-
-
-def pair_changes(effective: EffectiveEdits, updates: Iterable[Delta]) -> tuple[EffectiveChange, ...]:
-    """Return the changes of an update, sorted. An old value and the new value of an UPDATE are one change."""
-    added, removed = dict.fromkeys(effective.added), dict.fromkeys(effective.removed)
-    for same in added.keys() & removed.keys():
-        del added[same], removed[same]
-    changes = []
-    documents = {uri for uri, _ in (*added, *removed)}
-    for source, name, old_target, new_target in sorted(updates):
-        assert old_target is not None and new_target is not None
-        old, new = Statement(source, name, old_target), Statement(source, name, new_target)
-        for uri in documents:
-            if (uri, old) in removed and (uri, new) in added:
-                changes.append(EffectiveChange(uri, old, new))
-                del removed[uri, old], added[uri, new]
-    changes += [EffectiveChange(uri, one, None) for uri, one in removed]
-    changes += [EffectiveChange(uri, None, one) for uri, one in added]
-    return tuple(sorted(changes, key=EffectiveChange.sort_key))
 
 
 def rule_failure(copy: RuleCopy, index: int | None, reason: str) -> RuleFailed:
@@ -447,8 +523,8 @@ def rule_failure(copy: RuleCopy, index: int | None, reason: str) -> RuleFailed:
     part = "its event or condition" if index is None else f"action {index + 1}"
     about = f" for {copy.delta.source}" if copy.delta is not None else ""
     return RuleFailed(
-        f"The {copy.rule.label} failed{about}, so this change was refused: {part}: {reason}. Change the rule, disable"
-        " it, or let it fail alone with ABORT ParentChild or Independent.",
+        f"The rule {copy.rule.name or copy.rule.id} failed{about}, so this change was refused: {part}: {reason}."
+        " Change the rule, disable it, or let it fail alone with ABORT ParentChild or Independent.",
         rule=copy.rule.id, name=copy.rule.name, delta=delta_json(copy.delta), action=index, reason=reason,
     )  # fmt: skip
 
@@ -467,21 +543,30 @@ def delta_json(delta: Delta | None) -> dict[str, Any] | None:
 
 
 def repeating_end(names: Sequence[str]) -> tuple[list[str], int]:
-    """Return the shortest sequence that repeats at the end of a list, and how often.
+    """Return the sequence that repeats at the end of a list and covers most of it, the shortest of several, and how
+    often it does.
 
     >>> repeating_end(["a", "b", "c", "b", "c", "b", "c"])
     (['b', 'c'], 3)
+    >>> repeating_end(["a", "b", "b", "a", "b", "b"])
+    (['a', 'b', 'b'], 2)
     >>> repeating_end(["a", "b"])
     (['b'], 1)
     """
-    for length in range(1, len(names) // 2 + 1):
-        last = names[-length:]
-        times = 1
-        while names[len(names) - length * (times + 1) : len(names) - length * times] == last:
-            times += 1
-        if times > 1:
-            return list(last), times
-    return list(names[-1:]), 1
+    best, most = 1, min(1, len(names))
+    for length in range(1, min(MAX_REPEATED_RULES, len(names) // 2) + 1):
+        times = _repeats(names, length)
+        if times > 1 and times * length > best * most:
+            best, most = length, times
+    return list(names[len(names) - best :]) if names else [], most
+
+
+def _repeats(names: Sequence[str], length: int) -> int:
+    """Return how often the last `length` names repeat at the end."""
+    times, end, last = 1, len(names) - length, names[len(names) - length :]
+    while end >= length and names[end - length : end] == last:
+        times, end = times + 1, end - length
+    return times
 
 
 def _last_change(changes: Sequence[EffectiveChange]) -> str:
@@ -502,8 +587,16 @@ def _term_text(term: Term) -> str:
     return f"<{term.value}>" if term.is_uri else repr(term.value[:60])
 
 
-def count_copies(run: RuleRun) -> dict[int, tuple[int, int]]:
+def count_copies(run: RuleRun) -> dict[int, RuleCount]:
     """Return how often each rule fired and failed in a run."""
     fired = Counter(copy.rule.id for copy in run.fired if copy.rule is not None)
     failed = Counter(copy.rule.id for copy, _ in run.failed if copy.rule is not None)
-    return {rule: (fired[rule], failed[rule]) for rule in fired.keys() | failed.keys()}
+    ran = {copy.rule.id for copy in (*run.fired, run.root) if copy is not None and copy.rule is not None and _ran(copy)}
+    return {
+        rule: RuleCount(fired[rule], failed[rule], rule in ran) for rule in fired.keys() | failed.keys() | ran
+    }  # fmt: skip
+
+
+def _ran(copy: RuleCopy) -> bool:
+    """True if the actions of a copy ran in this transaction."""
+    return copy.parent is None or copy.coupling is not Coupling.DETACHED

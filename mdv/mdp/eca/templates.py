@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple
@@ -43,13 +44,28 @@ def template_of(rule: EcaRule, schema: Schema) -> CompiledTemplate:
     return CompiledTemplate(*abstract_rule(rule, schema), arc_kinds(rule, schema))
 
 
-def store_template(
-    connection: Connection, compiled: CompiledTemplate, text: str, schema: Schema, provider: Provider
-) -> tuple[int, tuple[str, ...]]:
-    """Return the ID of a template, and the keys of the rule with these constants. `text`: the plain text of the
-    rule."""
-    template, constants, _ = compiled
-    digest = blake2b(repr(template).encode(), digest_size=32).digest()
-    number = find_template(connection, text, digest)
-    slots = write_template(template, number, schema, provider.eca_rules.property_id).key_slots
-    return number, tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)
+def digest_of(template: EcaRule) -> bytes:
+    """Return the digest that a template is found by."""
+    return blake2b(repr(template).encode(), digest_size=32).digest()
+
+
+class TemplateStore:
+    """Stores the templates of rules under one schema. Rules of one template share its look-up."""
+
+    def __init__(self, connection: Connection, schema: Schema, provider: Provider) -> None:
+        self.schema = schema
+        self._connection = connection
+        self._provider = provider
+        self._known: dict[EcaRule, tuple[int, tuple[int, ...]]] = {}
+
+    def store(
+        self, template: EcaRule, constants: Sequence[str], text: Callable[[], str]
+    ) -> tuple[int, tuple[str, ...]]:
+        """Return the ID of a template, and the keys of the rule with these constants. `text` returns the plain text of
+        the rule."""
+        if template not in self._known:
+            number = find_template(self._connection, text(), digest_of(template))
+            written = write_template(template, number, self.schema, self._provider.eca_rules.property_id)
+            self._known[template] = number, written.key_slots
+        number, slots = self._known[template]
+        return number, tuple(dict.fromkeys(constants[slot][:MAX_KEY] for slot in slots)) or ("",)

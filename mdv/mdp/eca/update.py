@@ -8,11 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from mdv.cause import UPDATE, Cause
+from mdv.cause import NO_REACTIONS, UPDATE, Cause
 from mdv.db.state import LockPurpose
 from mdv.errors import UpdateFailed
 from mdv.mdp.eca.actions import ActionFailed
-from mdv.mdp.eca.run import EffectiveChange
+from mdv.mdp.eca.changes import EffectiveChange
+from mdv.mdp.eca.trace import write_trace
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
@@ -30,6 +31,8 @@ class UpdateRequest:
     graph: str = UPDATES_DOCUMENT
     limits: WriteLimits = UNLIMITED
     by: str | None = None
+    reacts: bool = True
+    """False: event-condition-action rules are not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +44,32 @@ class UpdateOutcome:
     inserted: int
     deleted: int
     updated: int
-    run: int | None
+    run: int | dict[str, Any] | None
+    """The ID of the run; for a dry run, its trace."""
     fired: int
     matched: int
     lmrs: int
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def execute_update(connection: Connection, request: UpdateRequest, provider: Provider) -> UpdateOutcome:
-    """Execute an update. Raise `UpdateFailed` if an action fails, or `RuleFailed` if a rule refuses it."""
+def execute_update(
+    connection: Connection, request: UpdateRequest, provider: Provider, tracing: bool = False
+) -> UpdateOutcome:
+    """Execute an update. Raise `UpdateFailed` if an action fails, or `RuleFailed` if a rule refuses it. `tracing`: the
+    result has the trace of the run in place of its ID."""
     tx = Transaction(provider, connection)
+    tx.reacts = request.reacts
     with tx.locking(LockPurpose.DOCUMENTS):
         """There are no look-ups."""
     compiled = compile_update(request.text, tx.schema.schema)
     tx.number_classes()
+    cause = Cause(UPDATE, None if request.reacts else NO_REACTIONS, request.by)
     actions, constants = abstract_part(compiled.actions, tx.schema.schema)
     try:
-        tx.execute_actions(actions, constants, request.graph, Cause(UPDATE, by=request.by), request.limits)
+        tx.execute_actions(actions, constants, request.graph, cause, request.limits)
     except ActionFailed as failure:
         raise UpdateFailed(f"The update failed, and nothing was changed: {failure}.") from None
     done = tx.finish()
@@ -69,9 +78,9 @@ def execute_update(connection: Connection, request: UpdateRequest, provider: Pro
         change for step in run.steps if step.owner.rule is None for change in step.changes
     )
     return UpdateOutcome(
-        done.position, inserted, deleted, updated, done.run, len(run.fired),
+        done.position, inserted, deleted, updated, write_trace(run) if tracing else done.run, len(run.fired),
         sum(one.matched for one in done.documents.values()), len(list(done.publication.names())),
-        tuple(str(flaw) for flaw in compiled.warnings),
+        tuple(flaw.as_dict() for flaw in compiled.warnings),
     )  # fmt: skip
 
 

@@ -1,0 +1,181 @@
+"""Operations: what members send each other. An operation is one transaction of one life.
+
+Its body is a line of JSON, compressed with gzip. `chain` is a hash over all bodies of a life up to this one, so that
+two databases that continue the same life differently are found.
+
+    {"life","seq","deps","at","kind":"documents","schema":[term,n],"documents":[
+      {"uri","version","base","content","prefixes","ins":[[s,p,o]…],"del":[[s,p,o]…]}]}
+
+A statement has a fourth item if the number of a C-Set is not 1. Other kinds have `data` instead of `documents`.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from mdv.backbone.vector import Dot, Life, Vector
+from mdv.errors import BadRequest
+from mdv.model import Statement, Term
+
+MAX_OPERATION_BYTES = 256 * 2**20
+"""The size of an uncompressed body. A larger one is refused: it is not decompressed further."""
+
+FIRST_CHAIN = bytes(32)
+"""The chain before the first operation of a life."""
+
+DOCUMENTS, LIFE, MEMBERS, SCHEMA = "documents", "life", "members", "schema"
+"""The kinds of operations: a change of documents, the begin of a life, changes of the members and of the schema."""
+
+NumberedStatement = tuple[Statement, int]
+"""A statement that is inserted or deleted, with the number that its set kind sends."""
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class ReplicatedChange(NamedTuple):
+    """What an operation changes in one document.
+
+    `version`: the version that it made. `base` and `content`: the digests before and after. `prefixes`: None if they do
+    not change.
+    """
+
+    uri: str
+    version: int
+    base: int
+    content: int
+    prefixes: Mapping[str, str] | None
+    inserted: tuple[NumberedStatement, ...]
+    deleted: tuple[NumberedStatement, ...]
+
+    @property
+    def is_deletion(self) -> bool:
+        """True if the document had no statement left where the change was made."""
+        return self.content == 0 and not self.inserted
+
+
+class Operation(NamedTuple):
+    """One operation. `deps`: the vector of its life just before. `at`: its hybrid time in microseconds."""
+
+    life: Life
+    seq: int
+    deps: Vector
+    at: int
+    kind: str
+    schema: tuple[int, int] = (0, 0)
+    documents: tuple[ReplicatedChange, ...] = ()
+    data: Mapping[str, Any] | None = None
+
+    @property
+    def dot(self) -> Dot:
+        return self.life, self.seq
+
+
+class LogRow(NamedTuple):
+    """An operation as it is stored and sent. Members relay the rows of others unchanged."""
+
+    life: Life
+    seq: int
+    chain: bytes
+    body: bytes
+
+
+def next_chain(chain: bytes, body: bytes) -> bytes:
+    """Return the chain after an operation."""
+    return blake2b(chain + body, digest_size=32).digest()
+
+
+def encode_operation(operation: Operation) -> bytes:
+    """Return the body of an operation. The same operation gives the same bytes."""
+    fields: dict[str, Any] = {
+        "life": operation.life,
+        "seq": operation.seq,
+        "deps": dict(operation.deps),
+        "at": operation.at,
+        "kind": operation.kind,
+        "schema": list(operation.schema),
+    }
+    if operation.kind == DOCUMENTS:
+        fields["documents"] = [_change_fields(change) for change in operation.documents]
+    else:
+        fields["data"] = operation.data
+    return zlib.compress(json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(), 6, _GZIP)
+
+
+def decode_operation(body: bytes) -> Operation:
+    r"""Return the operation of a body. Raise `BadRequest` if it is malformed.
+
+    >>> operation = Operation("m1", 1, {}, 17, LIFE, data={"member": "a"})
+    >>> decode_operation(encode_operation(operation)) == operation
+    True
+    >>> decode_operation(b"x")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    mdv.errors.BadRequest: The body of an operation is malformed...
+    """
+    try:
+        reader = zlib.decompressobj(_GZIP)
+        text = reader.decompress(body, MAX_OPERATION_BYTES)
+        if not reader.eof:
+            raise ValueError("it is incomplete or too large")
+        fields = json.loads(text)
+        term, number = fields["schema"]
+        return Operation(
+            fields["life"],
+            fields["seq"],
+            fields["deps"],
+            fields["at"],
+            fields["kind"],
+            (term, number),
+            tuple([_read_change(change) for change in fields.get("documents", ())]),
+            fields.get("data"),
+        )
+    except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadRequest(f"The body of an operation is malformed: {error}.") from None
+
+
+def _change_fields(change: ReplicatedChange) -> dict[str, Any]:
+    return {
+        "uri": change.uri,
+        "version": change.version,
+        "base": digest_text(change.base),
+        "content": digest_text(change.content),
+        "prefixes": None if change.prefixes is None else dict(change.prefixes),
+        "ins": _numbered_fields(change.inserted),
+        "del": _numbered_fields(change.deleted),
+    }
+
+
+def _numbered_fields(statements: Iterable[NumberedStatement]) -> list[list[Any]]:
+    return [
+        [subject, name, term.as_dict()] if number == 1 else [subject, name, term.as_dict(), number]
+        for (subject, name, term), number in statements
+    ]
+
+
+def _read_change(fields: Mapping[str, Any]) -> ReplicatedChange:
+    return ReplicatedChange(
+        fields["uri"],
+        fields["version"],
+        int(fields["base"], 16),
+        int(fields["content"], 16),
+        fields["prefixes"],
+        tuple([_read_numbered(*item) for item in fields["ins"]]),
+        tuple([_read_numbered(*item) for item in fields["del"]]),
+    )
+
+
+def _read_numbered(subject: str, name: str, term: Mapping[str, str], number: int = 1) -> NumberedStatement:
+    value = Term(term["type"], term["value"], term.get("lang"), term.get("datatype"))
+    return Statement(subject, name, value), number
+
+
+def digest_text(digest: int) -> str:
+    """Return a digest as 16 hexadecimal digits.
+
+    >>> digest_text(255)
+    '00000000000000ff'
+    """
+    return f"{digest:016x}"

@@ -1,0 +1,154 @@
+"""Simulated schedules of a backbone in memory, and faults that they must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mdv.backbone import document_state, member, stability
+from mdv.backbone.cset import CSet
+from mdv.backbone.member import BackboneMember
+from mdv.backbone.memory_store import MemoryReplicaStore
+from mdv.backbone.orset import AddWinsSet
+from mdv.backbone.sums import sums_of
+from tests.support.backbone_simulation import SimulationFailed, run_schedules
+
+QUICK, FULL, STEP = 150, 10_000, 2_500
+KINDS_OF_STEPS = {"join", "write", "delivered", "repeated", "dropped", "settle", "partition", "restart", "restore",
+                  "restore noticed", "close"}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["orset", "cset"])
+def test_members_converge_and_lose_nothing(mode: str) -> None:
+    counts = run_schedules(mode, range(QUICK))
+    assert counts.keys() >= KINDS_OF_STEPS
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["orset", "cset"])
+@pytest.mark.parametrize("first", range(0, FULL // 2, STEP))
+def test_members_converge_in_ten_thousand_schedules(mode: str, first: int) -> None:
+    """Both modes together run 10,000 schedules, in parts of 2,500."""
+    counts = run_schedules(mode, range(first, first + STEP))
+    assert counts.keys() >= KINDS_OF_STEPS
+
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def deletions_remove_everything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AddWinsSet, "remote_delete", lambda self, state, number, deps: frozenset())
+
+
+def insertions_send_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CSet, "insert", lambda self, state, dot: (max(state, 0) + 1, 1))
+
+
+def repeated_operations_are_applied_again(patch: pytest.MonkeyPatch) -> None:
+    """The vector is not looked at: an operation that comes again is merged again."""
+    original = BackboneMember._hold
+
+    def hold(self: BackboneMember, rows: Any) -> None:
+        work = member._Work(self.store, self.kind)
+        for row in rows:
+            if self._is_applied(row) and row.life != self.store.facts.life:
+                work.merge(member.decode_operation(row.body))
+        work.write()
+        original(self, rows)
+
+    patch.setattr(BackboneMember, "_hold", hold)
+
+
+def dependencies_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BackboneMember, "_is_ready", lambda self, operation: True)
+
+
+def own_operations_are_stable(patch: pytest.MonkeyPatch) -> None:
+    """The log is truncated before the others have it."""
+    patch.setattr(stability.VectorReports, "stable", lambda self, table, life, ours, before: dict(ours))
+
+
+def transfers_compare_content_alone(patch: pytest.MonkeyPatch) -> None:
+    def sums(documents: Any, unknown: Any = ()) -> dict[int, int]:
+        return sums_of([(uri, document._replace(version=0)) for uri, document in documents], unknown)
+
+    patch.setattr(member, "sums_of", sums)
+
+
+def the_last_prefixes_to_arrive_win(patch: pytest.MonkeyPatch) -> None:
+    original = document_state._advance
+
+    def advance(document: Any, change: Any, operation: Any, more: int, content: int) -> Any:
+        return original(document._replace(prefixes_by=(0, "")), change, operation, more, content)
+
+    patch.setattr(document_state, "_advance", advance)
+
+
+def versions_count_visible_changes_only(patch: pytest.MonkeyPatch) -> None:
+    original = document_state.merge_change
+
+    def merge(kind: Any, document: Any, states: Any, change: Any, operation: Any) -> Any:
+        applied = original(kind, document, states, change, operation)
+        if applied.gained or applied.lost:
+            return applied
+        return applied._replace(document=applied.document._replace(version=document.version))
+
+    patch.setattr(member, "merge_change", merge)
+
+
+def digests_are_taken_as_given(patch: pytest.MonkeyPatch) -> None:
+    original = document_state._advance
+
+    def advance(document: Any, change: Any, operation: Any, more: int, content: int) -> Any:
+        return original(document, change, operation, more, change.content)
+
+    patch.setattr(document_state, "_advance", advance)
+
+
+def restored_members_go_on_in_their_old_life(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BackboneMember, "return_in_new_life", lambda self, now, is_behind=False: None)
+    patch.setattr(BackboneMember, "start", lambda self: None)
+
+
+def lives_are_closed_without_promises(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BackboneMember, "_limit", lambda self, life, unlimited: unlimited)
+
+
+def marks_are_dropped_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AddWinsSet, "is_settled", lambda self, state, row, stable: True)
+    patch.setattr(CSet, "is_settled", lambda self, state, row, stable: True)
+
+
+def transfers_leave_out_marks(patch: pytest.MonkeyPatch) -> None:
+    original = MemoryReplicaStore.all_states
+    patch.setattr(MemoryReplicaStore, "all_states", lambda self, uri: {
+        one: state for one, state in original(self, uri).items() if one in self.statements(uri)
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode", "first"),
+    [
+        (deletions_remove_everything, "orset", 0),
+        (insertions_send_one, "cset", 350),
+        (repeated_operations_are_applied_again, "cset", 0),
+        (dependencies_are_not_awaited, "orset", 0),
+        (own_operations_are_stable, "orset", 0),
+        (transfers_compare_content_alone, "orset", 410),
+        (the_last_prefixes_to_arrive_win, "orset", 0),
+        (versions_count_visible_changes_only, "cset", 0),
+        (digests_are_taken_as_given, "orset", 0),
+        (restored_members_go_on_in_their_old_life, "orset", 0),
+        (lives_are_closed_without_promises, "orset", 0),
+        (marks_are_dropped_at_once, "orset", 55),
+        (marks_are_dropped_at_once, "cset", 0),
+        (transfers_leave_out_marks, "cset", 15),
+    ],
+)
+def test_a_planted_fault_is_found(fault: Patch, mode: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`first`: shortly before a schedule that finds the fault, which saves time."""
+    fault(monkeypatch)
+    with pytest.raises(SimulationFailed, match=f"Replay with: .* --mode {mode} --seed [0-9]+"):
+        run_schedules(mode, range(first, first + 2_000))
