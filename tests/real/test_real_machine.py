@@ -36,13 +36,14 @@ from mdv.real.store import StatementChange, WriteRefusal
 from mdv.real.terms import number_term
 from mdv.real.vocabulary import LRM, SCHEMA_CONTEXT
 from tests.support.real_programs import (
+    LAWS,
     PREFIXES,
-    RandomText,
     TooLong,
     action_content,
     iri,
     memory_store,
     random_content,
+    random_expressions,
     run_machine,
     through_json,
 )
@@ -254,35 +255,6 @@ def outcome(text: str, seed: int) -> object:
     machine = run_machine(text, content)
     assert machine == run_reference(read_program(text, PREFIXES), content)
     return machine
-
-
-def random_expressions(random: Random, number: int) -> list[str]:
-    """Return expressions without actions."""
-    found: list[str] = []
-    while len(found) < number:
-        text = RandomText(random, with_contexts=True).expression(random.randint(0, 2), set())
-        if "CALL" not in text and "?n" not in text:
-            found.append(f"({text})")
-    return found
-
-
-LAWS = [
-    ("({a} AND {b}) AND {c}", "{a} AND ({b} AND {c})"),
-    ("({a} OR {b}) OR {c}", "{a} OR ({b} OR {c})"),
-    ("({a} UNION {b}) UNION {c}", "{a} UNION ({b} UNION {c})"),
-    ("TRUE AND {a}", "{a}"),
-    ("{a} AND TRUE", "{a}"),
-    ("FALSE OR {a}", "{a}"),
-    ("{a} OR FALSE", "{a}"),
-    ("FALSE UNION {a}", "{a}"),
-    ("{a} UNION FALSE", "{a}"),
-    ("FIRST FIRST {a}", "FIRST {a}"),
-    ("LAST LAST {a}", "LAST {a}"),
-    ("[[{a}]]", "[{a}]"),
-    ("NO NO {a}", "NO (NO {a})"),
-    ("REPEAT {a} OR FALSE", "REPEAT {a}"),
-    ("FIRST ({a} UNION {b})", "FIRST {a} OR FIRST {b}"),
-]
 
 
 @pytest.mark.parametrize(("left", "right"), LAWS)

@@ -30,6 +30,7 @@ from tests.support.real_programs import (
     ACTIONS_DOCUMENT,
     DIRECTED,
     DOCUMENTS,
+    LAWS,
     NAMES,
     NAMESPACE,
     PROPERTIES,
@@ -39,6 +40,7 @@ from tests.support.real_programs import (
     TooLong,
     action_content,
     random_content,
+    random_expressions,
 )
 from tests.support.real_reference import run_reference
 
@@ -202,6 +204,25 @@ def test_a_program_sees_its_position_while_documents_change(mdp: Mdp) -> None:
         except TooLong:
             continue
         assert found == run_reference(read_program(text, PREFIXES), content, ACTIONS), (number, text, content)
+
+
+def test_laws_on_postgres(mdp: Mdp) -> None:
+    stored = StoredPrograms(mdp)
+    found = 0
+    for number, (left, right) in enumerate(LAWS * 2):
+        random = Random(9000 + number)
+        content = moved(random_content(random))
+        a, b, c = (text.replace(NAMESPACE, SPACE) for text in random_expressions(random, 3))
+        stored.set(content)
+        try:
+            one, other = (stored.run(law.format(a=a, b=b, c=c), content, 50) for law in (left, right))
+        except TooLong:
+            continue
+        assert one == other, (left, right, a, b, c)
+        alone = stored.run(f"{{{a}}} UNION [{a} AND FALSE]", content, 50)
+        assert alone[1] == content
+        found += len(one[0])
+    assert found > 10
 
 
 # --- cursors, compared with the store in memory ---

@@ -154,6 +154,35 @@ class RandomText:
         return f"CALL :{name}({given}{' >> ' if taken else ''}{taken})"
 
 
+def random_expressions(random: Random, number: int) -> list[str]:
+    """Return expressions without actions."""
+    found: list[str] = []
+    while len(found) < number:
+        text = RandomText(random, with_contexts=True).expression(random.randint(0, 2), set())
+        if "CALL" not in text and "?n" not in text:
+            found.append(f"({text})")
+    return found
+
+
+LAWS = [
+    ("({a} AND {b}) AND {c}", "{a} AND ({b} AND {c})"),
+    ("({a} OR {b}) OR {c}", "{a} OR ({b} OR {c})"),
+    ("({a} UNION {b}) UNION {c}", "{a} UNION ({b} UNION {c})"),
+    ("TRUE AND {a}", "{a}"),
+    ("{a} AND TRUE", "{a}"),
+    ("FALSE OR {a}", "{a}"),
+    ("{a} OR FALSE", "{a}"),
+    ("FALSE UNION {a}", "{a}"),
+    ("{a} UNION FALSE", "{a}"),
+    ("FIRST FIRST {a}", "FIRST {a}"),
+    ("LAST LAST {a}", "LAST {a}"),
+    ("[[{a}]]", "[{a}]"),
+    ("NO NO {a}", "NO (NO {a})"),
+    ("REPEAT {a} OR FALSE", "REPEAT {a}"),
+    ("FIRST ({a} UNION {b})", "FIRST {a} OR FIRST {b}"),
+]
+
+
 def action_content(actions: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = ACTION_TEXTS) -> Content:
     """Return the statements that declare actions."""
     found = set()

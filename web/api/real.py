@@ -16,7 +16,7 @@ import structlog
 from flask import Response, request
 
 from mdv.accounts.callers import Caller
-from mdv.errors import BadRequest, MdvError, ProgramStopped, TooMany
+from mdv.errors import BadRequest, MdvError, ProgramStopped, TooMany, Unavailable
 from mdv.inspect.run_program import (
     RUN_IS_NOT_AVAILABLE,
     ProgramRequest,
@@ -150,6 +150,8 @@ def _take_turn(s: Services, program: ProgramRun) -> list[Event]:
 def _rest(s: Services, program: ProgramRun, client: Any) -> Iterator[list[Event]]:
     """Yield the events of further turns until the program is over, or the client is gone. An empty list: no news."""
     while not program.is_over:
+        if s.feed_notifier.closed:
+            raise Unavailable("The server is restarting, which ended the program. Run it again in a few seconds.")
         if _is_disconnected(client):
             log.info("program ended by its client", solutions=program.solutions)
             return
