@@ -180,8 +180,9 @@ def test_who_may_run_programs(
 # --- waiting ---
 
 
-def test_a_program_waits_for_a_document(api: Api, doc: str) -> None:
-    code = f"WAIT :serverPort(<{doc}#host>, ?port) AND :serverHost(<{doc}#host>, ?host)"
+@pytest.mark.parametrize("form", ["{}", "[{}]", '+:note(:a, "before") AND [{}] AND :note(:a, ?note)'])
+def test_a_program_waits_for_a_document(api: Api, doc: str, form: str) -> None:
+    code = form.format(f"WAIT :serverPort(<{doc}#host>, ?port) AND :serverHost(<{doc}#host>, ?host)")
     found: list[httpx2.Response] = []
     waiting = threading.Thread(target=lambda: found.append(run(api, code)))
     waiting.start()
@@ -192,6 +193,7 @@ def test_a_program_waits_for_a_document(api: Api, doc: str) -> None:
 
 def test_a_program_does_not_wait_for_ever(api: Api, small: WebAddress) -> None:
     assert run(api, "WAIT :serverPort(:none, ?) AT MOST 10 milliseconds OR TRUE").json()["solutions"] == [{}]
+    assert run(api, "[WAIT :serverPort(:none, ?) AT MOST 10 milliseconds] OR TRUE").json()["solutions"] == [{}]
     assert run(api, "CALL primitive:sleep(0.01)").json()["solutions"] == [{}]
     problem = run(small.api(), "WAIT <urn:p>(<urn:a>, ?)", mode="read").json()
     assert problem["limit"] == "wait" and problem["status"] == 422

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import structlog
-from flask import Response, request
+from flask import Response, request, stream_with_context
 
 from mdv.accounts.callers import Caller
 from mdv.errors import BadRequest, MdvError, ProgramStopped, TooMany, Unavailable
@@ -49,6 +49,8 @@ POLL_SECONDS = 0.25
 """Interval at which a waiting program looks for changes."""
 SEND_SECONDS = 60.0
 """Time limit for a client to accept a part of the answer."""
+ANSWER_SECONDS = 900.0
+"""Time limit for a client to accept the whole answer."""
 
 Event = dict[str, Any]
 
@@ -149,7 +151,11 @@ def _take_turn(s: Services, program: ProgramRun) -> list[Event]:
 
 def _rest(s: Services, program: ProgramRun, client: Any) -> Iterator[list[Event]]:
     """Yield the events of further turns until the program is over, or the client is gone. An empty list: no news."""
+    until = time.monotonic() + ANSWER_SECONDS
     while not program.is_over:
+        if time.monotonic() > until:
+            detail = f"The answer was not accepted within {ANSWER_SECONDS:g} s, which ended the program."
+            raise ProgramStopped(detail, limit="seconds", solutions=program.solutions)
         if s.feed_notifier.closed:
             raise Unavailable("The server is restarting, which ended the program. Run it again in a few seconds.")
         if _is_disconnected(client):
@@ -212,7 +218,7 @@ def _stream(s: Services, program: ProgramRun, first: list[Event], media_type: st
         except Exception as error:
             yield write([{"type": "error", "problem": unexpected(error).problem()}])
 
-    response = Response(chunks(), content_type=media_type, headers={"Vary": "Accept", "Cache-Control": "no-store"})
+    response = Response(stream_with_context(chunks()), content_type=media_type, headers={"Vary": "Accept", "Cache-Control": "no-store"})
     response.call_on_close(closing.close)
     return response
 
