@@ -83,12 +83,21 @@ def current_user() -> SignedInUser | None:
 def make_pages_blueprint(bring_text: Collection[str]) -> Blueprint:
     """Return a blueprint for pages. `bring_text`: endpoints whose forms contain the text of a document."""
     pages = Blueprint("pages", __name__)
+    endpoints = {f"pages.{name}" for name in bring_text}
 
     @pages.before_request
     def _check_form() -> None:
-        check_form(request.endpoint in {f"pages.{name}" for name in bring_text})
+        check_form(request.endpoint in endpoints)
 
     pages.after_request(_protect)
+
+    @pages.after_request  # runs before `_protect`
+    def _let_back_return(response: Response) -> Response:
+        """Let browsers keep the answer to a form with a text: Back shows the text again instead of an error."""
+        if request.method not in SAFE_METHODS and request.endpoint in endpoints:
+            response.headers.setdefault("Cache-Control", "private, no-cache")
+        return response
+
     pages.register_error_handler(MdvError, _refused)
     pages.register_error_handler(FormTooLarge, _too_large)
     pages.register_error_handler(HTTPException, _http)

@@ -91,9 +91,18 @@ def search_page(run: RunSearch) -> Response:
         return redirect_to("resource", uri=query)
     more = url_for("pages.search", q=query, after=page.next, **_class(class_)) if page.next else None
     links = [(facet, url_for("pages.search", q=query, **_class(facet.class_))) for facet in page.facets]
-    return render_page(
-        "search.html", **(values | {"found": found, "more": more, "links": links, "is_first": not after})
-    )
+    shown = {"found": found, "more": more, "links": links, "is_first": not after, "wider": _widen(query)}
+    return render_page("search.html", **(values | shown))
+
+
+def _widen(query: str) -> str | None:
+    """Return a query for all words that start with those of `query`, or None if they have an asterisk already.
+
+    >>> _widen("lewis carrol"), _widen("lewis*")
+    ('lewis* carrol*', None)
+    """
+    words = query.split()
+    return None if "*" in query or ":" in query else " ".join(f"{word}*" for word in words)
 
 
 def _class(iri: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from mdv.errors import BadRequest, Unauthenticated
 
 FORMS = "a date such as 2031-12-24, a time such as 2031-12-24T18:00Z, or a duration such as 90d, 12h or 8w"
 MAX_EXPIRY_CHARACTERS = 40
+LAST_EXPIRY = datetime(9999, 12, 31, tzinfo=UTC)
+"""Python cannot read a later time from a database whose time zone is east of UTC."""
 
 _DURATION = re.compile(r"([0-9]{1,5})([hdw])")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].+)?")
@@ -31,7 +33,7 @@ def parse_expiry(text: str, now: datetime) -> datetime:
         at = _parse(wanted, now)
     except (ValueError, OverflowError):
         at = None
-    if at is None:
+    if at is None or at > LAST_EXPIRY:
         raise BadRequest(f"{wanted!r} is not an expiry. Give {FORMS}.")
     if at <= now:
         raise BadRequest(f"The expiry {format_expiry(at)} is not in the future. Give a later one, or none.")

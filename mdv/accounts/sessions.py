@@ -63,7 +63,11 @@ def _record_attempt(connection: Connection, both: str, address: str) -> list[int
 
 def _by_password(connection: Connection, name: str, password: str, apart: Offload) -> str | None:
     kept = db.read_password_hash(connection, name)
-    return db.begin_session(connection, user=name) if apart(db.verify_password, password, kept) else None
+    if not apart(db.verify_password, password, kept):
+        return None
+    # The password may have been changed while it was verified, or the user removed.
+    is_current = db.lock_password_hash(connection, name) == kept
+    return db.begin_session(connection, user=name) if is_current else None
 
 
 def _by_token(connection: Connection, secret: str, admin_token: str | None) -> str | None:

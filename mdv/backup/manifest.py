@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mdv.errors import BadCommand
 from mdv.private_file import write_private_file
@@ -17,7 +18,10 @@ FORMAT = 1
 MANIFEST_FILE = "manifest.json"
 TABLES_FOLDER = "tables"
 LOCAL_FILE = "local-documents.json.gz"
+MAX_MANIFEST_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +77,21 @@ def read_manifest(folder: Path) -> BackupManifest:
     """Return the manifest of the backup in `folder`."""
     if not folder.is_dir():
         raise BadCommand(f"There is no folder {folder}. Name a folder that `mdv backup` has written.")
+    path = folder / MANIFEST_FILE
     try:
-        content = json.loads((folder / MANIFEST_FILE).read_text("utf-8"))
+        check_regular(folder, MANIFEST_FILE)
+        with path.open("rb") as stream:
+            content = json.loads(stream.read(MAX_MANIFEST_BYTES))
     except FileNotFoundError:
         raise BadCommand(
             f"{folder} is not a complete backup: it has no {MANIFEST_FILE}. Name a folder of `mdv backup`; if"
             " that was interrupted, delete the folder and back up again."
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise damaged_file_error(folder, MANIFEST_FILE, "it is not JSON") from None
     digest = content.pop("sha256", None) if isinstance(content, dict) else None
     if digest is None or "format" not in content:
-        raise BadCommand(f"{folder / MANIFEST_FILE} is not the manifest of a backup. Name a folder of `mdv backup`.")
+        raise BadCommand(f"{path} is not the manifest of a backup. Name a folder of `mdv backup`.")
     if content["format"] != FORMAT:
         raise BadCommand(
             f"The backup has format {content['format']}; this MDV reads format {FORMAT}. It was made by MDV"
@@ -92,13 +99,60 @@ def read_manifest(folder: Path) -> BackupManifest:
         )
     if digest != _digest(content):
         raise damaged_file_error(folder, MANIFEST_FILE, "its checksum is wrong")
+    try:
+        return _manifest_of(content)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise damaged_file_error(folder, MANIFEST_FILE, "it describes no backup") from None
+
+
+def _manifest_of(content: dict[str, Any]) -> BackupManifest:
+    """Return the manifest with this content. Raise an error if something is missing or of another type."""
     tables = tuple(
-        BackupTable(table["name"], tuple(table["columns"]), BackupFile(**table["file"])) for table in content["tables"]
+        BackupTable(
+            table["name"],
+            tuple(_typed(column, str) for column in table["columns"]),
+            _file_of(table["file"], table_path(table["name"])),
+        )
+        for table in content["tables"]
     )
+    if not all(table.name.isidentifier() for table in tables):
+        raise ValueError
     return BackupManifest(
-        content["version"], content["revision"], content["position"], content["created_at"], tables,
-        content["sequences"], BackupFile(**content["local"]) if content["local"] else None,
-    )  # fmt: skip
+        version=_typed(content["version"], str),
+        revision=_typed(content["revision"], str),
+        position=_typed(content["position"], int),
+        created_at=_typed(content["created_at"], str),
+        tables=tables,
+        sequences={name: _typed(value, int) for name, value in content["sequences"].items()},
+        local=_file_of(content["local"], LOCAL_FILE) if content["local"] else None,
+    )
+
+
+def _file_of(content: dict[str, Any], path: str) -> BackupFile:
+    """Return a file, which must have the name that backups give it: no path leads out of the folder."""
+    file = BackupFile(**content)
+    if file.path != path:
+        raise ValueError
+    for number in (file.rows, file.bytes):
+        _typed(number, int)
+    return file
+
+
+def _typed(value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def table_path(name: str) -> str:
+    """Return the path of the file of a table."""
+    return f"{TABLES_FOLDER}/{name}.copy.gz"
+
+
+def check_regular(folder: Path, path: str) -> None:
+    """Raise an error if this is a FIFO or a device, whose content may have no end."""
+    if not stat.S_ISREG((folder / path).stat().st_mode):
+        raise damaged_file_error(folder, path, "it is not a file")
 
 
 def check_files(folder: Path, manifest: BackupManifest) -> Iterator[int]:
@@ -106,6 +160,7 @@ def check_files(folder: Path, manifest: BackupManifest) -> Iterator[int]:
     for file in manifest.files:
         path = folder / file.path
         try:
+            check_regular(folder, file.path)
             size = path.stat().st_size
         except FileNotFoundError:
             raise damaged_file_error(folder, file.path, "it is missing") from None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 from sqlalchemy import Connection, Engine
 
 import mdv
 from mdv.backup.local_documents import LocalDocumentText
-from mdv.backup.manifest import BackupManifest, BackupTable, check_files, damaged_file_error, read_manifest
+from mdv.backup.manifest import BackupFile, BackupManifest, BackupTable, check_files, damaged_file_error, read_manifest
 from mdv.backup.write_backup import RowCallback
 from mdv.db.epoch import update_epoch
 from mdv.db.lmrs import accept_lmr_token, create_lmr, find_lmr
@@ -71,7 +74,7 @@ def restore_backup(
 
     With `lmr_token`, the LMR of `mdv up` keeps this token. It is created if the backup does not have it.
     """
-    with engine.begin() as connection:
+    with _row_errors(), engine.begin() as connection:
         begin_restore(connection)
         _check_target(connection, replace)
         create_tables(connection, manifest.revision)
@@ -94,8 +97,11 @@ def read_local_file(folder: Path, manifest: BackupManifest) -> list[LocalDocumen
     """Return the local documents of the backup; None if it has none of an LMR."""
     if manifest.local is None:
         return None
-    with gzip.open(folder / manifest.local.path, "rb") as stream:
-        return [LocalDocumentText(**json.loads(line)) for line in stream]
+    lines = b"".join(_unpack(folder, manifest.local)).splitlines()
+    try:
+        return [LocalDocumentText(**json.loads(line)) for line in lines]
+    except (ValueError, TypeError):
+        raise damaged_file_error(folder, manifest.local.path, "it does not contain documents") from None
 
 
 def _check_target(connection: Connection, replace: bool) -> None:
@@ -120,17 +126,39 @@ def _check_target(connection: Connection, replace: bool) -> None:
         )
 
 
+@contextmanager
+def _row_errors() -> Iterator[None]:
+    """Translate errors of the database about the content of a backup."""
+    try:
+        yield
+    except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadCommand(f"The backup is not consistent: {reason}. Nothing was changed. Use another backup.") from error
+
+
 def _copied(table: BackupTable) -> CopiedTable:
     return CopiedTable(table.name, table.columns)
 
 
 def _checked_blocks(folder: Path, manifest: BackupManifest, table: BackupTable, report: RowCallback) -> Iterator[bytes]:
-    """Yield the rows of a table. Raise an error if their number is wrong: then the file was changed meanwhile."""
+    """Yield the rows of a table."""
     rows = 0
-    with gzip.open(folder / table.file.path, "rb") as stream:
-        while block := stream.read(_CHUNK_BYTES):
-            rows += block.count(b"\n")
-            yield block
-            report(table.name, rows, manifest.rows)
-    if rows != table.file.rows:
-        raise damaged_file_error(folder, table.file.path, f"it has {rows:,} rows instead of {table.file.rows:,}")
+    for block in _unpack(folder, table.file):
+        rows += block.count(b"\n")
+        yield block
+        report(table.name, rows, manifest.rows)
+
+
+def _unpack(folder: Path, file: BackupFile) -> Iterator[bytes]:
+    """Yield the rows of a file. Raise an error if they are not as many as the manifest says: then the file was changed
+    meanwhile."""
+    rows = 0
+    try:
+        with gzip.open(folder / file.path, "rb") as stream:
+            while rows <= file.rows and (block := stream.read(_CHUNK_BYTES)):
+                rows += block.count(b"\n")
+                yield block
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise damaged_file_error(folder, file.path, "it cannot be unpacked") from None
+    if rows != file.rows:
+        raise damaged_file_error(folder, file.path, f"it has {rows:,} rows instead of {file.rows:,}")

@@ -25,6 +25,7 @@ from mdv.backup.manifest import (
     BackupFile,
     BackupManifest,
     BackupTable,
+    table_path,
 )
 from mdv.db.table_copies import (
     consistent_snapshot,
@@ -59,7 +60,7 @@ def write_backup(
         tables = []
         for table in list_tables(connection):
             file = _write_file(
-                folder, f"{TABLES_FOLDER}/{table.name}.copy.gz", copy_out(connection, table),
+                folder, table_path(table.name), copy_out(connection, table),
                 lambda rows, name=table.name: report(name, rows, total),  # type: ignore[misc]
             )  # fmt: skip
             tables.append(BackupTable(table.name, table.columns, file))
@@ -92,7 +93,9 @@ def _private_folder(folder: Path) -> Iterator[None]:
     tables.mkdir(mode=0o700)
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # as for a full disk
+            error.filename = str(folder)
         if not existed:
             shutil.rmtree(folder, ignore_errors=True)
         else:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import NamedTuple, Protocol
 
 from mdv.batch.prepare_partition import ExecutorTask, InputDocument, PartitionStager
@@ -14,6 +15,9 @@ from mdv.batch.rejects import check_local_rejects_folder, write_local_rejects
 from mdv.batch.run import BatchOptions, DocumentCount, PreparationJob
 from mdv.db.batch import PartitionAttempt
 from mdv.db.engine import make_engine
+
+MAX_KEPT_BYTES = 16 << 20
+"""Texts of documents with the same URI are kept in memory up to this size, and in a temporary file beyond."""
 
 
 class ListedDocument(NamedTuple):
@@ -60,16 +64,27 @@ class LocalPreparation:
 
 
 def order_documents(documents: Iterable[InputDocument], duplicated: Collection[str]) -> Iterator[InputDocument]:
-    """Yield documents, at the end those whose URI several have: together for each URI, the last document first."""
-    kept: list[InputDocument] = []
-    for document in documents:
-        if document.uri in duplicated:
-            kept.append(document)
-        else:
-            yield document
-    kept.sort(key=lambda document: document.rank, reverse=True)
-    kept.sort(key=lambda document: document.uri or "")
-    yield from kept
+    """Yield documents, at the end those whose URI several have: together for each URI, the last document first. Their
+    texts wait in a file: a small archive can contain a thousand times its size."""
+    kept: list[tuple[InputDocument, int]] = []
+    with SpooledTemporaryFile(MAX_KEPT_BYTES) as texts:
+        for document in documents:
+            if document.uri not in duplicated:
+                yield document
+            elif document.content is None:
+                kept.append((document, -1))
+            else:
+                kept.append((document._replace(content=None), texts.tell()))
+                texts.write(len(document.content).to_bytes(8))
+                texts.write(document.content)
+        kept.sort(key=lambda one: one[0].rank, reverse=True)
+        kept.sort(key=lambda one: one[0].uri or "")
+        for document, start in kept:
+            if start < 0:
+                yield document
+                continue
+            texts.seek(start)
+            yield document._replace(content=texts.read(int.from_bytes(texts.read(8))))
 
 
 class _Cancelled(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -108,14 +109,41 @@ def _walk(path: Path) -> Iterator[LocalFile]:
     """Yield the files in a folder and those below it. Hidden ones are skipped."""
     if path.is_file():
         if not _is_hidden(path.name):
-            yield LocalFile(f"{_URL}{path}", path.stat().st_size)
+            yield from _file(path)
         return
-    for folder, folders, names in os.walk(path, followlinks=True):
+    for folder, folders, names in os.walk(path, onerror=_refuse_unreadable, followlinks=True):
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
+        for name in folders:
+            _refuse_loop(path, Path(folder, name))
         for name in sorted(names):
-            file = Path(folder, name)
-            if not _is_hidden(name) and file.is_file():
-                yield LocalFile(f"{_URL}{file}", file.stat().st_size)
+            if not _is_hidden(name):
+                yield from _file(Path(folder, name))
+
+
+def _file(path: Path) -> Iterator[LocalFile]:
+    """Yield the file unless it is a FIFO, a device or a broken link, or was deleted in the meantime."""
+    with suppress(FileNotFoundError):
+        if path.is_file():
+            yield LocalFile(f"{_URL}{path}", path.stat().st_size)
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    """Raise an error for a folder that cannot be listed, so that its documents are not left out silently."""
+    if not isinstance(error, FileNotFoundError):
+        raise BadCommand(f"{error.filename} cannot be read: {error.strerror}. Check its permissions.") from None
+
+
+def _refuse_loop(top: Path, folder: Path) -> None:
+    """Raise an error if a folder is a link to one that contains it: its documents would be found many times."""
+    if not folder.is_symlink():
+        return
+    target = folder.resolve()
+    above = folder.parent
+    while above.resolve() != target:
+        if above == top:
+            return
+        above = above.parent
+    raise BadCommand(f"{folder} is a link to {target}, which contains it. Remove the link, or name other folders.")
 
 
 def _is_hidden(name: str) -> bool:
@@ -235,4 +263,16 @@ class LocalSource:
 
 
 def _read(file: LocalFile, max_bytes: int) -> bytes | None:
-    return file.name.read_bytes() if file.size <= max_bytes else None
+    """Return the content of a file; None if it is too large."""
+    if file.size > max_bytes:
+        return None
+    try:
+        with file.name.open("rb") as stream:
+            return stream.read(max_bytes + 1)  # it may have grown; the gate refuses it then
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadCommand(
+            f"{file.name} cannot be read: {error.strerror}. The documents before it are registered; run the same"
+            " command again to continue."
+        ) from None

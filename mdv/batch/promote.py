@@ -76,6 +76,7 @@ class Promoter:
         except RuleTimedOut as error:
             self._provider.slow_rules.note(error)
             return self.step()
+        self._provider.slow_rules.forget_rules()
         self._most_chunks = MAX_DOCUMENTS_PER_BATCH // CHUNK_DOCUMENTS
         if documents:
             seconds = time.perf_counter() - began

@@ -136,6 +136,7 @@ def _counts(manifest: BackupManifest) -> str:
 
 @contextmanager
 def _database(system: System) -> Iterator[Engine]:
+    import psycopg
     from sqlalchemy.exc import OperationalError
 
     from mdv.db.engine import make_engine
@@ -143,8 +144,8 @@ def _database(system: System) -> Iterator[Engine]:
     engine = make_engine(system.database_url, connect_args={"connect_timeout": 10})
     try:
         yield engine
-    except OperationalError as error:
-        reason = (str(error.orig or error).strip().splitlines() or ["no reason given"])[0]
+    except (OperationalError, psycopg.OperationalError) as error:
+        reason = (str(getattr(error, "orig", None) or error).strip().splitlines() or ["no reason given"])[0]
         raise Unavailable(f"The database (from {system.source}) failed: {reason}. Nothing was changed.") from error
     finally:
         engine.dispose()

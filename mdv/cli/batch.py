@@ -20,7 +20,7 @@ from mdv.cli.command import ExampleCommand, data_folder, data_option, json_optio
 from mdv.cli.errors import EXIT_FAILED
 from mdv.cli.output import Item, escape_controls, print_line, write_json
 from mdv.config import Config
-from mdv.errors import BadCommand, SystemNotFound, Unavailable
+from mdv.errors import BadCommand, SystemNotFound, Unavailable, replace_unstorable
 from mdv.system import System, find_database
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def batch(
     config = Config.from_environment()
     engine = _connect(system)
     order = BatchOptions(
-        " ".join(paths), config.max_document_bytes, rejects, dry_run, match_in == "spark", add_rejects=watch,
-        rule_seconds=config.rule_seconds, reacts=not no_eca,
+        replace_unstorable(" ".join(paths)), config.max_document_bytes, rejects, dry_run, match_in == "spark",
+        add_rejects=watch, rule_seconds=config.rule_seconds, reacts=not no_eca,
         run_limits=RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds),
     )  # fmt: skip
     _check_local([*paths, *([manifest] if manifest else [])])
@@ -182,6 +182,8 @@ def _print_progress(message: str) -> None:
 def _check_local(paths: list[str]) -> None:
     """Report missing files before Spark is started."""
     for path in paths:
+        if not path.strip():
+            raise BadCommand("A path is empty. Name a file or folder; . is the current folder.")
         is_url, is_glob = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path), set("*?[{") & set(path)
         if not is_url and not is_glob and not Path(path).exists():
             raise BadCommand(f"No such file or folder: {path}.")

@@ -10,7 +10,17 @@ import click
 
 from mdv.cli.command import ExampleGroup, connect, data_folder, data_option, json_option
 from mdv.cli.errors import EXIT_FAILED
-from mdv.cli.output import Columns, Item, Listing, list_options, on_terminal, print_line, write_json, write_table
+from mdv.cli.output import (
+    Columns,
+    Item,
+    Listing,
+    list_options,
+    on_terminal,
+    print_line,
+    short_time,
+    write_json,
+    write_table,
+)
 from mdv.errors import NotFound
 
 if TYPE_CHECKING:
@@ -26,6 +36,16 @@ LMR: Columns = {
     name: lambda item, name=name: item[name]  # type: ignore[misc]
     for name in ("id", "name", "subscriptions", "resources", "roots", "behind", "asked_at")
 }
+
+_TERMINAL_LMR: Columns = {
+    "id": lambda item: item["id"],
+    "name": lambda item: item["name"],
+    "rules": lambda item: item["subscriptions"],
+    "resources": lambda item: item["resources"],
+    "behind": lambda item: item["behind"],
+    "last request": lambda item: short_time(item["asked_at"]),
+}
+"""Fits a terminal of 80 columns."""
 
 
 def connect_lmr() -> Client:
@@ -71,8 +91,9 @@ def create(name: str, as_json: bool) -> None:
 def list_(limit: int | None, everything: bool, as_json: bool) -> None:
     """List the LMRs: the size of each cache, and how many events it is behind."""
     listing = Listing(limit, everything, as_json)
+    columns = _TERMINAL_LMR if on_terminal() else LMR
     listing.show(
-        connect().items("/lmrs", listing.page), LMR, "There are no LMRs yet: `mdv lmr create NAME` creates one."
+        connect().items("/lmrs", listing.page), columns, "There are no LMRs yet: `mdv lmr create NAME` creates one."
     )
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -33,6 +34,15 @@ def escape_controls(text: str) -> str:
     'a\\\\tb \\\\x1b[31m'
     """
     return text.translate(_CONTROLS).encode("utf-8", "replace").decode()
+
+
+def short_time(moment: str | None, missing: str = "never") -> str:
+    """Return a time for a column on a terminal: in UTC, to the minute.
+
+    >>> short_time("2031-12-24T18:00:59.123456+00:00"), short_time(None)
+    ('2031-12-24 18:00', 'never')
+    """
+    return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M") if moment else missing
 
 
 def on_terminal() -> bool:

@@ -11,7 +11,7 @@ import click
 
 from mdv.cli.command import ExampleCommand, connect, data_folder, data_option, json_option
 from mdv.cli.errors import error_detail, format_error
-from mdv.cli.output import Item, escape_controls, on_terminal, write_json
+from mdv.cli.output import Item, escape_controls, on_terminal, short_time, write_json
 from mdv.errors import MdvError, NotFound, SystemNotFound
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _render(found: Item) -> Group:
     for lmr in found["behind"]:
         events = f"{lmr['events']:,}{'+' if lmr['more'] else ''}"
         note = "needs a snapshot" if lmr["must_refetch"] else ""
-        row = (lmr["name"], events, lmr["since"] or "", lmr["asked_at"] or "never", note)
+        row = (lmr["name"], events, short_time(lmr["since"], ""), short_time(lmr["asked_at"]), note)
         table.add_row(*(Text(escape_controls(part)) for part in row))
     return Group(grid, table)
 

@@ -9,7 +9,7 @@ import click
 
 from mdv.cli.command import ExampleGroup, data_option, json_option
 from mdv.cli.database import database
-from mdv.cli.output import Item, on_terminal, print_line, write_json, write_table
+from mdv.cli.output import Columns, Item, on_terminal, print_line, short_time, write_json, write_table
 from mdv.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def list_(as_json: bool) -> None:
     if as_json:
         write_json({"items": items, "more": False})
     elif items or not on_terminal():
-        write_table(_COLUMNS, ([item[name] for name in _COLUMNS] for item in items))
+        columns = _TERMINAL_COLUMNS if on_terminal() else _COLUMNS
+        write_table(columns, ([value(item) for value in columns.values()] for item in items))
     else:
         print_line("There are no users yet: `mdv user create NAME --role admin` creates one. You can also use a token.")
 
@@ -109,7 +110,15 @@ def delete(name: str) -> None:
         warn_without_administrator(left)
 
 
-_COLUMNS = ("name", "role", "created_at", "sessions", "seen_at")
+_COLUMNS: Columns = {
+    name: lambda item, name=name: item[name]  # type: ignore[misc]
+    for name in ("name", "role", "created_at", "sessions", "seen_at")
+}
+_TERMINAL_COLUMNS: Columns = {
+    **_COLUMNS,
+    "created_at": lambda item: short_time(item["created_at"]),
+    "seen_at": lambda item: short_time(item["seen_at"]),
+}
 
 
 def warn_without_administrator(left: Administrators) -> None:

@@ -16,6 +16,7 @@ from mdv.db.tables import (
     lmrs,
     mdp_state,
     news,
+    rule_ends,
     rules,
     snapshots,
     tokens,
@@ -140,9 +141,17 @@ def find_lmr_rule(connection: Connection, lmr_id: int, rule_id: int) -> StoredSu
     return tuple(row) if row else None
 
 
-def find_rule_with_text(connection: Connection, lmr_id: int, text: str) -> int | None:
-    """Return the ID of the first of an LMR's rules with this text; None if it has no such rule."""
-    query = select(rules.c.id).where(rules.c.owner == lmr_id, rules.c.text == text).order_by(rules.c.id).limit(1)
+def find_rule_with_ends(connection: Connection, lmr_id: int, ends: Collection[int]) -> int | None:
+    """Return the ID of the first of an LMR's rules with exactly these end rules; None if it has no such rule."""
+    having_one = select(rule_ends.c.rule_id).where(rule_ends.c.end_id.in_(ends), rule_ends.c.owner == lmr_id)
+    query = (
+        select(rule_ends.c.rule_id)
+        .where(rule_ends.c.rule_id.in_(having_one))
+        .group_by(rule_ends.c.rule_id)
+        .having(func.count() == len(ends), func.bool_and(rule_ends.c.end_id.in_(ends)))
+        .order_by(rule_ends.c.rule_id)
+        .limit(1)
+    )
     return connection.execute(query).scalar_one_or_none()
 
 

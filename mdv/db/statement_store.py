@@ -202,6 +202,22 @@ class StatementStore:
         """The statements of replaced documents that became invisible."""
         return self._losses.keys()
 
+    @property
+    def changed_properties(self) -> set[int]:
+        """The properties of the visible changes of replaced documents."""
+        return {key.property for changes in (self._gains, self._losses) for key in changes}
+
+    @property
+    def share_resources(self) -> bool:
+        """True if several of the replaced documents change statements about the same resource."""
+        owners: dict[int, DocumentDifference] = {}
+        return any(
+            owners.setdefault(key.resource, d) is not d
+            for d in self._differences
+            for changes in (d.added, d.removed)
+            for key in changes
+        )
+
     def _begin_edits(self) -> None:
         """Write the rows of the documents that were replaced in this transaction. Edits are relative to them."""
         if not self._batch or self._is_replaced_written:
@@ -315,6 +331,11 @@ class StatementStore:
     def name_document(self, number: int) -> str:
         """Return the URI of a document that this transaction changes."""
         return next(difference.uri for difference in self._differences if difference.document == number)
+
+    def has_changed(self, uri: str) -> bool:
+        """True if edits have changed a document, or it was replaced."""
+        difference = self._by_uri.get(uri)
+        return difference is not None and not (difference.is_empty and difference.prefixes is None)
 
     def is_in(self, uri: str, edit: StatementEdit) -> bool:
         """True if a document contains a looked-up statement now."""

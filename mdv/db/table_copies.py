@@ -197,9 +197,14 @@ def analyze(engine: Engine) -> None:
 
 
 def expect_tables(tables: Iterable[CopiedTable], present: Iterable[CopiedTable]) -> None:
-    """Raise an error if some of `tables` are not `present` with their columns."""
+    """Raise an error if `tables` are not those that are `present`, with some of their columns."""
     known = {table.name: set(table.columns) for table in present}
-    for table in tables:
+    given = list(tables)
+    missing = sorted(known.keys() - {table.name for table in given})
+    if missing or len(given) > len(known):
+        what = f"lacks the table {missing[0]}" if missing else "has a table twice"
+        raise MdvError(f"The backup {what}. It was not written by `mdv backup`: use another one.")
+    for table in given:
         unknown = set(table.columns) - known.get(table.name, set())
         if table.name not in known or unknown:
             what = f"the columns {', '.join(sorted(unknown))} of " if table.name in known else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, false, func, insert, or_, select, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, cast, false, func, insert, or_, select, update
 
 from mdv.db.engine import driver
 from mdv.db.tables import tokens
@@ -110,7 +110,7 @@ def list_newest_tokens(connection: Connection, before: int | None, limit: int, o
     """Return a page of tokens, newest first. `only_valid`: without those that are revoked or have expired."""
     query = select(*_COLUMNS).order_by(tokens.c.id.desc()).limit(limit)
     if before is not None:
-        query = query.where(tokens.c.id < before)
+        query = query.where(tokens.c.id < cast(before, BigInteger))
     if only_valid:
         query = query.where(tokens.c.revoked_at.is_(None), ~_IS_EXPIRED)
     return [_token(*row) for row in connection.execute(query)]

@@ -146,8 +146,10 @@ def change_password(
 ) -> bool:
     """Change a user's password and end the user's sessions. Return False if there is no such user."""
     kept = hash_with(password)
+    # The update waits for sign-ins that have locked the old hash. Their sessions are ended, too.
+    is_changed = connection.execute(update(users).where(users.c.name == name).values(password=kept)).rowcount == 1
     connection.execute(delete(web_sessions).where(web_sessions.c.user_name == name))
-    return connection.execute(update(users).where(users.c.name == name).values(password=kept)).rowcount == 1
+    return is_changed
 
 
 def delete_user(connection: Connection, name: str) -> bool:
@@ -179,7 +181,16 @@ def _seconds_ago(seconds: float) -> ColumnElement[datetime]:
 
 
 def read_password_hash(connection: Connection, name: str) -> str | None:
-    return connection.execute(select(users.c.password).where(users.c.name == name)).scalar_one_or_none()
+    return connection.execute(_select_password(name)).scalar_one_or_none()
+
+
+def lock_password_hash(connection: Connection, name: str) -> str | None:
+    """Return the hash, which does not change until this transaction ends."""
+    return connection.execute(_select_password(name).with_for_update(read=True)).scalar_one_or_none()
+
+
+def _select_password(name: str) -> Select[str]:
+    return select(users.c.password).where(users.c.name == name)
 
 
 # Sessions

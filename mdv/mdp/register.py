@@ -169,15 +169,27 @@ def register(
     affect the others. Identical documents change nothing and take no position. `naming`: the results name the LMRs that
     the batch affects. `candidates`: the resources that rules can match, if they were determined before.
     """
+    try:
+        return _register_together(connection, batch, provider, naming, candidates)
+    except OneByOne:
+        return _register_in_parts(connection, batch, provider, naming)
+
+
+def _register_together(
+    connection: Connection,
+    batch: Sequence[Prepared],
+    provider: Provider,
+    naming: bool = False,
+    candidates: Candidates | None = None,
+) -> list[RegistrationOutcome | MdvError]:
+    """Register a batch at one position. Raise `OneByOne`, and change nothing, if event-condition-action rules may fire
+    for one of several documents."""
     tx = Transaction(provider, connection)
     stored = tx.lock_documents([item.uri for item in batch], {uri for item in batch for uri in item.uris})
     results, replacements, names = _sort_out(tx, batch, stored)
     if not replacements:
         return [result for result in results if result is not None]
-    try:
-        same = tx.replace_documents(replacements, names)
-    except OneByOne:
-        return _register_each(connection, batch, provider, naming)
+    same = tx.replace_documents(replacements, names, is_batch=len(batch) > 1)
     done = tx.finish(candidates)
     lmrs = tuple(done.publication.names()) if naming else None
 
@@ -192,19 +204,31 @@ def register(
     return [result or result_of(item) for item, result in zip(batch, results, strict=True)]
 
 
-def _register_each(
+def _register_in_parts(
     connection: Connection, batch: Sequence[Prepared], provider: Provider, naming: bool
 ) -> list[RegistrationOutcome | MdvError]:
-    """Register documents in transactions of their own. One that event-condition-action rules refuse changes nothing."""
+    """Register documents with the result of one by one. Those for which event-condition-action rules fire get
+    transactions of their own. One that a rule refuses changes nothing.
+
+    As long as no rule fires, the number of documents that are registered together is doubled.
+    """
     results: list[RegistrationOutcome | MdvError] = []
-    for item in batch:
+    size = 1
+    while len(results) < len(batch):
+        part = batch[len(results) : len(results) + size]
         savepoint = connection.begin_nested()
         try:
-            results += register(connection, [item], provider, naming)
+            done = _register_together(connection, part, provider, naming)
             savepoint.commit()
+            results += done
+            size = 1 if any(getattr(one, "fired", None) for one in done) else 2 * size
+        except OneByOne:
+            savepoint.rollback()
+            size = 1
         except Refused as error:
             savepoint.rollback()
             results.append(record_refusal(connection, error, provider))
+            size = 1
     return results
 
 

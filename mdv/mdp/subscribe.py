@@ -21,10 +21,13 @@ from mdv.db.state import lock_state
 from mdv.db.suspensions import Suspension, Suspensions
 from mdv.errors import NotFound
 from mdv.mdp.lmrs import get_lmr
+from mdv.mdp.plan import digests_of
 from mdv.mdp.provider import Provider
+from mdv.mdp.rule_cache import NamedRules, RuleCache
 from mdv.mdp.rules.operations import AddRules, ChangeRule, RemoveRules, carry_out
 from mdv.mdp.rules.planning import PROVIDER_OWNER, RuleDraft
 from mdv.mdp.rules.remove import remove_rules
+from mdv.mdp.schemas import SchemaCache
 
 ACTIVE, SUSPENDED = "active", "suspended"
 """The states of a subscription."""
@@ -95,9 +98,14 @@ def get_subscription(connection: Connection, lmr: Lmr, number: int) -> Subscript
     return with_suspensions(connection, [found])[0]
 
 
-def find_subscription(connection: Connection, lmr: Lmr, rule: str) -> int | None:
-    """Return the id of an LMR's subscription to a rule with this text; None if there is none."""
-    return db.find_rule_with_text(connection, lmr.id, rule)
+def find_subscription(
+    connection: Connection, lmr: Lmr, rule: str, schemas: SchemaCache, rules: RuleCache
+) -> int | None:
+    """Return the id of an LMR's subscription to this rule, however it is written; None if there is none."""
+    _, plans, constants = rules.read(rule, schemas.now(connection), NamedRules.stored(connection, lmr.id))
+    digests = {digests_of(plan, constants)[-1] for plan in plans}
+    found = RuleGraph(connection).look_for(digests)().rules
+    return db.find_rule_with_ends(connection, lmr.id, found.values()) if len(found) == len(digests) else None
 
 
 def list_subscriptions(connection: Connection, lmr: Lmr, after: int, limit: int) -> list[Subscription]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from secrets import randbits
 from typing import NamedTuple
 
 from psycopg.errors import QueryCanceled
-from sqlalchemy import Connection
+from sqlalchemy import Connection, NestedTransaction
 
 from mdv.cause import Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
@@ -45,7 +45,7 @@ from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.eca.detached import encode_detached
 from mdv.mdp.eca.rule_set import RuleSet
 from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler, count_copies
-from mdv.mdp.eca.slow_rules import SlowRules
+from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowRules
 from mdv.mdp.eca.trace import audit_rows, stored_copies, write_trace
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
@@ -56,7 +56,7 @@ from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.metrics import RESOURCES_MATCHED, time_stage
-from mdv.model import Document, Statement
+from mdv.model import RDF_TYPE, Document, Statement
 from mdv.rdf.validate import validate
 from mdv.rdftl.events import class_pairs
 from mdv.rdftl.model import Action
@@ -70,14 +70,12 @@ def stop_failing_rules(
 ) -> bool:
     """Quarantine those of these rules that have failed in `most` transactions in a row, and those that took too long at
     once. Return True if there are any."""
-    too_long = {rule: slow.rules[rule].reason for rule in failing if rule in slow.rules}
-    stopped = quarantine_rules(connection, failing, most, position, too_long)
-    slow.forget(too_long)
-    return bool(stopped)
+    too_long = {rule: reason for rule in failing if (reason := slow.reason(rule)) is not None}
+    return bool(quarantine_rules(connection, failing, most, position, too_long))
 
 
 class OneByOne(Exception):
-    """Event-condition-action rules watch one of several documents, so each needs a transaction of its own."""
+    """Event-condition-action rules may fire for one of several documents, so each needs a transaction of its own."""
 
 
 class DocumentOutcome(NamedTuple):
@@ -122,6 +120,8 @@ class Transaction:
         self._parent: ParentCopy | None = None
         self.reacts = True
         """False: event-condition-action rules are not run."""
+        self._tentative: NestedTransaction | None = None
+        """A batch is registered together, provided that no rule fires."""
 
     # Lock
 
@@ -162,24 +162,29 @@ class Transaction:
 
     # Documents
 
-    def replace_documents(self, replacements: Sequence[Replacement], names: Collection[str]) -> set[str]:
+    def replace_documents(
+        self, replacements: Sequence[Replacement], names: Collection[str], is_batch: bool = False
+    ) -> set[str]:
         """Replace the statements of documents. Return the URIs of those that are identical to what is stored.
 
-        `names`: the properties and datatypes of the new statements. Raise `OneByOne` if rules watch one of several
-        documents.
+        `names`: the properties and datatypes of the new statements. `is_batch`: `finish` raises `OneByOne` and undoes
+        all if event-condition-action rules may fire.
         """
         ids = self.provider.vocabulary.ids(names)
         self._store = StatementStore(self.connection, self.state, self._numbers, ids)
         if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
-            if len(replacements) > 1:
-                raise OneByOne
+            self._tentative = self.connection.begin_nested() if is_batch else None
             self._replaced, self._subject, self._by = replacements, replacements[0].uri, replacements[0].by
         return self._store.replace(replacements)
 
     def _is_watched(self, store: StatementStore, replacements: Sequence[Replacement], names: Collection[str]) -> bool:
         """True if event-condition-action rules may watch a change of these documents."""
-        wants = self.rule_set.wants
-        if any(wants(name) for name in names):
+        rules = self.rule_set
+        wants = rules.wants
+        if any(wants(name) for name in names if name != RDF_TYPE):
+            return True
+        types = (one for item in replacements for one in item.statements if one.property == RDF_TYPE)
+        if RDF_TYPE in names and wants(RDF_TYPE) and any(map(rules.wants_statement, types)):
             return True
         stored = store.read_stored(replacements)
         found = self.vocabulary.names(stored)
@@ -248,6 +253,10 @@ class Transaction:
         """What event-condition-action rules did in this transaction; None if none was looked at."""
         return self._scheduler.run if self._scheduler is not None else None
 
+    def has_changed(self, document: str) -> bool:
+        """True if this transaction has changed a document."""
+        return self._store is not None and self._store.has_changed(document)
+
     def is_in(self, document: str, statement: Statement) -> bool:
         """True if a document contains a statement that an edit of this transaction concerned."""
         (edit,) = encode_edits([Edit(statement, document)], self.schema)
@@ -266,6 +275,12 @@ class Transaction:
         """Run the rules that replaced documents trigger."""
         if not self._replaced:
             return
+        if self._tentative is not None:
+            with suppress(RuleTimedOut), self._tentative:
+                if self.scheduler.is_quiet(store):
+                    return
+                raise OneByOne
+            raise OneByOne  # the document to blame is found one by one
         by, self._replaced = self._replaced[0].by, ()
         with self._refusals():
             self.scheduler.react_to_replacement(store, RuleCopy(by=by))
@@ -411,6 +426,8 @@ class Transaction:
         store = self._store
         if store is not None and store.is_changed:
             self._react(store)
+        if self._tentative is not None and self._tentative.is_active:
+            self._tentative.commit()
         if store is None or not store.is_changed:
             if store is not None:
                 store.withdraw()

@@ -167,6 +167,7 @@ class Worker:
                 with time_stage("claim"):
                     jobs = claim(connection)
                 if not jobs:
+                    self._provider.slow_rules.forget_rules()
                     return None
                 self._begin(jobs)
                 outcomes = self._run_jobs(connection, jobs)
@@ -187,6 +188,7 @@ class Worker:
                 raise
             return self._retry_halves(jobs, error)
         self._running = []
+        self._provider.slow_rules.forget_rules()
         seconds = time.perf_counter() - began
         if JOB_KINDS[jobs[0].kind].is_batched:
             self._sizer.record_batch(sum(job.weight for job in jobs), seconds)
@@ -227,6 +229,7 @@ class Worker:
             ]
             finish_jobs(connection, outcomes)
         self._running = []
+        self._provider.slow_rules.forget_rules()
         self._report(outcomes, 0)
         return len(outcomes)
 

@@ -37,6 +37,8 @@ NON_PUBLIC_NETWORKS = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "
 _PUBLIC = ip_network("2000::/3")
 """The only IPv6 network with public addresses."""
 
+_PRIVATE_HINT = "In a private network, start the MDP with MDV_WEBHOOK_PRIVATE=true."
+
 _NAT64, _COMPATIBLE = ip_network("64:ff9b::/96"), ip_network("::/96")
 
 
@@ -110,8 +112,11 @@ def allowed_addresses(target: Target, private: bool = False, resolve: Resolve = 
         if not is_allowed(address, private):
             # Only the operator may see the address: callers must not be able to resolve names of an internal network.
             log.warning("webhook address refused", host=target.host, address=address)
-            what = "that webhooks must not use" if private else "that is not on the public internet"
-            raise BadRequest(f"The host {target.host} has an address {what}.")
+            if private:
+                raise BadRequest(f"The host {target.host} has an address that webhooks must not use.")
+            raise BadRequest(
+                f"The host {target.host} has an address that is not on the public internet. {_PRIVATE_HINT}"
+            )
     return found
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import Connection, text
 
 from mdv.accounts.expiry import parse_expiry
+from mdv.db.tokens import create_token, get_token
 from mdv.errors import BadRequest
 
 NOW = datetime(2031, 1, 31, 12, tzinfo=UTC)
@@ -50,3 +52,12 @@ def test_an_expiry_is_in_the_future(text: str) -> None:
 def test_a_duration_beyond_the_calendar_is_refused() -> None:
     with pytest.raises(BadRequest, match="is not an expiry"):
         parse_expiry("99999w", datetime(9000, 1, 1, tzinfo=UTC))
+
+
+def test_the_latest_expiry_can_be_read_in_all_time_zones(connection: Connection) -> None:
+    with pytest.raises(BadRequest, match="is not an expiry"):
+        parse_expiry("9999-12-31T12:00", NOW)
+    _, token = create_token(connection, "ci", expires_at=parse_expiry("9999-12-31", NOW))
+    for zone in ("Etc/GMT-14", "Etc/GMT+12", "UTC"):
+        connection.execute(text(f"set timezone to '{zone}'"))
+        assert get_token(connection, token.id) is not None

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,7 +17,9 @@ import pytest
 from mdv.batch import choose_way as choice
 from mdv.batch.choose_way import BatchInput, choose_way
 from mdv.batch.document_naming import Naming
-from mdv.batch.local_source import LocalSource
+from mdv.batch.local_preparation import order_documents
+from mdv.batch.local_source import LocalSource, _walk, find_local_files
+from mdv.batch.prepare_partition import InputDocument
 from mdv.cli import cli
 from mdv.cli.errors import run_for_exit_code
 from mdv.db.state import lock_state
@@ -187,3 +193,104 @@ def test_no_session_is_started(command: Command, monkeypatch: pytest.MonkeyPatch
     folder = write(catalogue(2), command.folder / "documents")
     assert json.loads(command.run(folder).out)["registered"] == 2
     assert command.run(folder, "--spark").code == 1, "with --spark, the session is opened"
+
+
+# Hostile folders
+
+
+@pytest.mark.parametrize(
+    "links", [{"l": "."}, {"l": ".", "m": "."}, {"deep/l": "../.."}, {"p/x": "../q", "q/y": "../p"}]
+)
+def test_a_link_to_a_folder_that_contains_it_is_refused(small: Path, links: dict[str, str]) -> None:
+    """Its documents would be found many times, under different URIs, or the search would not end."""
+    for name, target in links.items():
+        for folder in (small / name).parent, small / "q":
+            folder.mkdir(exist_ok=True)
+        (small / name).symlink_to(target)
+    with pytest.raises(BadCommand, match="which contains it"):
+        choose_way(given(small / "p" if "p/x" in links else small))
+
+
+def test_a_link_to_another_folder_is_followed(small: Path, tmp_path: Path) -> None:
+    (small / "more").symlink_to(write({"c.ttl": b"z"}, tmp_path / "more"))
+    assert choose_way(given(small)).reason == "3 files, 0.0 MB"
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Permissions of files do not hold for root."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_a_folder_that_cannot_be_read_is_not_left_out_silently(small: Path) -> None:
+    write({"c.ttl": b"z"}, small / "secret")
+    (small / "secret").chmod(0)
+    for above in (small, *small.parents[:3]):
+        above.chmod(0o755)
+    try:
+        with unprivileged(), pytest.raises(BadCommand, match="secret cannot be read: Permission denied"):
+            list(_walk(small))
+    finally:
+        (small / "secret").chmod(0o755)
+
+
+def test_a_file_that_cannot_be_read_is_named(command: Command) -> None:
+    folder = write(catalogue(2), command.folder / "documents")
+    (folder / "x.ttl").symlink_to("/proc/self/mem")  # a regular file whose first byte cannot be read
+    ran = command.run(folder)
+    assert ran.code == 1
+    assert f"{folder}/x.ttl cannot be read: Input/output error" in ran.err
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused_by_its_size(small: Path) -> None:
+    found = find_local_files([str(small)], None, 10)
+    assert found is not None
+    (small / "a.ttl").write_bytes(b"x" * 100_000)
+    row = next(LocalSource(found, Naming("http://a/"), None, 2000).documents())
+    assert len(row.content or b"") == 2001, "no more than the limit is read, and the gate refuses it"
+
+
+def test_a_fifo_is_not_a_document(small: Path) -> None:
+    os.mkfifo(small / "c.ttl")
+    assert choose_way(given(small)).reason == "2 files, 0.0 MB"
+
+
+def test_a_path_that_is_not_unicode_can_be_registered(command: Command) -> None:
+    folder = write(catalogue(2), command.folder / "b\udcff")
+    ran = command.run(folder)
+    assert (ran.code, json.loads(ran.out)["registered"]) == (0, 2), ran.err
+    assert command.mdp.one("select what from batch_runs").endswith("b?")
+
+
+def test_an_empty_path_is_not_the_current_folder(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write(catalogue(2), command.folder / "documents"))
+    ran = command.run("")
+    assert (ran.code, command.mdp.one("select count(*) from documents")) == (1, 0)
+    assert "A path is empty" in ran.err
+
+
+def test_documents_with_the_same_uri_take_little_memory() -> None:
+    """A small archive can contain many large documents, all with one URI."""
+
+    def documents() -> Iterator[InputDocument]:
+        for number in range(48):
+            yield InputDocument("x", "http://a/", None, bytes([number]) * (2 << 20), f"{number:02}", None)
+        yield InputDocument("x", "http://a/", None, None, "99", "{}")
+        yield InputDocument("x", "http://b/", None, b"other", "00", None)
+
+    tracemalloc.start()
+    try:
+        found = [(one.uri, one.content and (one.content[0], len(one.content)))
+                 for one in order_documents(documents(), {"http://a/"})]  # fmt: skip
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    last_first = [("http://a/", (number, 2 << 20)) for number in reversed(range(48))]
+    assert found == [("http://b/", (ord("o"), 5)), ("http://a/", None), *last_first]
+    assert peak < 48 << 20, "half of all texts"

@@ -111,6 +111,28 @@ def test_a_document_is_previewed_and_registered(desk: Visit) -> None:
     desk.check()
 
 
+@pytest.mark.parametrize("kind", ["desk", "plain"])
+def test_back_returns_to_the_preview_and_to_a_refused_text(request: pytest.FixtureRequest, kind: str) -> None:
+    visit: Visit = request.getfixturevalue(kind)
+    page = visit.to("/register")
+    page.get_by_label("URI of the document").fill(f"http://mdv.example/back-{kind}.ttl")
+    page.get_by_role("textbox", name="Document text").fill("<#a> a <http://mdv.example/schema#Unknown> .")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("not declared")
+    page.get_by_role("textbox", name="Document text").fill(provider("a", "a.example"))
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("heading", name="Preview")).to_be_visible()
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Registered")
+    page.go_back()
+    expect(page.get_by_role("heading", name="Preview")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("alert")).to_contain_text("not declared")
+    page.go_forward()
+    page.go_forward()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Registered")
+
+
 def test_errors_are_shown_at_their_lines(desk: Visit) -> None:
     page = desk.to("/register")
     page.get_by_label("URI of the document").fill("http://mdv.example/wrong.rdf")

@@ -221,8 +221,11 @@ def test_a_long_name_of_an_lmr_leaves_room_for_the_rules(visit: Visit, mdp: Clie
     page = visit.to(f"/rules/registered?lmr={name}")
     cell = page.locator("td.code").first.bounding_box()
     assert cell is not None and cell["width"] >= 200
-    assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
     visit.check()
+    book = "http%3A%2F%2Fmdv.example%2Flibrary%2Falice.ttl%23book"
+    for path in ("/rules/registered", "/rules", "/rules/graph", f"/like?uri={book}", "/lmrs", f"/lmrs/{name}"):
+        visit.to(path)
+        assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth"), path
 
 
 SHARING = [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -277,6 +280,51 @@ def test_a_damaged_backup_is_refused_and_changes_nothing(
     assert (content(url), epoch(url)) == before
 
 
+@pytest.mark.parametrize(
+    ("forgery", "words"),
+    [
+        ("fewer", "The backup lacks the table mdp_state"),
+        ("twice", "The backup has a table twice"),
+        ("sequence", "is not consistent: relation"),
+        ("cut", "it cannot be unpacked"),
+        ("rows", "is not consistent: invalid input"),
+    ],
+)
+def test_a_forged_backup_is_refused_and_changes_nothing(
+    filled: Mdp, on: Mdv, tmp_path: Path, empty: Callable[[], str], forgery: str, words: str
+) -> None:
+    folder = tmp_path / "backup"
+    assert on(url_of(filled), "backup", folder).code == 0
+    known = json.loads((folder / "manifest.json").read_text())
+    tables, first = known["tables"], known["tables"][0]
+    file = folder / first["file"]["path"]
+    match forgery:
+        case "fewer":
+            known["tables"] = [table for table in tables if table["name"] != "mdp_state"]
+        case "twice":
+            tables.append(first)
+        case "sequence":
+            known["sequences"]["x; drop table users"] = 1
+        case "cut":
+            first["file"] |= replaced(file, file.read_bytes()[:-9])
+        case "rows":
+            first["file"] |= replaced(file, gzip.compress(b"x\n" * first["file"]["rows"]))
+    del known["sha256"]
+    change_manifest(folder / "manifest.json", known)
+    url = empty()
+    upgrade_database(url)
+    before = content(url), epoch(url)
+    ran = on(url, "restore", folder)
+    assert ran.code == 1 and words in ran.err, ran.err
+    assert (content(url), epoch(url)) == before
+
+
+def replaced(file: Path, content: bytes) -> dict[str, Any]:
+    """Replace the content of a file. Return what the manifest says about it."""
+    file.write_bytes(content)
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
 def change_manifest(path: Path, change: dict[str, Any]) -> None:
     """Change a manifest, with a right checksum, as another version would write it."""
     from mdv.backup.manifest import _digest
@@ -324,6 +372,26 @@ def test_a_killed_backup_is_no_backup(filled: Mdp, on: Mdv, tmp_path: Path, empt
     assert run_and_die(url_of(filled), "before the manifest:1", "backup", folder) == -signal.SIGKILL
     ran = on(empty(), "restore", folder)
     assert ran.code == 1 and "is not a complete backup" in ran.err
+
+
+@pytest.fixture
+def small_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Writes over 8 KB into one file fail, as on a full disk."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_backup_that_cannot_be_written_leaves_nothing(
+    filled: Mdp, on: Mdv, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url, folder = url_of(filled), tmp_path / "backup"
+    request.getfixturevalue("small_files")
+    ran = on(url, "backup", folder)
+    assert ran.code == 1 and f"{folder}: File too large" in ran.err
+    assert not folder.exists()
 
 
 # Processes that run meanwhile

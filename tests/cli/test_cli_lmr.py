@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -310,7 +311,9 @@ def at_a_terminal(running: Up, words: list[str], answer: bytes) -> tuple[int, st
     """Run a command whose caller sits at a terminal and types `answer`."""
     argv = [str(MDV), *words, "--data", str(running.folder)]
     master, slave = pty.openpty()
-    process = subprocess.Popen(argv, stdout=slave, stderr=slave, stdin=slave, env=environment(TERM="xterm"))
+    process = subprocess.Popen(
+        argv, stdout=slave, stderr=slave, stdin=slave, env=environment(TERM="xterm", COLUMNS="80")
+    )
     os.close(slave)
     os.write(master, answer)
     written = b""
@@ -321,6 +324,17 @@ def at_a_terminal(running: Up, words: list[str], answer: bytes) -> tuple[int, st
         pass
     os.close(master)
     return process.wait(60), written.decode()
+
+
+def test_lists_of_lmrs_fit_a_terminal_of_80_columns(running: Up, on: Callable, library: str) -> None:
+    subscribed(on, library)
+    moment = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d|never")
+    for command in ("lmr list", "status"):
+        code, written = at_a_terminal(running, command.split(), b"")
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", written).splitlines()
+        assert code == 0 and max(map(len, lines)) <= 80
+        (line,) = [line for line in lines if re.search(rf"{library} +\d", line)] or [written]
+        assert moment.search(line), f"the name and the time of an LMR are on one line: {line}"
 
 
 def test_a_terminal_user_is_prompted_for_a_proposal(running: Up, on: Callable, library: str) -> None:

@@ -131,7 +131,9 @@ def _evaluate_conditions_between_actions(patch: pytest.MonkeyPatch) -> None:
         if owner.rule is not None and index == 0 and owner.delta is not None:
             (template,) = (one for one in scheduler._rules.by_id.values() if one.rule == owner.template)
             deltas = {template.key: [owner.delta]}
-            evaluation = Evaluation(scheduler._tx, scheduler._rules, deltas, scheduler._slow, 60)
+            evaluation = Evaluation(
+                scheduler._tx, scheduler._rules, deltas, scheduler._slow, 60, scheduler._check_deadline
+            )
             scheduler._tx.flush()
             if owner.rule.id not in {rule.id for _, rule, _ in evaluation.evaluate(None)}:
                 while scheduler._schedule and scheduler._schedule[0].owner is owner:

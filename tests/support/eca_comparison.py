@@ -12,7 +12,7 @@ from mdv.mdp.eca.change_rules import EcaDraft, add_rules
 from mdv.mdp.eca.run import RuleRun, Scheduler
 from mdv.mdp.eca.update import UpdateRequest, execute_update
 from mdv.mdp.provider import Provider
-from mdv.mdp.register import Prepared, prepared, register
+from mdv.mdp.register import Prepared, RegistrationOutcome, prepared, register
 from mdv.model import Document, Statement, Term
 from mdv.rdftl.compile import compile_rules, compile_update
 from mdv.rdftl.model import Action, EcaRule
@@ -88,6 +88,23 @@ def run_on_store(
         for step in run.steps
     ]  # fmt: skip
     return RunResult(read_documents(connection), fired, trace)
+
+
+def register_all(
+    connection: Connection, provider: Provider, documents: Mapping[str, frozenset[Statement]]
+) -> list[RegistrationOutcome | MdvError]:
+    """Register documents as one batch, inside the database transaction of `connection`. An error that refuses all is
+    the result of the only document."""
+    items = [_prepared(oracle.Registration(uri, said), provider, connection) for uri, said in documents.items()]
+    savepoint = connection.begin_nested()
+    try:
+        done = register(connection, items, provider)
+    except (RuleFailed, RulesDoNotEnd) as error:
+        savepoint.rollback()
+        assert len(items) == 1
+        return [error]
+    savepoint.commit()
+    return done
 
 
 def _prepared(cause: oracle.Registration, provider: Provider, connection: Connection) -> Prepared:

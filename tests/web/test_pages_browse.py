@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 
 import pytest
@@ -225,12 +226,26 @@ def test_a_second_subscription_to_the_same_rule_is_confirmed(visitor: Visitor, a
     rule = str(visitor.get("/like", uri=host).tree.xpath("//input[@name='rule']/@value")[0])
     assert visitor.post("/like", uri=host, lmr=lmr, rule=rule).title == "Subscribed"
     (first,) = api.get(f"/lmrs/{lmr}/subscriptions").json()["items"]
-    for path in ("/like", "/rules/subscribe"):
-        page = visitor.post(path, uri=host, lmr=lmr, rule=rule)
+    other_layout = re.sub(r"\s+", " ", rule)
+    assert other_layout != rule
+    for path, text in itertools.product(
+        ("/like", "/rules/subscribe", f"/lmrs/{lmr}/subscriptions"), (rule, other_layout)
+    ):
+        page = visitor.post(path, uri=host, lmr=lmr, rule=text)
         assert page.status == 409 and f"already has this rule as subscription {first['id']}" in page.words
         assert page.tree.xpath("//input[@type='checkbox'][@name='again']")
         assert len(api.get(f"/lmrs/{lmr}/subscriptions").json()["items"]) == 1
     assert visitor.post("/like", uri=host, lmr=lmr, rule=rule, again="yes").title == "Subscribed"
+    assert len(api.get(f"/lmrs/{lmr}/subscriptions").json()["items"]) == 2
+
+
+def test_a_rule_with_only_some_of_the_matches_of_another_is_not_the_same(visitor: Visitor, api: Api, lmr: str) -> None:
+    one, two = (f"c.serverPort = {port}" for port in (4711, 4712))
+    rules = [
+        f"search CycleProvider c register c where {where}" for where in (f"{one} or {two}", one, f"{two} or {one}")
+    ]
+    titles = [visitor.post("/rules/subscribe", lmr=lmr, rule=rule).title for rule in rules]
+    assert titles[:2] == ["Subscribed", "Subscribed"] and titles[2] != "Subscribed"
     assert len(api.get(f"/lmrs/{lmr}/subscriptions").json()["items"]) == 2
 
 

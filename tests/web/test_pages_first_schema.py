@@ -43,6 +43,7 @@ def test_the_overview_without_a_schema_does_not_ask_for_a_document_first(first: 
 def test_a_schema_is_inferred_from_the_document_at_hand(first: Visitor, empty: WebAddress, act: str) -> None:
     page = first.post("/register", uri=URI, text=TEXT, act=act)
     assert "Schema inferred from this document" in page.words
+    assert ("#first-schema" in page.links()) == (page.status == 422), "a refusal leads to the remedy on the same page"
     form = page.form("/register")
     assert "v:pages a rdf:Property" in form["schema"] and form["text"] == TEXT
     preview = first.post("/register", **form | {"act": "put_schema"})

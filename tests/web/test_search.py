@@ -111,6 +111,16 @@ def test_the_exact_uri_of_a_resource_leads_to_its_page(visitor: Visitor, doc: st
     assert visitor.get("/search", q=doc + "#a").title.startswith("a ")
 
 
+def test_a_search_without_results_leads_to_words_that_start_alike(visitor: Visitor, doc: str, word: str) -> None:
+    start = word[:-1]
+    page = visitor.get("/search", q=f"{start} green")
+    assert "No resource has all of these words" in page.words
+    (link,) = page.tree.xpath("//div[@class='empty']//a/@href")
+    assert doc + "#b" in visitor.get(link).tree.xpath("//ol/li/a/@title")
+    again = visitor.get("/search", q="unheardofword*")
+    assert "No resource has all of these words" in again.words and not again.tree.xpath("//div[@class='empty']//a")
+
+
 def test_a_search_without_results_or_words_says_what_to_try(visitor: Visitor) -> None:
     assert "No resource has all of these words" in visitor.get("/search", q="unheardofword").words
     assert "Enter words of labels" in visitor.get("/search").words

@@ -32,6 +32,7 @@ from web.pages.base import (
     require_viewer,
     session,
 )
+from web.pages.similar import check_subscribed_before
 from web.services import services
 from web.use_cases.lmrs import change_rules, explain_at_lmr
 
@@ -258,6 +259,7 @@ def add_subscription(name: str) -> Response:
         wanted = (draft["name"] or None, draft["rule"])
         if not draft["rule"].strip():
             raise BadRequest("The rule is empty. Write a rule: search … register … where …")
+        check_subscribed_before(found, draft["rule"])
         done = change_rules("subscribe", found, {"drafts": [wanted]}, caller.by)
     except MdvError as error:
         return _render_lmr(found, error.problem(), draft)

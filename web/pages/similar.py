@@ -8,7 +8,7 @@ from flask import Response, request
 
 from mdv.errors import BadRequest, Conflict, MdvError
 from mdv.inspect.propose import Proposal, propose
-from mdv.mdp.lmrs import get_lmr, list_lmrs
+from mdv.mdp.lmrs import Lmr, get_lmr, list_lmrs
 from mdv.mdp.subscribe import find_subscription, get_subscription
 from web.job_queue import PendingJob
 from web.number_params import read_subscription_id
@@ -55,17 +55,25 @@ def subscribe_to(name: str, rule: str, by: str, rule_name: str | None = None) ->
         raise BadRequest("The LMR is missing. Choose one.")
     with services().single.connect() as connection:
         lmr = get_lmr(connection, name)
-        existing = None if request.form.get("again") else find_subscription(connection, lmr, rule)
+    check_subscribed_before(lmr, rule)
+    done = change_rules("subscribe", lmr, {"drafts": [(rule_name, rule)]}, by)
+    if isinstance(done, PendingJob):
+        return redirect_to("job", job=done.job)
+    return redirect_to("subscribed", lmr=lmr.name, id=done.result["ids"][0], uri=request.form.get("uri", ""))
+
+
+def check_subscribed_before(lmr: Lmr, rule: str) -> None:
+    """Raise `Conflict` if an LMR has this rule already, unless the form confirms a second subscription."""
+    if request.form.get("again"):
+        return
+    with services().engine.connect() as connection:
+        existing = find_subscription(connection, lmr, rule, services().schemas, services().rules)
     if existing is not None:
         raise Conflict(
             f"The LMR {lmr.name} already has this rule as subscription {existing}. A second subscription sends nothing"
             " new.",
             subscription=existing,
         )
-    done = change_rules("subscribe", lmr, {"drafts": [(rule_name, rule)]}, by)
-    if isinstance(done, PendingJob):
-        return redirect_to("job", job=done.job)
-    return redirect_to("subscribed", lmr=lmr.name, id=done.result["ids"][0], uri=request.form.get("uri", ""))
 
 
 def _render(form: dict[str, str], error: MdvError | None = None) -> Response:

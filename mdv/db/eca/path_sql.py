@@ -85,9 +85,13 @@ class FromWhere:
     def copy(self) -> FromWhere:
         return FromWhere([*self.tables], [*self.conditions])
 
+    def select(self, what: str) -> str:
+        return f"select {what} from {', '.join(self.tables)} where {' and '.join(self.conditions) or 'true'}"
+
     def exists(self) -> str:
-        where = " and ".join(self.conditions) or "true"
-        return f"exists (select from {', '.join(self.tables)} where {where})" if self.tables else f"({where})"
+        """Return the condition that there is a row. OFFSET 0: it is evaluated for each row outside, not as a join, for
+        which all statements of a property would be read."""
+        return f"exists ({self.select('')} offset 0)" if self.tables else f"({' and '.join(self.conditions) or 'true'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,7 @@ class PathWriter:
 
     def is_node(self, value: ValueSql) -> str:
         """Return the condition that there is a statement about a value."""
-        return f"exists (select from {self.statements} x where x.resource_id = {value.id})"
+        return f"exists (select from {self.statements} x where x.resource_id = {value.id} offset 0)"
 
     def occurs(self, value: ValueSql) -> str:
         """Return the condition that a resource is a subject or object of a statement."""
@@ -189,7 +193,7 @@ class PathWriter:
         return (
             f"exists (select from {self.statements} x where x.resource_id = {value.id}"
             f" and {self.has_property('x', RDF_TYPE)}"
-            f" and x.target_id in (select c.id from resources c where c.uri in ({names})))"
+            f" and x.target_id in (select c.id from resources c where c.uri in ({names})) offset 0)"
         )
 
     def _subclasses(self, iri: str) -> Sequence[str]:

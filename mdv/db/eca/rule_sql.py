@@ -68,8 +68,12 @@ DELTAS = """(
     from jsonb_to_recordset(%(deltas)s::jsonb) j (
         n int, source_uri text, arc text, target_uri text, value text, lang text, datatype_uri text, number numeric,
         instant numeric, truth boolean, new_target_uri text, new_value text, new_lang text, new_datatype_uri text,
-        new_number numeric, new_instant numeric, new_truth boolean)) d"""
-"""The instantiations of `$delta`, with the IDs of their terms."""
+        new_number numeric, new_instant numeric, new_truth boolean) offset 0) d"""
+"""The instantiations of `$delta`, with the IDs of their terms. OFFSET 0: each is looked up once."""
+
+
+_IS_RULE = "r.id = %(rule)s::bigint"
+"""Of the queries for one rule."""
 
 
 def delta_value(field: DeltaField) -> ValueSql:
@@ -115,33 +119,35 @@ def write_template(
     parts = list(_event_parts(template, schema))
     old = [part for part in parts if part.before and part.reads_state]
     new = [part for part in parts if part not in old]
-    strict = _strict_queries(writer, template_id, old, new, template.condition) if template.strict else ()
+    strict = _strict_queries(writer, template_id, old, new, template.condition, one_rule) if template.strict else ()
     if not old:
         keys, sql = _query(writer, template_id, new, template.condition, one_rule)
         return TemplateQueries(keys, _describe(sql), None, None, *strict)
     keys, before_flush = _query(writer, template_id, old, Always(), one_rule)
     _, before = _query(replace(writer, statements=BEFORE), template_id, old, Always(), one_rule)
-    body = _of_pairs()
-    if one_rule:
-        body.conditions.append("r.id = %(rule)s::bigint")
+    body = _of_pairs(one_rule)
     _add_parts(writer, body, new, template.condition)
     return TemplateQueries(keys, _describe(_select(body)), before_flush, before, *strict)
 
 
-def _of_pairs() -> FromWhere:
+def _of_pairs(one_rule: bool) -> FromWhere:
     """Return the tables of the rules and instantiations that satisfied the part of the event before the change."""
     pairs = "jsonb_to_recordset(%(pairs)s::jsonb) k (n int, rule_id bigint)"
-    return FromWhere([DELTAS, pairs, "eca_rules r"], ["k.n = d.n", "r.id = k.rule_id"])
+    restriction = [_IS_RULE] if one_rule else []
+    return FromWhere([DELTAS, pairs, "eca_rules r"], ["k.n = d.n", "r.id = k.rule_id", *restriction])
 
 
 def _strict_queries(
-    writer: PathWriter, template_id: int, old: list[_EventPart], new: list[_EventPart], condition: Condition
-) -> tuple[str | None, str | None, str | None]:
+    writer: PathWriter, template_id: int, old: list[_EventPart], new: list[_EventPart], condition: Condition,
+    one_rule: bool,
+) -> tuple[str | None, str | None, str | None]:  # fmt: skip
     """Return the queries of the rules of a STRICT template that apply `element` to something that is no collection: in
     the event, for any change that it watches; in the condition, for the instantiations that the event selects."""
     of_template = f"k.template_id = {template_id} and r.id = k.rule_id"
+    if one_rule:
+        of_template += f" and {_IS_RULE}"
     found = [_bad_event(writer, new, of_template)]
-    body = _of_pairs() if old else FromWhere([DELTAS, "eca_keys k", "eca_rules r"], [of_template])
+    body = _of_pairs(one_rule) if old else FromWhere([DELTAS, "eca_keys k", "eca_rules r"], [of_template])
     _add_parts(writer, body, new, Always())
     if bad := [one.exists() for one in writer.bad_elements_of(condition, FromWhere())]:
         body.conditions.append(f"({' or '.join(bad)})")
@@ -176,15 +182,9 @@ class _EventPart:
         return isinstance(value, NodePath) and (bool(value.steps) or bool(value.qualifiers))
 
 
-MAX_SEPARATE_RULES = 1_000
-"""Rules of a template that are evaluated one by one to find a slow one."""
-
-
 def running_rules(template_id: int) -> str:
     """Return the query of the rules of a template that are evaluated, with a number before each."""
-    return _describe(
-        f"select distinct 0, k.rule_id from eca_keys k where k.template_id = {template_id} limit {MAX_SEPARATE_RULES}"
-    )
+    return _describe(f"select distinct 0, k.rule_id from eca_keys k where k.template_id = {template_id}")
 
 
 def _event_parts(rule: EcaRule, schema: Schema) -> Iterator[_EventPart]:
@@ -204,10 +204,13 @@ def _event_parts(rule: EcaRule, schema: Schema) -> Iterator[_EventPart]:
 def _query(
     writer: PathWriter, template_id: int, parts: list[_EventPart], condition: Condition, one_rule: bool
 ) -> tuple[tuple[int, ...], str]:
-    body = FromWhere([DELTAS])
-    key_slots, key = _key(writer, parts, condition, body)
+    body, read = FromWhere([DELTAS]), FromWhere()
+    key_slots, key = _key(writer, parts, condition, read)
     restriction = " and k.rule_id = %(rule)s::bigint" if one_rule else ""
-    # OFFSET 0 keeps this order: the planner would read all keys of the template instead.
+    # OFFSET 0 keeps this order: the planner would read all statements of the property, or all keys of the template.
+    if read.tables:
+        body.tables.append(f"lateral ({read.select(key)} offset 0) v (key)")
+        key = "v.key"
     body.tables += [
         f"lateral (select k.rule_id from eca_keys k where k.template_id = {template_id}"
         f" and k.key = left({key}, {MAX_KEY}){restriction} offset 0) k",
@@ -265,7 +268,7 @@ def _key(
     writer: PathWriter, parts: list[_EventPart], condition: Condition, body: FromWhere
 ) -> tuple[tuple[int, ...], str]:
     """Choose the comparison by which rules are found. Return the slots and the SQL of the key. Its tables are added to
-    the query; the comparison itself is still checked, since it may ask for more than equal texts."""
+    `body`; the comparison itself is still checked, since it may ask for more than equal texts."""
     for part in parts:
         value = delta_value(part.field)
         match part.node.value:

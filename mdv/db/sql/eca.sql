@@ -169,7 +169,9 @@ with failing as (
                           'It failed in ' || coalesce(c.failures, 0) || ' transactions in a row.')
     from jsonb_to_recordset(%(rules)s::jsonb) as k (id bigint, reason text)
     left join eca_counts c on c.rule_id = k.id
-    where k.id = r.id and (k.reason is not null or c.failures >= %(most)s::int) and r.state = 'active'
+    where k.id = r.id
+      and (r.state = 'active' and (k.reason is not null or c.failures >= %(most)s::int)
+           or r.state = 'shadow' and k.reason is not null)
     returning r.id
 ), gone as (
     delete from eca_keys k using failing f where k.rule_id = f.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 
 from sqlalchemy import Connection
@@ -20,6 +21,7 @@ from mdv.rdftl.model import (
     Action,
     AllNodes,
     ArcAction,
+    Axis,
     ChangeKind,
     ConstantValue,
     Delta,
@@ -32,7 +34,10 @@ from mdv.rdftl.model import (
     Triple,
     TripleNode,
 )
-from mdv.rdftl.template import mentions, slot_number
+from mdv.rdftl.template import find_parts, mentions, slot_number
+
+MAX_INSERTED = 100_000
+"""Statements that one triple of an action may insert: every source with every target."""
 
 
 class ActionFailed(Exception):
@@ -72,9 +77,14 @@ def encode_delta(delta: Delta | None, number: int, schema: SchemaInForce) -> dic
 
 
 def is_unbounded(action: Action) -> bool:
-    """True if an action reads all nodes, so that its queries may take long."""
+    """True if the queries of an action may take long: it reads all nodes, sources, or the targets of targets."""
     triples = action.triples if isinstance(action, ArcAction) else ()
-    return mentions(action, AllNodes) or any(triple.source.value is None for triple in triples)
+    if mentions(action, AllNodes) or any(triple.source.value is None for triple in triples):
+        return True
+    return any(
+        len(path.steps) > 1 or any(step.axis is Axis.SOURCE for step in path.steps)
+        for path in find_parts(action, NodePath)
+    )
 
 
 class ActionReader:
@@ -100,9 +110,13 @@ class ActionReader:
         self._delta = delta
         self._constants = constants
         self._name_document = name_document
-        self._parameters = {
-            "deltas": json.dumps([encode_delta(delta, 0, schema)], ensure_ascii=False),
-            "constants": json.dumps(list(constants), ensure_ascii=False),
+        self._schema = schema
+
+    @cached_property
+    def _parameters(self) -> dict[str, str]:
+        return {
+            "deltas": json.dumps([encode_delta(self._delta, 0, self._schema)], ensure_ascii=False),
+            "constants": json.dumps(list(self._constants), ensure_ascii=False),
         }
 
     def edits_of(self, action: Action) -> ActionEdits:
@@ -145,6 +159,11 @@ class ActionReader:
             [term for term in self._terms(triple.source) if term.is_uri], self._terms(triple.target)
         )  # fmt: skip
         arc = triple.arc
+        if (inserted := len(sources) * len(targets)) > MAX_INSERTED:
+            raise ActionFailed(
+                f"a triple would insert {inserted:,} statements, {len(sources):,} sources with {len(targets):,} targets"
+                f" each; at most {MAX_INSERTED:,} are allowed"
+            )
         if isinstance(arc, SequenceNext):
             if targets:
                 self._count_members([term.value for term in sources], members)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from psycopg.errors import QueryCanceled
@@ -28,6 +28,8 @@ from mdv.mdp.write_limits import WriteLimits
 from mdv.rdftl.events import Deltas
 from mdv.rdftl.model import Delta
 
+SEPARATE_RULES_PER_MESSAGE = 20
+"""Rules of a template that are evaluated one by one, between two checks of the time limit."""
 NO_COLLECTION = "`element` was applied to something that is no collection"
 
 
@@ -81,13 +83,20 @@ class _Query(NamedTuple):
 class Evaluation:
     """The evaluation of the events and conditions of all templates that a change triggers.
 
-    `seconds`: the time limit of one query. `failing`: rules that fail, by ID, once everything is evaluated.
+    `seconds`: the time limit of one query. `check_time`: raises an error if all of them took too long. `failing`: rules
+    that fail, by ID, once everything is evaluated.
     """
 
     def __init__(
-        self, tx: EvaluatedTransaction, rules: RuleSet, deltas: Deltas, slow: SlowRules, seconds: float
+        self,
+        tx: EvaluatedTransaction,
+        rules: RuleSet,
+        deltas: Deltas,
+        slow: SlowRules,
+        seconds: float,
+        check_time: Callable[[], None],
     ) -> None:
-        self._tx, self._slow, self._seconds = tx, slow, seconds
+        self._tx, self._slow, self._seconds, self._check_time = tx, slow, seconds, check_time
         self._triggered = [(template, found) for key, found in deltas.items() for template in rules.by_key[key]]
         self._deltas = {
             id(found): json.dumps([encode_delta(one, n, tx.schema) for n, one in enumerate(found)], ensure_ascii=False)
@@ -170,12 +179,21 @@ class Evaluation:
         """Queue a query of a template, or one for each of its rules; and the query of the rules that fail."""
         values = {"deltas": self._deltas[id(deltas)], **parameters}
         rules = self._one_by_one.get(template.id)
-        if rules is None:
-            queued = [_Query(template, deltas, pipeline.queue_named(sql, **values))]
-        else:
-            queued = [_Query(template, deltas, pipeline.queue_named(sql, rule=rule, **values), rule) for rule in rules]
-        if bad is not None:
-            queued.append(_Query(template, deltas, pipeline.queue_named(bad, **values), None, is_bad=True))
+        queued: list[_Query] = []
+        for text, is_bad in ((sql, False), (bad, True)):
+            if text is None:
+                continue
+            if rules is None:
+                queued.append(_Query(template, deltas, pipeline.queue_named(text, **values), None, is_bad))
+                continue
+            for some in _chunks(rules, SEPARATE_RULES_PER_MESSAGE):
+                sent = [
+                    _Query(template, deltas, pipeline.queue_named(text, rule=rule, **values), rule, is_bad)
+                    for rule in some
+                ]
+                self._send(pipeline, sent)
+                self._check_time()
+                queued += sent
         return queued
 
     def _send(self, pipeline: Pipeline, pending: Sequence[_Query]) -> None:
@@ -205,6 +223,10 @@ class Evaluation:
         for _, *row in query.result.rows():
             rule = _fired_rule(row)
             self.failing.setdefault(rule.id, RuleFailure(query.template, rule, NO_COLLECTION))
+
+
+def _chunks(rules: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    return (rules[start : start + size] for start in range(0, len(rules), size))
 
 
 def _fired_rule(row: Sequence[str | None]) -> FiredRule:

@@ -15,10 +15,22 @@ from mdv.db.eca.rule_sql import TemplateQueries, write_template
 from mdv.db.eca.rules import read_templates
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.schemas import SchemaInForce
+from mdv.model import RDF_TYPE, Statement
 from mdv.rdf.schema import Schema
 from mdv.rdftl.compile import compile_rules
-from mdv.rdftl.events import EventKey, WatchIndex, event_key
-from mdv.rdftl.model import DeltaValue, EcaRule
+from mdv.rdftl.events import EventKey, WatchIndex, entailed_arcs, event_key
+from mdv.rdftl.locality import shared_reads
+from mdv.rdftl.model import (
+    Action,
+    ArcAction,
+    ChangeKind,
+    ConstantValue,
+    DeltaValue,
+    EcaRule,
+    NamedNode,
+    NodePath,
+    TripleNode,
+)  # fmt: skip
 from mdv.rdftl.template import abstract_rule, mentions
 
 
@@ -42,9 +54,32 @@ class LoadedTemplate:
         return event_key(self.rule.event)
 
     @cached_property
+    def shared_reads(self) -> frozenset[str] | None:
+        return shared_reads(self.rule)
+
+    @cached_property
     def is_set_oriented(self) -> bool:
         """True if `$delta` occurs in neither condition nor action. Such a rule fires once for all instantiations."""
         return not mentions((self.rule.condition, self.rule.actions), DeltaValue)
+
+
+def inserts_without_reading(action: Action) -> bool:
+    """True if an action inserts arcs between terms that it names, or that `$delta` has."""
+    return (
+        isinstance(action, ArcAction)
+        and action.kind is ChangeKind.INSERT
+        and all(
+            isinstance(triple.arc, str) and all(map(_is_named, (triple.source, triple.target)))
+            for triple in action.triples
+        )
+    )
+
+
+def _is_named(node: TripleNode) -> bool:
+    match node:
+        case TripleNode(NodePath(NamedNode() | DeltaValue(), (), ()) | ConstantValue(), None):
+            return True
+    return False
 
 
 class RuleSet:
@@ -54,11 +89,32 @@ class RuleSet:
         self.actions = actions
         self._schema = schema
         self._wanted: dict[str, bool] = {}
+        self._wanted_classes: dict[str, bool] = {}
+        self._inserts: dict[int, tuple[Action, bool]] = {}
         self.by_id = {template.id: template for template in templates}
         self.by_key: dict[EventKey, list[LoadedTemplate]] = defaultdict(list)
         for template in templates:
             self.by_key[template.key].append(template)
         self.watched = WatchIndex(self.by_key)
+
+    def is_unwatched_insert(self, action: Action) -> bool:
+        """True if an action only inserts, reads nothing, and no event watches what it inserts."""
+        known = self._inserts.get(id(action))
+        if known is None or known[0] is not action:
+            arcs = [triple.arc for triple in action.triples] if isinstance(action, ArcAction) else []
+            is_unwatched = not any(isinstance(arc, str) and self.wants(arc) for arc in arcs)
+            known = self._inserts[id(action)] = action, is_unwatched and inserts_without_reading(action)
+        return known[1]
+
+    def wants_statement(self, statement: Statement) -> bool:
+        """True if an event may watch a statement."""
+        if statement.property != RDF_TYPE:
+            return self.wants(statement.property)
+        class_iri = statement.object.value
+        if class_iri not in self._wanted_classes:
+            arcs = entailed_arcs(statement, self._schema)
+            self._wanted_classes[class_iri] = self.watched.every_node or any(map(self.watched.wants, arcs))
+        return self._wanted_classes[class_iri]
 
     def wants(self, property_iri: str) -> bool:
         """True if an event may watch a statement with this property."""

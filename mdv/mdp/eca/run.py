@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice, takewhile
 from typing import Any, NamedTuple, Protocol
 
 from psycopg.errors import QueryCanceled
@@ -29,7 +29,7 @@ from mdv.mdp.eca.actions import ActionFailed, ActionReader, is_unbounded
 from mdv.mdp.eca.changes import EffectiveChange, pair_changes
 from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
 from mdv.mdp.eca.evaluation import Evaluation, FiredRule, Firing, RuleFailure
-from mdv.mdp.eca.rule_set import RuleSet
+from mdv.mdp.eca.rule_set import RuleSet, inserts_without_reading
 from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowPart, SlowRules
 from mdv.mdp.eca.undo import undo_changes
 from mdv.mdp.edit import Edit
@@ -37,13 +37,15 @@ from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term
 from mdv.rdf.digest import statement_hash
-from mdv.rdftl.events import UpdateChange, WatchedChange
+from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange, superproperties
 from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta, EcaRule
 
 RULES_DOCUMENT = "urn:mdv:eca:"
 """The document of a rule set, without its name."""
 SHADOW = "shadow"
-MAX_COMPARED = 1_000
+MAX_TOGETHER = 1_000
+"""Updates that are executed together."""
+MAX_COMPARED = 100
 """Rules that fire in a run, up to which their comparisons are read for the trace."""
 MAX_REPEATED_RULES = 500
 """The length of a repeating sequence of rules up to which it is found."""
@@ -73,6 +75,12 @@ class ReplacedStatements(Protocol):
 
     def visible_additions(self, is_wanted: Callable[[str], bool]) -> list[Statement]: ...
 
+    @property
+    def changed_properties(self) -> Collection[int]: ...
+
+    @property
+    def share_resources(self) -> bool: ...
+
 
 class EditedTransaction(Protocol):
     """The transaction that rules run in."""
@@ -88,6 +96,8 @@ class EditedTransaction(Protocol):
         self, cause: Cause, additions: Sequence[Edit], deletions: Sequence[Edit], document: str | None,
         limits: WriteLimits, is_checked: bool, is_restored: bool = False,
     ) -> EffectiveEdits: ...  # fmt: skip
+
+    def has_changed(self, document: str) -> bool: ...
 
     def is_in(self, document: str, statement: Statement) -> bool: ...
 
@@ -189,6 +199,8 @@ class Scheduler:
         self._deferred: deque[RuleCopy] = deque()
         self._executed: list[tuple[RuleCopy, int, tuple[EffectiveChange, ...]]] = []
         self._count = 0
+        self._alone = 0
+        """Updates that are executed one by one, because they failed together."""
         self._deadline = time.monotonic() + limits.seconds
         self.run = RuleRun()
 
@@ -197,16 +209,37 @@ class Scheduler:
         self.run.root = root
         pipeline = Pipeline(self._tx.connection)
         store.write_replaced(pipeline)
+        self._react(root, self._replacement(store), pipeline)
+        pipeline.send()
+        self._work()
+
+    def is_quiet(self, store: ReplacedStatements) -> bool:
+        """Write the rows of several documents. Return True if no rule fires for them, together or one by one."""
+        pipeline = Pipeline(self._tx.connection)
+        store.write_replaced(pipeline)
+        if store.share_resources:
+            return False
+        names = self._tx.vocabulary.names(store.changed_properties).values()
+        changed = {above for name in names for above in superproperties(name, self._tx.schema.schema)}
+        deltas = self._find_deltas(self._replacement(store), pipeline)
+        for key in deltas:
+            for template in self._rules.by_key[key]:
+                if template.shared_reads is None or template.shared_reads & changed:
+                    return False
+        if deltas and self._find_firing(deltas, pipeline) != ([], []):
+            return False
+        pipeline.send()
+        return True
+
+    def _replacement(self, store: ReplacedStatements) -> UpdateChange:
+        """Return the watched changes of replaced documents."""
         wants, vocabulary = self._rules.wants, self._tx.vocabulary
         names = vocabulary.names({key.property for key in store.visible_removals})
         wanted = {number for number, name in names.items() if wants(name)}
         lost = [key for key in store.visible_removals if key.property in wanted]
-        change = UpdateChange(
+        return UpdateChange(
             frozenset(store.visible_additions(wants)), frozenset(decode_statements(self._tx.connection, lost)), None
         )
-        self._react(root, change, pipeline)
-        pipeline.send()
-        self._work()
 
     def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
         """Run the rules that an edit triggers. It is not flushed yet."""
@@ -231,6 +264,9 @@ class Scheduler:
         self._schedule.extend(ScheduledUpdate(copy, number) for number in range(len(copy.actions)))
 
     def _execute_first(self) -> None:
+        """Execute the first update of the schedule, or several that do not affect each other."""
+        if self._execute_inserts():
+            return
         owner, index = self._schedule.popleft()
         self._count += 1
         self._check_limits(owner)
@@ -241,23 +277,75 @@ class Scheduler:
                 raise
             self._abort(owner, owner, index, str(failure))
             return
-        self.run.steps.append(RunStep(owner, index, changes))
-        self._executed.append((owner, index, changes))
+        self._note(owner, index, changes)
         if changes and self._reacts:
             self._react(owner, change)
 
-    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
+    def _execute_inserts(self) -> bool:
+        """Execute the first updates of the schedule together. They only insert, read nothing, and no rule watches what
+        they insert, so the result is that of one by one. Return False if nothing was done."""
+        group = self._take_inserts()
+        if len(group) < 2:
+            return False
+        self._check_deadline()
+        first, tx = group[0].owner, self._tx
+        wanted: dict[Statement, int] = {}
+        for number, (owner, index) in enumerate(group):
+            for edit in self._reader(owner).edits_of(owner.actions[index]).additions:
+                wanted.setdefault(edit.statement, number)
+        try:
+            effective = tx.apply_edits(
+                owner_cause(first), [Edit(one) for one in wanted], (), first.document, first.limits, is_checked=True
+            )
+        except (InvalidDocument, Forbidden):
+            self._alone = len(group)
+            return False
+        changes: list[list[EffectiveChange]] = [[] for _ in group]
+        for uri, statement in effective.added:
+            changes[wanted[statement]].append(EffectiveChange(uri, None, statement))
+        self._count += len(group)
+        for (owner, index), made in zip(group, changes, strict=True):
+            self._schedule.popleft()
+            self._note(owner, index, tuple(sorted(made, key=EffectiveChange.sort_key)))
+        return True
+
+    def _take_inserts(self) -> list[ScheduledUpdate]:
+        """Return the first updates of the schedule that can be executed together. The first change of a document is
+        made alone: it gives the version its cause."""
+        if self._alone:
+            self._alone -= 1
+            return []
+        first = self._schedule[0].owner
+        if first.document is None or not self._tx.has_changed(first.document):
+            return []
+        most = min(MAX_TOGETHER, self._limits.steps - self._count)
+        return list(takewhile(
+            lambda update: update.owner.rule is not None and update.owner.depth <= self._limits.depth
+            and (update.owner.document, update.owner.limits) == (first.document, first.limits)
+            and self._rules.is_unwatched_insert(update.owner.actions[update.action]),
+            islice(self._schedule, max(0, most)),
+        ))  # fmt: skip
+
+    def _note(self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...]) -> None:
+        self.run.steps.append(RunStep(owner, index, changes))
+        self._executed.append((owner, index, changes))
+
+    def _reader(self, owner: RuleCopy, seconds: float | None = None) -> ActionReader:
         tx = self._tx
-        tx.flush()
-        action, is_strict = owner.actions[index], owner.template is not None and owner.template.strict
-        slow = self._slow.part(owner.rule.id, index) if owner.rule is not None else None
-        if slow is not None:
-            raise ActionFailed(slow.reason)
-        seconds = self._query_seconds() if is_unbounded(action) else None
-        reader = ActionReader(
+        is_strict = owner.template is not None and owner.template.strict
+        return ActionReader(
             tx.connection, self._rules.actions, tx.schema, owner.delta, owner.constants, tx.name_document, is_strict,
             seconds,
         )  # fmt: skip
+
+    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
+        tx, action = self._tx, owner.actions[index]
+        if not inserts_without_reading(action):
+            tx.flush()
+        slow = self._slow.part(owner.rule.id, index) if owner.rule is not None else None
+        if slow is not None:
+            raise ActionFailed(slow.reason)
+        reader = self._reader(owner, self._query_seconds() if is_unbounded(action) else None)
         try:
             edits = reader.edits_of(action)
         except QueryCanceled:
@@ -283,7 +371,8 @@ class Scheduler:
 
         `written`: the rows of the change, to be sent before the first query; None if the change is not flushed yet.
         """
-        found, failing = self._find_firing(change, written)
+        deltas = self._find_deltas(change, written)
+        found, failing = self._find_firing(deltas, written) if deltas else ([], [])
         immediate: list[ScheduledUpdate] = []
         number = len(self.run.steps) - 1 if self.run.steps else None
         compared = self._compare(found)
@@ -312,25 +401,25 @@ class Scheduler:
         is the reason."""
         culprit: tuple[RuleCopy, str] | None = None
         for template, rule, reason in failing:
-            if rule.state == SHADOW:
+            is_shadow = rule.state == SHADOW
+            if is_shadow and self._slow.part(rule.id) is None:
                 continue
             copy = RuleCopy(
                 (), rule.constants, rule, template.rule.abort, None, owner, by=owner.by, template=template.rule
             )  # fmt: skip
-            if copy.aborts_parent and culprit is None:
+            if copy.aborts_parent and culprit is None and not is_shadow:
                 culprit = copy, reason
             else:
                 self.run.failed.append((copy, reason))
         if culprit is not None:
             self._abort(owner, culprit[0], None, culprit[1])
 
-    def _find_firing(self, change: UpdateChange, written: Pipeline | None) -> tuple[list[Firing], list[RuleFailure]]:
-        """Return the rules that fire with their instantiations of `$delta`, in the order of execution, and those whose
-        event or condition fails."""
+    def _find_deltas(self, change: UpdateChange, written: Pipeline | None) -> Deltas:
+        """Return the instantiations of `$delta` for the events of a change."""
         tx = self._tx
         watched = WatchedChange(change, self._rules.watched, tx.schema.schema)
         if not watched.is_watched:
-            return [], []
+            return {}
         held: set[Statement] = set()
         described: set[str] = set()
         if watched.others or watched.subjects:
@@ -342,14 +431,17 @@ class Scheduler:
             held, described = find_held(
                 tx.connection, watched.others, watched.subjects, touched, names, statement_hash
             )  # fmt: skip
-        deltas = watched.deltas(held, described)
-        if not deltas:
-            return [], []
-        seconds = self._query_seconds()
+        return watched.deltas(held, described)
+
+    def _find_firing(self, deltas: Deltas, written: Pipeline | None) -> tuple[list[Firing], list[RuleFailure]]:
+        """Return the rules that fire with their instantiations of `$delta`, in the order of execution, and those whose
+        event or condition fails."""
+        tx, seconds = self._tx, self._query_seconds()
         try:
-            evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds)
+            evaluation = Evaluation(tx, self._rules, deltas, self._slow, seconds, self._check_deadline)
             evaluation.look_before(written)
-            tx.flush()
+            if written is None:
+                tx.flush()
             found = evaluation.evaluate(written)
         except RuleTimedOut:
             self._check_deadline()

@@ -9,7 +9,6 @@ A cancelled query ends its database transaction, so the change is tried again:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -35,26 +34,34 @@ class RuleTimedOut(Exception):
 
 class SlowRules:
     """What a process knows about slow rules. `templates` are evaluated rule by rule. `rules` fail, and are quarantined
-    by the next transaction that triggers them."""
+    by the next transaction that triggers them.
+
+    A transaction that is rolled back takes its quarantines with it, so rules are known until jobs have ended.
+    """
 
     def __init__(self) -> None:
         self.templates: set[int] = set()
-        self.rules: dict[int, SlowPart] = {}
+        self.rules: dict[int, dict[int | None, SlowPart]] = {}
+        """By rule and action, or None for its event and condition."""
 
     def part(self, rule: int, action: int | None = None) -> SlowPart | None:
         """Return the part of a rule that was too slow, if it is this one."""
-        part = self.rules.get(rule)
-        return part if part is not None and part.action == action else None
+        return self.rules.get(rule, {}).get(action)
+
+    def reason(self, rule: int) -> str | None:
+        """Return why a rule is too slow, if it is: the first part that was found."""
+        return next((part.reason for part in self.rules.get(rule, {}).values()), None)
 
     def note(self, error: RuleTimedOut) -> None:
         """Take a rule into account in the next attempt."""
         if error.rule is None:
             self.templates.add(error.template)
         else:
-            self.rules[error.rule] = error.part
+            self.rules.setdefault(error.rule, {})[error.part.action] = error.part
 
-    def forget(self, rules: Iterable[int]) -> None:
-        """Forget rules that are quarantined. Others of their templates are evaluated together again."""
-        known = [rule for rule in rules if self.rules.pop(rule, None) is not None]
-        if known and not self.rules:
+    def forget_rules(self) -> None:
+        """Forget the rules once jobs have ended: those that failed are quarantined. Others of their templates are
+        evaluated together again."""
+        if self.rules:
+            self.rules.clear()
             self.templates.clear()
