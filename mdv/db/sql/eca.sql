@@ -67,9 +67,11 @@ select id, uri from resources where id = any (%(ids)s::bigint[]);
 select id, uri from vocabulary where id = any (%(ids)s::int[]);
 
 -- name: insert_run
-insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by, copies, parent_run, parent_copy, origin)
+insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by, copies, parent_run, parent_copy, origin,
+                      rules)
 values (%(position)s::bigint, %(cause)s, %(subject)s, %(outcome)s, %(fired)s::int, %(trace)s::jsonb, %(by)s,
-        %(copies)s::jsonb, %(parent_run)s::bigint, %(parent_copy)s::int, %(origin)s::bigint)
+        %(copies)s::jsonb, %(parent_run)s::bigint, %(parent_copy)s::int, %(origin)s::bigint,
+        array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint))
 returning id;
 
 -- name: insert_changes
