@@ -211,6 +211,18 @@ class InvalidRule(Refused):
     status, slug, title = 422, "invalid-rule", "Rule refused"
 
 
+class InvalidProgram(Refused):
+    """The program has an error; it was not run."""
+
+    status, slug, title = 422, "invalid-program", "Program refused"
+
+
+class ProgramStopped(Refused):
+    """An error or a limit ended the program."""
+
+    status, slug, title = 422, "program-stopped", "Program stopped"
+
+
 class TooCostly(Refused):
     """The query timed out."""
 

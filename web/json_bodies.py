@@ -37,9 +37,9 @@ _LONGEST_TOKEN = 16
 """A number, literal or escape that is cut off at the end of a slice fails at most this far before the end."""
 
 
-def read_json_body(model: type[Model]) -> Model:
+def read_json_body(model: type[Model], max_bytes: int = MAX_ITEM_BYTES) -> Model:
     """Return the request body, parsed and validated by the model."""
-    return _checked(model, _parsed(read_json(MAX_ITEM_BYTES)))
+    return _checked(model, _parsed(read_json(max_bytes)))
 
 
 def read_json_items(model: type[Model], max_bytes: int) -> Model | list[Model]:

@@ -117,6 +117,33 @@ class QueryRequest(Strict):
     after: str | None = Field(None, description="for resources: the `next` of the previous page", max_length=8192)
 
 
+class ProgramBody(Strict):
+    code: StrictStr = Field(description="text of the program in ReAL, at most 64 KB")
+    mode: Literal["read", "sandbox", "run"] = Field(
+        "sandbox",
+        description="read: a change outside { } is an error; sandbox: changes are kept in memory, reported and dropped;"
+        " run: not available yet",
+    )
+    binding: dict[str, dict[str, Any]] = Field({}, description="terms of variables, by name without `?`")
+    prefixes: dict[str, StrictStr] = Field({}, description="URIs of prefixes that the program uses")
+    into: StrictStr | None = Field(
+        None, description="document that additions in the default context go to", min_length=1, max_length=2048
+    )
+    limit: StrictInt | None = Field(None, ge=1, le=1_000_000, description="the program ends after this many solutions")
+
+
+class ProgramCheckBody(Strict):
+    code: StrictStr = Field(description="text of the program in ReAL, at most 64 KB")
+    inputs: list[StrictStr] = Field([], description="names of variables that are bound before it runs")
+    prefixes: dict[str, StrictStr] = Field({}, description="URIs of prefixes that the program uses")
+
+
+class ProgramChecked(BaseModel):
+    """A program that is valid."""
+
+    warnings: list[dict[str, Any]] = Field(description="each with `message`, `span` and possibly `hint`")
+
+
 class TraceQuery(Strict):
     document: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
 

@@ -79,6 +79,15 @@ def serialise_statements(
 
 def run_in_thread(function: Callable[..., Result], *values: object) -> Result:
     """Run CPU-bound work in a thread pool beside the event loop, and return its result or raise its error."""
+    return _run_in(_pool, function, *values)
+
+
+def run_program_turn(function: Callable[..., Result], *values: object) -> Result:
+    """Run a turn of a program, which also reads the database, in a thread pool of its own."""
+    return _run_in(_program_pool, function, *values)
+
+
+def _run_in(pool: Callable[[], ThreadPool], function: Callable[..., Result], *values: object) -> Result:
     if not is_module_patched("socket"):  # not on gevent: each request already has a thread
         return function(*values)
 
@@ -88,7 +97,7 @@ def run_in_thread(function: Callable[..., Result], *values: object) -> Result:
         except Exception as error:
             return None, error
 
-    result, error = _pool().apply(attempt)
+    result, error = pool().apply(attempt)
     if error is not None:
         raise error
     return cast(Result, result)
@@ -102,6 +111,15 @@ OFFLOAD_THREADS = 3
 def _pool() -> ThreadPool:
     """Return a pool of our own: the pool of the gevent hub resolves host names."""
     return ThreadPool(OFFLOAD_THREADS)
+
+
+PROGRAM_THREADS = 3
+"""Threads for programs. A turn is short unless it waits for the database."""
+
+
+@cache
+def _program_pool() -> ThreadPool:
+    return ThreadPool(PROGRAM_THREADS)
 
 
 def prefer_wait(most: int) -> int | None:

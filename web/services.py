@@ -49,6 +49,9 @@ MAX_WAITING_REQUESTS = 1000
 MAX_FEED_REQUESTS = 32
 """Concurrent requests for one feed with one token, long polls included."""
 
+MAX_PROGRAMS, MAX_PROGRAMS_PER_CALLER = 16, 8
+"""Programs that run at the same time in one process."""
+
 JOB_POLL_SECONDS_WITHOUT_REDIS = 0.5
 """The same interval while Redis is unavailable."""
 REDIS_TIMEOUT_SECONDS = 2
@@ -78,6 +81,7 @@ class Services:
         self.waits = Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS // 2)
         """Slots for waiting requests. The worker sets the limits from its connection limit (`web.worker`)."""
         self.feed_requests = Slots(limit_per_key=MAX_FEED_REQUESTS)
+        self.programs = Slots(MAX_PROGRAMS, MAX_PROGRAMS_PER_CALLER)
         self.redis_client = RedisClient(self.redis)
         self._celery = make_celery(self.config, patience=REDIS_TIMEOUT_SECONDS)
 

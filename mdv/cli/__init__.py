@@ -24,6 +24,7 @@ from mdv.cli.job import job, jobs
 from mdv.cli.lmr_server import lmr
 from mdv.cli.provider_rules import rule
 from mdv.cli.query import query
+from mdv.cli.real import real
 from mdv.cli.register import register
 from mdv.cli.resources import resources
 from mdv.cli.schema import schema
@@ -65,6 +66,7 @@ for command in (
     atoms,
     export,
     rule,
+    real,
     filter_,
     eca,
     lmr,

@@ -394,6 +394,8 @@ def _call_primitive(machine: MachineState, node: CodeNode, name: str) -> None:
         found = run_primitive(name, terms, machine.settings.process, machine.view.now)
     except PrimitiveError as error:
         raise ProgramFault(f"primitive:{name}: {error}") from None
+    if found is not None and name == "concat":
+        machine.steps += len(found.value) // 10  # so that the limit of steps also bounds the size of texts
     if found is None:
         machine.fail()
     elif not outputs:

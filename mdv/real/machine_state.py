@@ -15,6 +15,7 @@ from mdv.real.compile_code import Code, CodeItem, CodeKey, CodeNode, CodeTriple,
 from mdv.real.events import MachineEvent, MachineSettings, SolutionFound
 from mdv.real.overlay import Overlay
 from mdv.real.store import (
+    FactReader,
     ReadPattern,
     ReadScope,
     ScopedRead,
@@ -377,7 +378,8 @@ class MachineState:
 
     def warn(self, message: str) -> None:
         if len(self.warnings) < MAX_WARNINGS and self.node is not None:
-            self.warnings.append((message, self.node.span))
+            span = self.node.span if self.node.code is self.code else Span(0, 0)  # in the body of an action: no place
+            self.warnings.append((message, span))
 
     def add(self, document: str, statement: Statement, contexts: Contexts) -> bool:
         """Add a statement to the top context. Return False, with `_blocked` set, if it is present or refused."""
@@ -393,7 +395,7 @@ class MachineState:
         if self.is_present(statement, top):
             self.blocked = (ScopedRead(exact, scope),)
             return False
-        refusal = self.view.refusal(StatementChange(document, statement, True), self.facts_everywhere)
+        refusal = self.view.refusal(StatementChange(document, statement, True), self.facts_of(document))
         if refusal is not None:
             self.blocked = refusal.awaited or None
             self.warn(refusal.reason)
@@ -401,8 +403,9 @@ class MachineState:
         self.change(document, statement, True)
         return True
 
-    def facts_everywhere(self, pattern: ReadPattern) -> Iterable[Statement]:
-        return self.statements(pattern)
+    def facts_of(self, document: str) -> FactReader:
+        """Return a reader of the statements of one document."""
+        return lambda pattern: self.statements(pattern, (document,))
 
     def ground(self, triple: CodeTriple) -> Statement:
         """Return the statement of a triple to be added. Raise a fault if it is not well formed."""

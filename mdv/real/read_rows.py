@@ -220,7 +220,7 @@ def _take(machine: MachineState, row: Statement) -> bool:
     documents = machine.documents_with(row)
     concerned = sorted(documents if top is None else documents & {top})
     for document in concerned:
-        refusal = machine.view.refusal(StatementChange(document, row, False), machine.facts_everywhere)
+        refusal = machine.view.refusal(StatementChange(document, row, False), machine.facts_of(document))
         if refusal is not None:
             machine.warn(refusal.reason)
             return False

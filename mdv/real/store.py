@@ -1,8 +1,8 @@
 """What a machine reads and asks: the protocol that a store implements, in memory or in Postgres.
 
 Reads are cursors: a pattern, a scope, a base position and the last statement that was read. A cursor reads the
-statements as of its position, in the order of statements, in chunks. A store holds nothing between two chunks, so a
-cursor can be stored with a checkpoint and continued in another process.
+statements as of its position, in an order that the store chooses and keeps, in chunks. A store holds nothing between
+two chunks, so a cursor can be stored with a checkpoint and continued in another process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StoreView(Protocol):
     def read(
         self, pattern: ReadPattern, scope: ReadScope, position: int, after: Statement | None, limit: int
     ) -> Sequence[Statement]:
-        """Return up to `limit` distinct matching statements after `after`, as of a position, in order.
+        """Return up to `limit` distinct matching statements after `after`, as of a position, in an order of the store.
 
         Fewer than `limit` mean that there are no more.
         """
@@ -81,7 +81,8 @@ class StoreView(Protocol):
         """Return how the schema types the values of a property."""
 
     def refusal(self, change: StatementChange, facts: FactReader) -> WriteRefusal | None:
-        """Return why a change would be refused (permissions, locks, the schema), or None."""
+        """Return why a change would be refused (permissions, locks, the schema), or None. `facts`: those of its
+        document, with the uncommitted changes."""
 
     def infer(self, engine: str, pattern: ReadPattern, facts: FactReader) -> Iterable[Statement]:
         """Return the distinct solutions of an inference engine. Raise `LookupError` if there is no such engine."""

@@ -116,7 +116,7 @@ _triples = (
     st.builds(TriplePattern, st.just(_HERE), _patterns, _patterns, _items | _lists)
     | st.builds(
         TriplePattern, st.just(_HERE), _patterns, _patterns, _variables,
-        _patterns | _words.map(lambda word: RealLiteral(_HERE, "symbol", word)),
+        _patterns | st.sampled_from(["en", "fr"]).map(lambda word: RealLiteral(_HERE, "symbol", word)),
     )
     | st.builds(TriplePattern, st.just(_HERE), _patterns, _patterns, _texts, _variables)
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Statements as programs read them: cursors as of a position."""
