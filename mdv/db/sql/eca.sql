@@ -166,11 +166,11 @@ delete from eca_runs where id in (
 with failing as (
     update eca_rules r set state = 'quarantined', position = %(position)s::bigint,
         reason = coalesce('It was too slow: ' || k.reason || '.',
-                          'It failed in ' || coalesce(c.failures, 0) || ' transactions in a row.')
+                          'It failed in ' || coalesce(c.failures, 0) + %(uncounted)s::int || ' transactions in a row.')
     from jsonb_to_recordset(%(rules)s::jsonb) as k (id bigint, reason text)
     left join eca_counts c on c.rule_id = k.id
     where k.id = r.id
-      and (r.state = 'active' and (k.reason is not null or c.failures >= %(most)s::int)
+      and (r.state = 'active' and (k.reason is not null or coalesce(c.failures, 0) + %(uncounted)s::int >= %(most)s::int)
            or r.state = 'shadow' and k.reason is not null)
     returning r.id
 ), gone as (
