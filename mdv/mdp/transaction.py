@@ -68,8 +68,8 @@ MAX_RULE_FAILURES = 5
 def stop_failing_rules(
     connection: Connection, failing: Collection[int], uncounted: int, position: int, slow: SlowRules
 ) -> bool:
-    """Quarantine those of these rules that have failed in too many transactions in a row, and those that took too long at
-    once. Return True if there are any. `uncounted`: failures that are not stored yet."""
+    """Quarantine those of these rules that have failed in too many transactions in a row, and at once those that took
+    too long. Return True if there are any. `uncounted`: failures that are not stored yet."""
     too_long = {rule: reason for rule in failing if (reason := slow.reason(rule)) is not None}
     return bool(quarantine_rules(connection, failing, MAX_RULE_FAILURES, uncounted, position, too_long))
 
