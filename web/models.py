@@ -317,7 +317,7 @@ class EcaDryRun(Strict):
 
 
 class EcaRunsQuery(ListQuery):
-    rule: str | None = Field(None, description="name or ID of a rule: only runs in which it changed something")
+    rule: str | None = Field(None, description="name or ID of a rule: only runs in which it fired or failed")
     outcome: Literal["done", "refused", "compensated"] | None = Field(None, description="only runs with this outcome")
     position: int | None = Field(None, ge=0, le=2**63 - 1, description="only the run of this transaction")
 

@@ -146,7 +146,7 @@ def dry_run(
 
 @eca.command("trace", example="mdv eca trace\nmdv eca trace 7")
 @click.argument("run", required=False, type=int)
-@click.option("--rule", metavar="R", help="Only runs in which this rule changed something.")
+@click.option("--rule", metavar="R", help="Only runs in which this rule fired or failed.")
 @list_options
 @data_option
 def trace(run: int | None, rule: str | None, limit: int | None, everything: bool, as_json: bool) -> None:

@@ -54,12 +54,17 @@ def format_error(error: MdvError, who: str = "mdv") -> Iterator[str]:
     >>> print("\\n".join(format_error(InvalidDocument("1 error.", [Flaw("no such class", line=3)]))))
     mdv: Document refused: 1 error.
       line 3: no such class
+    >>> flaws = [Flaw("no such class", line=3), Flaw("no such property", line=4)]
+    >>> text = "2 errors.\\n\\nLine 3: no such class\\n\\nLine 4: no such property"
+    >>> len("\\n".join(format_error(InvalidDocument(text, flaws))).splitlines())
+    5
     """
     detail = error_detail(error)
     is_repeated = isinstance(error, NotWellFormed) and "is not well-formed" in detail
     title = "" if is_repeated else f"{error.title}: "
     yield f"{who}: {title}" + "\n".join(escape_controls(line) for line in detail.splitlines())
-    if len(error.flaws) == 1 and str(error.flaws[0]) in error.detail:
+    # The detail of an error of a text begins each flaw with a capital letter.
+    if error.flaws and all(str(flaw)[1:] in error.detail for flaw in error.flaws):
         return
     for flaw in error.flaws[:MAX_ERRORS_SHOWN]:
         where = f"{flaw.subject}: " if flaw.line is None and flaw.subject else ""

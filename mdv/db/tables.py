@@ -767,6 +767,9 @@ eca_runs = Table(
     Column("parent_run", BigInteger, comment="the run that a detached copy is of"),
     Column("parent_copy", Integer, comment="the number of the detached copy there"),
     Column("origin", BigInteger, comment="the run that the first of a chain of detached copies is of"),
+    Column("rules", ARRAY(BigInteger), nullable=False, server_default=text("'{}'"),
+           comment="the rules that fired or failed in it"),
+    Index("eca_runs_rules", "rules", postgresql_using="gin"),
     Index("eca_runs_at", "at"),
     Index("eca_runs_parent", "parent_run"),
     Index("eca_runs_origin", "origin"),
@@ -791,6 +794,7 @@ eca_changes = Table(
     Column("copy", Integer, comment="number of the copy in the run; NULL: the transaction itself"),
     Column("change", Integer, comment="number of the change in the update; equal for both parts of an UPDATE"),
     Index("eca_changes_subject", "subject", "property"),
+    Index("eca_changes_document", "document", "id"),
     comment="Statements that actions of ECA rules added or removed. Kept for ever.",
 )  # fmt: skip
 

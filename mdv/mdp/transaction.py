@@ -66,12 +66,12 @@ MAX_RULE_FAILURES = 5
 
 
 def stop_failing_rules(
-    connection: Connection, failing: Collection[int], most: int, position: int, slow: SlowRules
+    connection: Connection, failing: Collection[int], uncounted: int, position: int, slow: SlowRules
 ) -> bool:
-    """Quarantine those of these rules that have failed in `most` transactions in a row, and those that took too long at
-    once. Return True if there are any."""
+    """Quarantine those of these rules that have failed in too many transactions in a row, and at once those that took
+    too long. Return True if there are any. `uncounted`: failures that are not stored yet."""
     too_long = {rule: reason for rule in failing if (reason := slow.reason(rule)) is not None}
-    return bool(quarantine_rules(connection, failing, most, position, too_long))
+    return bool(quarantine_rules(connection, failing, MAX_RULE_FAILURES, uncounted, position, too_long))
 
 
 class OneByOne(Exception):
@@ -498,9 +498,7 @@ class Transaction:
         """Stop rules that have failed too often, or took too long. Their failures in this transaction are counted
         next."""
         failing = {copy.rule.id for copy, _ in run.failed if copy.rule is not None}
-        stopped = stop_failing_rules(
-            self.connection, failing, MAX_RULE_FAILURES - 1, self.position, self.provider.slow_rules
-        )
+        stopped = stop_failing_rules(self.connection, failing, 1, self.position, self.provider.slow_rules)
         if stopped:
             version = new_graph_version() | 1
             set_version(self.connection, version)

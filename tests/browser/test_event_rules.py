@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from mdv.client import Client
 from tests.support.browser_visit import Visit
+from tests.support.whole_system import Up
 
 COURSE = "http://mdv.example/learning/sql-course.ttl#course"
 MESSAGES = "http://mdv.example/learning/anna.ttl%23new-objects"
@@ -54,6 +55,14 @@ def write(page: Page, text: str) -> None:
     page.keyboard.press("Control+A")
     page.keyboard.press("Backspace")
     page.keyboard.insert_text(text)
+
+
+def test_the_header_of_an_admin_is_one_line(visits: Callable[..., Visit], up: Up) -> None:
+    page = visits(up.system.url, "light", 1280).to("/event-rules")
+    expect(page.get_by_role("link", name="Admin", exact=True)).to_be_visible()
+    middles = [one.evaluate("one => one.offsetTop + one.offsetHeight / 2") for one in page.locator(".top > *").all()]
+    assert len(middles) == 4
+    assert max(middles) - min(middles) < 5
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -194,3 +194,13 @@ def test_rules_that_always_fail_beside_many_registrations(eca: Mdp) -> None:
     assert {job.answer["type"] for job in ended if job.state == "failed"} == {"urn:mdv:problem:rules-do-not-end"}
     assert rule_named(eca, "fails").state == "quarantined"
     assert eca.one("select count(*) from documents where present and uri like 'http://d/%'") == 196
+
+
+@pytest.mark.parametrize("abort", ["Mutual", "Independent"])
+def test_the_reason_of_a_quarantine_counts_every_failure(eca: Mdp, abort: str) -> None:
+    add(eca, f"RULE fails ABORT {abort} ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, seq++, $delta)")
+    for number in range(4):
+        put(eca, f"http://d/{number}", f"<http://r/{number}> a :Lo ; :subject 'x' .")
+    assert rule_named(eca, "fails").state == "active"
+    put(eca, "http://d/4", "<http://r/4> a :Lo ; :subject 'x' .")
+    assert rule_named(eca, "fails").reason == "It failed in 5 transactions in a row."

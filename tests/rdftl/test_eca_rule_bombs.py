@@ -130,3 +130,12 @@ def test_a_slow_shadow_rule_is_quarantined(crowded: Mdp) -> None:
     (ended,) = put(crowded, "http://d/1", "<http://r/1> :level 1 .")
 
     assert (ended.state, rule_named(crowded, "slow").state) == ("done", "quarantined")
+
+
+def test_the_target_of_a_delete_event_is_a_node_of_the_state_before(eca: Mdp) -> None:
+    add(eca, "RULE gone ON DELETE (_, owner, resource()) IF TRUE DO INSERT (resource(http://r/log), tag, 'gone')")
+    put(eca, "http://d/1", "<http://r/1> :owner <http://r/2> . <http://r/2> a :User .")
+
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+
+    assert statements(eca, RULES) == {("http://r/log", "tag", "gone")}

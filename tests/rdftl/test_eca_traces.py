@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from mdv.errors import NotFound
 from mdv.inspect.eca_log import change_json, find_origins, list_changes, origins_json
@@ -26,6 +27,7 @@ from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
 from mdv.mdp.eca.update import UpdateRequest, execute_update
 from mdv.model import Statement, Term
 from mdv.rdftl.model import Delta
+from tests.support.eca_system import submit, work
 from tests.support.mdp import Mdp
 
 SCHEMA = """
@@ -266,3 +268,34 @@ def test_runs_are_listed_newest_first(eca: Mdp) -> None:
             read_run(connection, 99)
     assert run_json(newest)["subject"] == "http://d/2"
     assert (newest.cause, newest.outcome, newest.fired) == ("registration", "done", 1)
+
+
+def test_the_runs_of_a_rule_include_those_in_which_it_changed_nothing(eca: Mdp) -> None:
+    """A rule takes part in a run if it fires as a shadow rule, fails alone, or refuses the change."""
+    add(eca, "RULE shadow ON INSERT (_, subject, 'shadow') IF TRUE DO INSERT ($delta, tag, 'a')", state="shadow")
+    add(eca, "RULE alone ABORT Independent ON INSERT (_, subject, 'alone') IF TRUE DO INSERT ($delta, seq++, $delta)")
+    add(eca, "RULE refusing ON INSERT (_, subject, 'refused') IF TRUE DO INSERT ($delta, seq++, $delta)")
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :subject 'shadow' .")
+    put(eca, "http://d/2", "<http://r/2> a :Lo ; :subject 'alone' .")
+    submit(eca, "register", "http://d/3", "<http://r/3> a :Lo ; :subject 'refused' .")
+    work(eca)
+
+    with eca.engine.connect() as connection:
+        found = [[run.subject for run in list_runs(connection, NEWEST, 10, rule=rule)] for rule in (1, 2, 3)]
+    assert found == [["http://d/1"], ["http://d/2"], ["http://d/3"]]
+
+
+def test_the_log_of_a_document_is_read_from_an_index(eca: Mdp) -> None:
+    with eca.engine.begin() as connection:
+        connection.execute(text("set local enable_seqscan = off"))
+        connection.execute(
+            text(
+                "insert into eca_changes (position, run_id, step, is_added, document, subject, property, object)"
+                " select n, n, 0, true, 'http://d/' || n, 's', 'p', '{}' from generate_series(1, 5000) n"
+            )
+        )
+        connection.execute(text("analyze eca_changes"))
+        plan = connection.scalars(
+            text("explain select * from eca_changes where document = 'http://d/7' order by id desc limit 10")
+        )
+        assert any("eca_changes_document" in line for line in plan)

@@ -432,3 +432,8 @@ def test_a_delta_is_written_as_a_node_or_triple() -> None:
 )
 def test_equal_constants_have_equal_texts(text: str, kind: ValueKind, expected: str | None) -> None:
     assert typed_text(text, kind) == expected
+
+
+def test_what_was_expected_is_one_enumeration() -> None:
+    with pytest.raises(InvalidRule, match="expected INSERT, DELETE, UPDATE or LET, found 'INSRT'"):
+        rule("ON INSRT (_, title, _) IF TRUE DO DELETE $delta")

@@ -209,7 +209,7 @@ def _encoded(text: str) -> bytes:
 @routes.route("GET", "/eca/runs", "List runs", {200: _RUNS} | describe_problems(404), query=EcaRunsQuery)
 def runs(query: EcaRunsQuery) -> dict[str, Any]:
     """Lists runs, newest first: changes in which at least one rule fired, and updates. With `rule`, those in which the
-    rule changed something. Runs are kept for some days."""
+    rule fired or failed, also if it was a shadow rule or the change was refused. Runs are kept for some days."""
     require_reader()
     with services().engine.connect() as connection:
         rule = rule_number(connection, query.rule) if query.rule is not None else None

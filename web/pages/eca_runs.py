@@ -146,7 +146,7 @@ def _net(changes: Iterable[Mapping[str, Any]]) -> list[ChangedLine]:
 
 @pages.get("/event-rules/runs")
 def eca_runs() -> Response:
-    """List runs, newest first; with `rule`, those in which the rule changed something."""
+    """List runs, newest first; with `rule`, those in which the rule fired or failed."""
     require_viewer()
     before = read_after(request.args.get("after")) or NEWEST
     rule, outcome = request.args.get("rule", "").strip(), request.args.get("outcome", "")

@@ -179,7 +179,10 @@ class _EventPart:
         value = self.node.value
         if self.node.class_iri is not None:
             return True
-        return isinstance(value, NodePath) and (bool(value.steps) or bool(value.qualifiers))
+        if not isinstance(value, NodePath):
+            return False
+        is_any_object = isinstance(value.head, AllNodes) and self.field is not DeltaField.SOURCE  # may be no node
+        return bool(value.steps) or bool(value.qualifiers) or is_any_object
 
 
 def running_rules(template_id: int) -> str:

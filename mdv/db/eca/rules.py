@@ -212,12 +212,17 @@ def insert_rules(connection: Connection, rules: Sequence[NewEcaRule], position: 
 
 
 def quarantine_rules(
-    connection: Connection, rules: Collection[int], most: int, position: int, at_once: Mapping[int, str]
+    connection: Connection,
+    rules: Collection[int],
+    most: int,
+    uncounted: int,
+    position: int,
+    at_once: Mapping[int, str],
 ) -> list[int]:
     """Stop those of these rules that have failed in `most` transactions in a row, and those in `at_once`, each for its
-    reason. Return their IDs."""
+    reason. Return their IDs. `uncounted`: failures that are not stored yet."""
     reasons = [{"id": rule, "reason": at_once.get(rule)} for rule in rules]
-    found = _query(connection, "quarantine", rules=_json(reasons), most=most, position=position)
+    found = _query(connection, "quarantine", rules=_json(reasons), most=most, uncounted=uncounted, position=position)
     return [int(number or 0) for (number,) in found]
 
 

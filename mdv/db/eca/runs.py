@@ -109,7 +109,7 @@ def store_run(connection: Connection, position: int | None, run: RunRecord) -> i
         stored = pipeline.queue_named(
             sql["insert_run"], position=position, cause=run.cause, subject=run.subject, outcome=run.outcome,
             fired=run.fired, trace=_json(run.trace), by=run.by, copies=_json(run.copies), parent_run=parent[0],
-            parent_copy=parent[1], origin=parent[2],
+            parent_copy=parent[1], origin=parent[2], rules=_json(sorted(run.counts)),
         )  # fmt: skip
         if counts:
             pipeline.queue_named(sql["count_fired"], counts=_json(counts))

@@ -67,9 +67,11 @@ select id, uri from resources where id = any (%(ids)s::bigint[]);
 select id, uri from vocabulary where id = any (%(ids)s::int[]);
 
 -- name: insert_run
-insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by, copies, parent_run, parent_copy, origin)
+insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by, copies, parent_run, parent_copy, origin,
+                      rules)
 values (%(position)s::bigint, %(cause)s, %(subject)s, %(outcome)s, %(fired)s::int, %(trace)s::jsonb, %(by)s,
-        %(copies)s::jsonb, %(parent_run)s::bigint, %(parent_copy)s::int, %(origin)s::bigint)
+        %(copies)s::jsonb, %(parent_run)s::bigint, %(parent_copy)s::int, %(origin)s::bigint,
+        array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint))
 returning id;
 
 -- name: insert_changes
@@ -164,11 +166,11 @@ delete from eca_runs where id in (
 with failing as (
     update eca_rules r set state = 'quarantined', position = %(position)s::bigint,
         reason = coalesce('It was too slow: ' || k.reason || '.',
-                          'It failed in ' || coalesce(c.failures, 0) || ' transactions in a row.')
+                          'It failed in ' || coalesce(c.failures, 0) + %(uncounted)s::int || ' transactions in a row.')
     from jsonb_to_recordset(%(rules)s::jsonb) as k (id bigint, reason text)
     left join eca_counts c on c.rule_id = k.id
     where k.id = r.id
-      and (r.state = 'active' and (k.reason is not null or c.failures >= %(most)s::int)
+      and (r.state = 'active' and (k.reason is not null or coalesce(c.failures, 0) + %(uncounted)s::int >= %(most)s::int)
            or r.state = 'shadow' and k.reason is not null)
     returning r.id
 ), gone as (

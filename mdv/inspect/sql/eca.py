@@ -67,7 +67,7 @@ def list_runs(
     outcome: str | None = None,
     position: int | None = None,
 ) -> list[ListedRuleRun]:
-    """Return a page of runs, newest first. `rule`: those in which this rule changed something."""
+    """Return a page of runs, newest first. `rule`: those in which this rule fired or failed."""
     r = eca_runs.c
     query = (
         select(r.id, r.position, r.at, r.cause, r.subject, r.outcome, r.fired, r.changed_by, r.parent_run,
@@ -75,7 +75,7 @@ def list_runs(
         .where(r.id < before).order_by(r.id.desc()).limit(limit)
     )  # fmt: skip
     if rule is not None:
-        query = query.where(r.id.in_(select(eca_changes.c.run_id).where(eca_changes.c.rule_id == rule)))
+        query = query.where(r.rules.contains([rule]))
     if outcome is not None:
         query = query.where(r.outcome == outcome)
     if position is not None:

@@ -9,7 +9,7 @@ from mdv.db.eca.runs import RunRecord, queue_compensation, store_run
 from mdv.db.jobs import PRIORITY_BACKGROUND
 from mdv.errors import MdvError, RuleFailed, RulesDoNotEnd
 from mdv.mdp.provider import Provider
-from mdv.mdp.transaction import MAX_RULE_FAILURES, Transaction, new_graph_version, stop_failing_rules
+from mdv.mdp.transaction import Transaction, new_graph_version, stop_failing_rules
 
 
 def report_refusal(error: MdvError) -> MdvError:
@@ -40,6 +40,6 @@ def record_refusal(connection: Connection, error: MdvError, provider: Provider) 
     if failing:
         tx = Transaction(provider, connection)
         tx.lock()
-        if stop_failing_rules(connection, failing, MAX_RULE_FAILURES, tx.position, provider.slow_rules):
+        if stop_failing_rules(connection, failing, 0, tx.position, provider.slow_rules):
             advance_rules(connection, tx.position, new_graph_version() | 1)
     return error
