@@ -218,7 +218,9 @@ def _stream(s: Services, program: ProgramRun, first: list[Event], media_type: st
         except Exception as error:
             yield write([{"type": "error", "problem": unexpected(error).problem()}])
 
-    response = Response(stream_with_context(chunks()), content_type=media_type, headers={"Vary": "Accept", "Cache-Control": "no-store"})
+    response = Response(
+        stream_with_context(chunks()), content_type=media_type, headers={"Vary": "Accept", "Cache-Control": "no-store"}
+    )
     response.call_on_close(closing.close)
     return response
 
