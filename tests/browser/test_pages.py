@@ -350,7 +350,7 @@ def test_the_overview_updates_itself_while_it_is_open(desk: Visit, mdp: Client) 
     def is_drawn() -> bool:
         return sum(json.loads(charts.first.get_attribute("data-points") or "")[1]) > before  # type: ignore[no-any-return]
 
-    eventually(is_drawn)
+    eventually(is_drawn, 200)  # charts are read again every minute
     expect(charts.first.locator("details tbody")).to_be_visible()
     expect(page.locator(".u-over")).to_have_count(4)
     desk.check()
