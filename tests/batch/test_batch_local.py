@@ -231,8 +231,10 @@ def unprivileged() -> Iterator[None]:
 def test_a_folder_that_cannot_be_read_is_not_left_out_silently(small: Path) -> None:
     write({"c.ttl": b"z"}, small / "secret")
     (small / "secret").chmod(0)
-    for above in (small, *small.parents[:3]):
+    for above in (small, *small.parents):
         above.chmod(0o755)
+        if above.name.startswith("pytest-of-"):
+            break
     try:
         with unprivileged(), pytest.raises(BadCommand, match="secret cannot be read: Permission denied"):
             list(_walk(small))

@@ -72,7 +72,7 @@ def test_an_action_with_a_path_that_multiplies_is_slow(crowded: Mdp, action: str
 
 
 def test_an_update_with_a_path_that_multiplies_is_refused(crowded: Mdp) -> None:
-    (ended,) = update(crowded, f"DELETE (resource(http://p/1){AND_BACK}, tag, 'none')")
+    (ended,) = update(crowded, f"INSERT (resource(http://p/1){AND_BACK}, tag, 'x')")
 
     assert (ended.state, ended.answer["type"]) == ("failed", "urn:mdv:problem:update-failed")
     assert "took longer than 0.2 s" in ended.answer["detail"]
