@@ -157,7 +157,10 @@ def test_the_connection_uses_the_address_that_was_checked(receiver: Receiver) ->
 
 def test_a_host_that_now_resolves_to_this_machine_is_not_connected_to(receiver: Receiver) -> None:
     answer = send(receiver.at("hooks.example"), b"{}", HEADERS, resolve=lambda host, port: ["127.0.0.1"])
-    assert answer.reason == "The host hooks.example has an address that is not on the public internet."
+    assert answer.reason == (
+        "The host hooks.example has an address that is not on the public internet. In a private network, start the MDP"
+        " with MDV_WEBHOOK_PRIVATE=true."
+    )
     assert receiver.got == []
 
 
