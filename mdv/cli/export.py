@@ -35,7 +35,8 @@ MAX_NAME_CHARACTERS = 200
 def export(uris: tuple[str, ...], everything: bool, folder: Path | None, syntax: str, version: int | None) -> None:
     """Write documents as RDF: one to standard output, several into a folder.
 
-    `mdv register DIR --uri-from-name` registers such a folder again, each document with its original URI.
+    `mdv register DIR --uri-from-name` registers such a folder again, each document with its original URI. --all leaves
+    out the documents that MDV itself writes (`urn:mdv:…`), which cannot be registered: name them to export them.
     """
     if bool(uris) == everything:
         raise click.UsageError("Give the URIs of documents, or --all.")
@@ -54,8 +55,13 @@ def export(uris: tuple[str, ...], everything: bool, folder: Path | None, syntax:
         write_bytes(text(uris[0], wanted))
         return
     folder.mkdir(parents=True, exist_ok=True)
-    count = 0
+    from mdv.rdf.parse import RESERVED_URI_PREFIX
+
+    count = left_out = 0
     for uri in (item["uri"] for item in mdp.items("/documents")) if everything else dict.fromkeys(uris):
+        if everything and uri.startswith(RESERVED_URI_PREFIX):
+            left_out += 1
+            continue
         try:
             (folder / file_name(uri, wanted)).write_bytes(text(uri, wanted))
         except NotAcceptable as error:
@@ -63,6 +69,8 @@ def export(uris: tuple[str, ...], everything: bool, folder: Path | None, syntax:
             (folder / file_name(uri, TURTLE)).write_bytes(text(uri, TURTLE))
             click.echo(f"{uri} is written as Turtle: {error.detail}", err=True)
         count += 1
+    if left_out:
+        click.echo(f"Documents that MDV itself writes ({RESERVED_URI_PREFIX}…) were left out: {left_out:,}.", err=True)
     print_line(f"Exported {count:,} {'document' if count == 1 else 'documents'} to {folder}.")
 
 

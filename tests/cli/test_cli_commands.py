@@ -224,13 +224,17 @@ def test_resources_are_listed_and_shown(on: Callable, figure_1: str) -> None:
     assert missing.code == 1 and missing.err.startswith("mdv: Not found: ")
 
 
-def test_documents_are_exported(on: Callable, figure_1: str, tmp_path: Path) -> None:
+def test_documents_are_exported_without_those_of_mdv_itself(on: Callable, figure_1: str, tmp_path: Path) -> None:
     assert on("export", DOC).out.lstrip().startswith("<?xml")
+    on("update", "-e", "INSERT (resource(http://mdv.example/x), serverHost, 'x')")
     ran = on("export", "--all", "--to", tmp_path / "out", "--syntax", "turtle")
     assert ran.code == 0
     assert (tmp_path / "out" / "http%3A%2F%2Fmdv.example%2Fdoc.rdf.ttl").exists()
-    count = len(on("documents").out.splitlines())
-    assert len(list((tmp_path / "out").iterdir())) == count and ran.out.startswith(f"Exported {count} ")
+    listed = on("documents").out.splitlines()
+    count = len([line for line in listed if "urn:mdv:" not in line])
+    assert len(list((tmp_path / "out").iterdir())) == count < len(listed) and ran.out.startswith(f"Exported {count} ")
+    assert f"(urn:mdv:…) were left out: {len(listed) - count}." in ran.err
+    assert on("export", "urn:mdv:updates", "--syntax", "turtle").code == 0
 
 
 def test_a_schema_is_put_and_shown(on: Callable, tmp_path: Path) -> None:
