@@ -150,18 +150,19 @@ def test_a_running_system_is_backed_up_and_restored_into_another(tmp_path: Path)
 
         assert after.shown(told["position"]) == before.shown(told["position"])
         assert done(run(two, "user", "list", "--json"))["items"] == done(run(one, "user", "list", "--json"))["items"]
-        assert after.mdp.get("/status")["position"] == told["position"]
+        waited = after.mdp.get("/status")["position"] - told["position"]
+        assert waited in (0, 1), "at most the one registration that waited in the snapshot has been carried out"
         eventually(after.is_exact)
         assert after.local() == before.local() != {}
         with pytest.raises(MustRefetch):
             after.mdp.get("/lmrs/local/feed", after=cursor)
         with Client(replace(two.system, token=token)) as auditor:  # the tokens are those of the backup
-            assert auditor.get("/status")["position"] == told["position"]
+            assert auditor.get("/status")["position"] - told["position"] in (0, 1)
         assert run(two, "restore", folder).returncode == 1  # it is not empty now
 
         # Work continues, in processes that know only the restored content.
         position = after.register("later.ttl", catalogue(4, 5)["00002.ttl"])
-        assert position == told["position"] + 1
+        assert position - told["position"] in (1, 2)
         after.lmr.get("/status", after=position, wait=30)
         assert after.is_exact()
 
@@ -169,8 +170,9 @@ def test_a_running_system_is_backed_up_and_restored_into_another(tmp_path: Path)
         done(run(two, "restore", folder, "--replace"))
         assert after.shown(told["position"] + 9) == before.shown(told["position"])
         eventually(after.is_exact)
-        assert after.register("later.ttl", catalogue(4, 6)["00002.ttl"]) == told["position"] + 1
-        after.lmr.get("/status", after=told["position"] + 1, wait=30)
+        position = after.register("later.ttl", catalogue(4, 6)["00002.ttl"])
+        assert position - told["position"] in (1, 2)
+        after.lmr.get("/status", after=position, wait=30)
         assert after.is_exact() and after.local() == before.local()
         with psycopg.connect(two.system.database_url) as connection:
             assert connection.execute("select count(*) from jobs where state in ('failed', 'dead')").fetchone() == (0,)
