@@ -176,6 +176,26 @@ def test_rules_are_disabled_enabled_replaced_and_removed(eca: Mdp) -> None:
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/2", "tag", "old"), ("http://r/3", "tag", "new")}
 
 
+@pytest.mark.parametrize("change", ["remove", "replace"])
+def test_a_rule_that_is_not_preceded_any_more_runs_by_its_id(eca: Mdp, change: str) -> None:
+    event = "ON INSERT (_, subject, 'x') IF TRUE DO"
+    add(eca, f"RULE first {event} INSERT ($delta, level, 1)")
+    add(eca, f"RULE second {event} UPDATE ($delta, level, _ -> 2)")
+    add(eca, f"RULE third PRECEDES first {event} DELETE ($delta, level, 7)")
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "level", "1")}, "second, third, first"
+
+    with eca.engine.begin() as connection:
+        if change == "remove":
+            remove_rule(connection, "third", eca.provider)
+        else:
+            text = f"RULE third {event} DELETE ($delta, level, 7)"
+            replace_rule(connection, "third", EcaDraft(text), eca.provider)
+
+    put(eca, "http://d/2", "<http://r/2> :subject 'x' .")
+    assert ("http://r/2", "level", "2") in statements(eca, "urn:mdv:eca:main"), "first, second"
+
+
 def test_a_shadow_rule_is_recorded_and_does_nothing(eca: Mdp) -> None:
     with eca.engine.begin() as connection:
         text = "RULE mark ON INSERT (_, subject, 'x') IF TRUE DO INSERT ($delta, tag, 'old')"

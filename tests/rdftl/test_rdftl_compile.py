@@ -161,6 +161,12 @@ def test_a_resource_is_named_in_full_or_relative_to_base(written: str, uri: str 
         assert action.path == NodePath(NamedNode(uri))  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("written", ["", " ", "''", '""'])
+def test_a_resource_without_a_uri_is_every_resource(written: str) -> None:
+    (action,) = compile_update(f"DELETE resource({written})", rdftl_schema()).actions
+    assert action.path == NodePath(AllNodes())  # type: ignore[union-attr]
+
+
 def test_base_and_namespaces_of_the_text_come_before_those_of_the_schema() -> None:
     found = rule(
         f"BASE <http://b/> USING NAMESPACE dc {BASE} "
