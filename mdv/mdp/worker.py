@@ -376,7 +376,7 @@ def _job_outcome(job: Job, result: EditJobOutcome | MdvError) -> JobOutcome:
     if isinstance(result, MdvError):
         return JobOutcome(job, None, result.problem())
     found = result.as_dict()
-    return JobOutcome(job, NO_RUN | found | {"dry_run": True} if job.options.get("dry_run") else found, None)
+    return JobOutcome(job, {**NO_RUN, **found, "dry_run": True} if job.options.get("dry_run") else found, None)
 
 
 def _preconditions(job: Job) -> Preconditions:

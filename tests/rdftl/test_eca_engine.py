@@ -77,6 +77,17 @@ def test_an_update_event_has_old_and_new_targets(eca: Mdp) -> None:
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "tag", "1")}
 
 
+def test_old_and_new_targets_are_compared_as_numbers(eca: Mdp) -> None:
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 9 . <http://r/2> a :Lo ; :level 9 .")
+    add(eca, "ON UPDATE (_, level, _ -> _) IF $delta.new_target > $delta.old_target DO INSERT ($delta, tag, 'more')")
+    add(eca, "ON UPDATE (_, level, _ -> _) IF $delta.new_target = '010' DO INSERT ($delta, tag, 'ten')")
+
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 10 . <http://r/2> a :Lo ; :level 8 .")
+
+    found = statements(eca, "urn:mdv:eca:main")
+    assert found == {("http://r/1", "tag", "more"), ("http://r/1", "tag", "ten")}
+
+
 def test_an_action_updates_an_arc_of_a_document_that_is_registered_now(eca: Mdp) -> None:
     add(eca, "ON INSERT (_, subject, _) IF TRUE DO UPDATE ($delta, level, _ -> 2)")
 

@@ -281,6 +281,39 @@ def test_the_range_of_the_last_property_decides_the_kind(text: str, operator: Op
     assert (found.operator, found.kind) == (operator, kind)
 
 
+@pytest.mark.parametrize(
+    ("text", "event", "kind"),
+    [
+        ("$delta.target = 5", "INSERT (_, size, _)", ValueKind.NUMBER),
+        ("$delta.new_target < $delta.old_target", "UPDATE (_, price, _ -> _)", ValueKind.NUMBER),
+        ("$delta.target > resource(x)/target(size)", "DELETE (_, size, _)", ValueKind.NUMBER),
+        ("resource(x)[target(size) = $delta.target]", "DELETE (_, size, _)", ValueKind.NUMBER),
+        ("$delta.target ≥ '2024-02-29'", "INSERT (_, day, _)", ValueKind.INSTANT),
+        ("$delta.target = 5", "INSERT (_, note, _)", ValueKind.TEXT),
+        ("$delta.target = 5", "INSERT (_, _, _)", ValueKind.TEXT),
+        ("$delta.source = 'x'", "INSERT (_, size, _)", ValueKind.TEXT),
+        ("$delta.arc_name = 'x'", "INSERT (_, size, _)", ValueKind.TEXT),
+    ],
+)
+def test_the_property_of_the_event_decides_the_kind_of_its_targets(text: str, event: str, kind: ValueKind) -> None:
+    found = condition(text, event)
+    if isinstance(found, Exists):
+        (found,) = found.path.qualifiers
+    assert isinstance(found, ValueComparison) and found.kind is kind
+
+
+def test_a_let_before_the_event_compares_its_targets_by_kind() -> None:
+    found = rule("LET $x := resource(y)[target(size) < $delta.target] ON INSERT (_, size, _) IF $x DO DELETE $x")
+    assert isinstance(found.condition, Exists)
+    (tested,) = found.condition.path.qualifiers
+    assert isinstance(tested, ValueComparison) and tested.kind is ValueKind.NUMBER
+
+
+def test_a_target_that_does_not_compare_is_described_by_its_range() -> None:
+    text = "ON INSERT (_, size, _) IF $delta.target = 'many' DO DELETE $delta"
+    assert refusal(text) == ["'many' is not a number, and $delta.target is of range xsd:integer"]
+
+
 def test_the_fields_of_an_arc() -> None:
     found = condition("$delta.source and $delta.arc_name and $delta.target and $delta", "INSERT (_, note, _)")
     assert isinstance(found, AllOf)

@@ -87,7 +87,6 @@ class Naive:
         self._count(tx)
         if problem is None:
             self.documents = dict(tx.state.documents)
-            self.last_tx = tx
             return Prediction(None, tx), tx.detached
         return Prediction(problem, tx), []
 
@@ -142,7 +141,8 @@ class OutsideChecker:
         return answer.json()
 
     def every(self, path: str, limit: int = 7, **query: Any) -> list[Any]:
-        found, after = [], {}
+        found: list[Any] = []
+        after: dict[str, str] = {}
         while True:
             page = self.get(path, limit=limit, **query, **after)
             found += page["items"]
@@ -190,7 +190,7 @@ class OutsideChecker:
     def add_rules(self) -> None:
         if len(self.naive.rules) >= MAX_RULES:
             return
-        made = []
+        made: list[Rule] = []
         for _ in range(self.random.choice((1, 1, 2))):
             self.names += 1
             others = [rule.name for rule in (*self.naive.rules.values(), *made)]
@@ -253,7 +253,7 @@ class OutsideChecker:
 
     def nearly(self, arcs: frozenset[Arc]) -> frozenset[Arc]:
         for _ in range(20):
-            subject, property_, value = gone = self.random.choice(sorted(arcs, key=str))
+            subject, property_, _ = gone = self.random.choice(sorted(arcs, key=str))
             kept = arcs - {gone}
             local = property_.startswith(W)
             found = {*kept, (subject, property_, self.author.value(property_))} if local else {*kept, self.author.arc()}
@@ -376,7 +376,7 @@ class OutsideChecker:
         if any(rule.coupling == "Detached" for rule in self.naive.rules.values()):
             return
         bodies = {uri: self.author.contents() for uri in DOCUMENTS}
-        self.last = f"batch {({uri: n_triples(arcs) for uri, arcs in bodies.items()})}"
+        self.last = "batch\n" + "\n".join(f"{uri}\n{n_triples(arcs)}" for uri, arcs in bodies.items())
         jobs = {}
         for uri, arcs in bodies.items():
             answer = self.call("PUT", "/documents", False, params={"uri": uri}, content=n_triples(arcs),

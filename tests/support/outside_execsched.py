@@ -251,7 +251,9 @@ class Look:
 
     def _compares(self, test: Test, here: Value | None) -> bool:
         assert test.left is not None and test.right is not None
-        last = test.left.steps[-1].of if test.left.steps else None
+        last: str | int | None = test.left.steps[-1].of if test.left.steps else None
+        if test.left.head.startswith("delta.") and not test.left.steps and self.delta is not None:
+            last = self.delta.arc
         is_number = last in self.state.schema.numbers
         right: Iterable[Value | Constant] = (
             [test.right] if isinstance(test.right, Constant) else self.select(test.right, here)

@@ -74,6 +74,10 @@ class Author:
 
     random: Random
     delta: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    """The fields of `$delta` that are literals."""
+    arc: str = ""
+    """The property of the event."""
 
     # Documents
 
@@ -96,7 +100,7 @@ class Author:
         return self.random.choice(RESOURCES), property_, self.value(property_)
 
     def value(self, property_: str) -> Value:
-        return self.random.choice(LITERALS[property_] if property_ in LITERALS else NODES)
+        return self.random.choice(LITERALS.get(property_, NODES))
 
     # Paths and conditions
 
@@ -122,6 +126,8 @@ class Author:
             kinds = {5: "not", 6: "and", 7: "or"}
             parts = tuple(self.test(here, depth - 1) for _ in range(1 if kind == 5 else 2))
             return Test(kinds[kind], parts)  # type: ignore[arg-type]
+        if self.values and not here and self.random.random() < 0.5:
+            return self.test_of_values()
         start = self.path(1, here)
         if kind == 8:
             last = (self.step(),) if here and not start.steps else ()
@@ -130,6 +136,12 @@ class Author:
         left = replace(start, steps=(*start.steps, Step("target", name)))
         operator = self.random.choice(["=", "=", "≠", "<", ">="] if name in SCHEMA.numbers else ["=", "=", "≠"])
         return Test("compare", left=left, operator=operator, right=self.right(name))
+
+    def test_of_values(self) -> Test:
+        """Return a comparison of a target of `$delta`."""
+        operator = self.random.choice(["=", "≠", "<", ">="] if self.arc in SCHEMA.numbers else ["=", "≠"])
+        right = Path(self.values[-1]) if self.random.random() < 0.3 else self.right(self.arc)
+        return Test("compare", left=Path(self.values[0]), operator=operator, right=right)
 
     def right(self, name: str) -> Path | Constant:
         if name in LITERALS:
@@ -201,30 +213,35 @@ class Author:
         return Node(Path(self.random.choice([*self.delta * 2, *NODES])), class_)
 
     def update(self) -> tuple[Change, ...]:
-        self.delta = ()
+        self.delta = self.values = ()
         return tuple(self.action() for _ in range(self.random.randint(1, 3)))
 
     def rule(self, name: str, others: Sequence[str] = ()) -> Rule:
-        self.delta = ()
+        self.delta = self.values = ()
         event = self.event()
         fields = ["delta"]
         if event.triples:
             arc = event.triples[0].arc
             fields += ["delta", "delta.source"]
+            targets = ["delta.old_target", "delta.new_target"] if event.verb == "UPDATE" else ["delta.target"]
             if arc in REFERENCES:
-                fields += ["delta.old_target", "delta.new_target"] if event.verb == "UPDATE" else ["delta.target"]
+                fields += targets
+            elif arc in LITERALS:
+                self.values, self.arc = tuple(targets), arc or ""
         self.delta = tuple(fields)
         condition = self.test()
         actions = tuple(self.action() for _ in range(self.random.choice((1, 1, 2))))
         if self.random.random() < 0.15:
-            actions = (*actions, Change("INSERT", triples=(Triple(Node(Path(RESOURCES[1])), "seq++", Node(Path(BAG))),)))
+            failing = Triple(Node(Path(RESOURCES[1])), "seq++", Node(Path(BAG)))
+            actions = (*actions, Change("INSERT", triples=(failing,)))
         some = [self.random.choice(others)] if others and self.random.random() < 0.3 else []
-        return Rule(
-            event, condition, actions, name,
-            self.random.choice(("Immediate", "Immediate", "Immediate", "Deferred", "Detached")),  # type: ignore[arg-type]
-            self.random.choice(("Mutual", "ParentChild", "Independent", "ChildParent")),  # type: ignore[arg-type]
-            precedes=tuple(some), set_=self.random.choice(("main", "main", "second")),
-        )  # fmt: skip
+        coupling = self.random.choice(("Immediate", "Immediate", "Immediate", "Deferred", "Detached"))
+        aborts = ("ParentChild", "Independent", "Mutual", "ChildParent")
+        # The failure of a detached copy does not compensate its parent.
+        abort = self.random.choice(aborts[:2] if coupling == "Detached" else aborts)
+        verb = self.random.choice(("precedes", "follows"))
+        made = Rule(event, condition, actions, name, coupling, abort, **{verb: tuple(some)})  # type: ignore[arg-type]
+        return replace(made, set_=self.random.choice(("main", "main", "second")))
 
 
 # Texts
@@ -246,9 +263,13 @@ class Writer:
         lets = self.random.random() < 0.15 and not rule.event.triples and rule.event.path == Path("all")
         event = self.change(rule.event) if not lets else self.change(rule.event).replace("resource()", "$every", 1)
         binding = "LET $every := resource() IN " if lets else ""
-        return (
-            "\n".join(headers) + f"\nON {binding}{event}\nIF {self.test(rule.condition)}\nDO {self.actions(rule.actions)}"
-        )
+        lines = [
+            *headers,
+            f"ON {binding}{event}",
+            f"IF {self.test(rule.condition)}",
+            f"DO {self.actions(rule.actions)}",
+        ]
+        return "\n".join(lines)
 
     def actions(self, actions: Sequence[Change]) -> str:
         return self.random.choice(("; ", ";\n   ")).join(map(self.change, actions)) + self.random.choice(("", ";"))
