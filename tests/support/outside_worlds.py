@@ -76,7 +76,7 @@ class Author:
     delta: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     """The fields of `$delta` that are literals."""
-    arc: str = ""
+    event_arc: str = ""
     """The property of the event."""
 
     # Documents
@@ -139,8 +139,8 @@ class Author:
 
     def test_of_values(self) -> Test:
         """Return a comparison of a target of `$delta`."""
-        operator = self.random.choice(["=", "≠", "<", ">="] if self.arc in SCHEMA.numbers else ["=", "≠"])
-        right = Path(self.values[-1]) if self.random.random() < 0.3 else self.right(self.arc)
+        operator = self.random.choice(["=", "≠", "<", ">="] if self.event_arc in SCHEMA.numbers else ["=", "≠"])
+        right = Path(self.values[-1]) if self.random.random() < 0.3 else self.right(self.event_arc)
         return Test("compare", left=Path(self.values[0]), operator=operator, right=right)
 
     def right(self, name: str) -> Path | Constant:
@@ -227,7 +227,7 @@ class Author:
             if arc in REFERENCES:
                 fields += targets
             elif arc in LITERALS:
-                self.values, self.arc = tuple(targets), arc or ""
+                self.values, self.event_arc = tuple(targets), arc or ""
         self.delta = tuple(fields)
         condition = self.test()
         actions = tuple(self.action() for _ in range(self.random.choice((1, 1, 2))))
