@@ -83,7 +83,13 @@ def upgrade() -> None:
         ),
         sa.Column("wait_deadline", sa.DateTime(timezone=True), comment="when the WAIT it is in ends"),
         sa.Column("awaits", JSONB(), comment="what it waits for, as written in its program"),
-        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+        sa.Column(
+            "ready_at",
+            sa.DateTime(timezone=True),
+            nullable=False,
+            server_default=sa.func.now(),
+            comment="its turn among the ready ones: when it became ready, later for a lower priority",
+        ),
         sa.Column("wake_at", sa.DateTime(timezone=True), comment="when it becomes ready by itself"),
         sa.Column("ran_at", sa.DateTime(timezone=True), comment="end of its last slice"),
         sa.Column("read_at", sa.DateTime(timezone=True), comment="when a request last asked for its solutions"),
@@ -113,13 +119,16 @@ def upgrade() -> None:
             server_default=sa.text("0"),
             comment="slices that were run again",
         ),
+        sa.Column(
+            "failures", sa.BigInteger(), nullable=False, server_default=sa.text("0"), comment="internal errors in a row"
+        ),
         sa.Column("seconds", sa.Float(), nullable=False, server_default=sa.text("0"), comment="of CPU"),
         sa.Column("problem", JSONB(), comment="why it failed or was stopped"),
         sa.Column("stop_asked", sa.Boolean(), nullable=False, server_default=sa.text("false")),
         sa.Column("message", sa.JSON(), comment="of STOP"),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
         sa.Column("ended_at", sa.DateTime(timezone=True)),
-        sa.Index("real_processes_ready", "priority", "ready_at", postgresql_where=sa.text("state = 'ready'")),
+        sa.Index("real_processes_ready", "ready_at", postgresql_where=sa.text("state = 'ready'")),
         sa.Index("real_processes_wake", "wake_at", postgresql_where=sa.text("wake_at is not null")),
         sa.Index("real_processes_parent", "parent"),
         sa.Index("real_processes_root", "root", postgresql_where=sa.text("ended_at is null")),
@@ -155,7 +164,10 @@ def upgrade() -> None:
         sa.Column(
             "takes", sa.Boolean(), nullable=False, comment="it takes what it waits for: one is woken for each statement"
         ),
-        sa.Column("since", sa.BigInteger(), nullable=False, comment="the position at which it began to wait"),
+        sa.Column(
+            "since", sa.BigInteger(), nullable=False, comment="when it began to wait, in microseconds since 1970"
+        ),
+        sa.Index("real_waits_takers", "key", "since", "process_id", postgresql_where=sa.text("takes")),
         comment="What waiting processes wait for.",
     )
     op.create_table(
