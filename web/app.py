@@ -66,6 +66,7 @@ NAV_ITEMS = [
     ("query", "Query"),
     ("rules", "Rules"),
     ("eca_rules", "Event rules"),
+    ("programs", "Programs"),
     ("schema", "Schema"),
     ("lmrs", "LMRs"),
     ("jobs", "Jobs"),
