@@ -42,6 +42,8 @@ def tree_lines(tree: Item) -> Iterator[str]:
             yield from _copy_lines(copy, "  ")
     if tree["left_out"]:
         yield f"{tree['left_out']:,} updates are left out."
+    for copy in tree["later"]:
+        yield from _copy_lines(copy, "")
 
 
 def _update_lines(update: Item, indent: str) -> Iterator[str]:
