@@ -189,8 +189,8 @@ class Author:
         arc = self.random.choice([TYPE, *PROPERTIES, *PROPERTIES])
         match verb:
             case "DELETE":
-                target = Node() if self.random.random() < 0.6 else self.matched_node(arc)
-                return Triple(source, None if self.random.random() < 0.2 else arc, target)
+                found = None if self.random.random() < 0.2 else arc
+                return Triple(source, found, Node() if self.random.random() < 0.6 else self.matched_node(found))
             case "UPDATE":
                 old = Node() if self.random.random() < 0.8 else self.matched_node(arc)
                 return Triple(source, arc, old, self.new_node(arc))

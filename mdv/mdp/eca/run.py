@@ -199,6 +199,7 @@ class Scheduler:
         self._deferred: deque[RuleCopy] = deque()
         self._executed: list[tuple[RuleCopy, int, tuple[EffectiveChange, ...]]] = []
         self._count = 0
+        """Updates so far. A registration or an edit is one."""
         self._alone = 0
         """Updates that are executed one by one, because they failed together."""
         self._deadline = time.monotonic() + limits.seconds
@@ -207,6 +208,7 @@ class Scheduler:
     def react_to_replacement(self, store: ReplacedStatements, root: RuleCopy) -> None:
         """Run the rules that replaced documents trigger. Write their rows first."""
         self.run.root = root
+        self._count = 1
         pipeline = Pipeline(self._tx.connection)
         store.write_replaced(pipeline)
         self._react(root, self._replacement(store), pipeline)
@@ -244,6 +246,7 @@ class Scheduler:
     def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
         """Run the rules that an edit triggers. It is not flushed yet."""
         self.run.root = root
+        self._count = 1
         self._react(root, UpdateChange(frozenset(effective.gained), frozenset(effective.lost), None))
         self._work()
 
