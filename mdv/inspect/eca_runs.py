@@ -25,13 +25,15 @@ MAX_JSON_LEVELS = 100
 @dataclass(slots=True)
 class RunUpdate:
     """An update that was executed: an action of a copy, or of the transaction itself. `number`: None for changes that
-    the run began with, those of a registration. `copies`: the rules that it triggered."""
+    the run began with, those of a registration. `note`: why it did less than its text may suggest. `copies`: the rules
+    that it triggered."""
 
     number: int | None
     action: int | None = None
     changes: list[dict[str, Any]] = field(default_factory=list)
     change_count: int = 0
     undone: bool = False
+    note: str | None = None
     copies: list[FiredCopy] = field(default_factory=list)
 
 
@@ -84,7 +86,12 @@ def build_tree(trace: Mapping[str, Any]) -> RunTree:
     }  # fmt: skip
     updates = {
         step["n"]: RunUpdate(
-            step["n"], step["action"], step["changes"], step["change_count"], step.get("undone", False)
+            step["n"],
+            step["action"],
+            step["changes"],
+            step["change_count"],
+            step.get("undone", False),
+            step.get("note"),
         )
         for step in trace["steps"]
     }
@@ -137,6 +144,7 @@ def _update_json(update: RunUpdate, waiting: list[RunUpdate], level: int) -> dic
         "changes": update.changes,
         "change_count": update.change_count,
         "undone": update.undone,
+        "note": update.note,
     }
     if level >= MAX_JSON_LEVELS and update.copies:
         waiting.append(update)
