@@ -48,6 +48,8 @@ MDP_FLOORS = [
     {"subscribe"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document"},
+    {"replica"},
+    {"replica_store"},
     {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
     {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"},
     {"transaction", "eca.reread"},
@@ -60,6 +62,7 @@ MDP_FLOORS = [
     {"edit"},
     {"rule_cache"},
     {"selection_counts"},
+    {"replica_changes"},
     {"publish", "driving_predicate", "precompute", "evaluate"},
     {"merge", "filter", "webhook_sender", "feed_progress", "search_index"},
     {"batch_size", "groups", "schemas", "feed", "plan", "webhooks", "retention", "worker_heartbeats"}
