@@ -63,9 +63,9 @@ class SiteEvaluation:
             case Negation(part):
                 return not self.holds(part, context)
             case AllOf(parts):
-                return all([self.holds(part, context) for part in parts])
+                return False not in [self.holds(part, context) for part in parts]
             case AnyOf(parts):
-                return any([self.holds(part, context) for part in parts])
+                return True in [self.holds(part, context) for part in parts]
             case ValueComparison(left, operator, right, kind):
                 pairs = product(self._operand(left, context), self._operand(right, context))
                 return any(

@@ -136,6 +136,7 @@ class Sagas:
         """Treat a copy at a superpeer that does not answer as failed. The abort follows the copy on its way."""
         parent = self.state.transactions[placed.shared.parent]
         placed.awaiting.discard(superpeer)
+        placed.given_up.add(superpeer)
         self._send_abort(parent, AbortArc(placed.shared.id, superpeer))
         if placed.shared.abort in ABORTS_PARENT:
             self.fail(parent, f"no answer from {superpeer} to a copy of rule {placed.shared.rule}", now)

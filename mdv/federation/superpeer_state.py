@@ -77,7 +77,7 @@ class SagaTransaction:
 class PlacedCopy:
     """A copy that this superpeer has made of the actions of a rule that fired here.
 
-    `awaiting`: superpeers that have not answered. `results`: the answers.
+    `awaiting`: superpeers that have not answered. `results`: the answers. `given_up`: superpeers without an answer.
     """
 
     shared: SharedCopy
@@ -86,6 +86,7 @@ class PlacedCopy:
     awaiting: set[str] = field(default_factory=set)
     deadline: float = 0.0
     results: dict[str, tuple[CopyResult, ...]] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)
 
 
 @dataclass
