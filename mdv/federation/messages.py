@@ -40,7 +40,8 @@ class GroupPresence(NamedTuple):
 class SharedCopy(NamedTuple):
     """A copy of the actions of a rule, which each superpeer decides about. `parent`: the transaction, at `origin`.
 
-    `nodes`, `resources`: what a peer must have data of, and know, to run it.
+    `nodes`, `resources`: what a peer must have data of, and know, to run it. `depth`: the number of copies that led to
+    it, and itself.
     """
 
     id: str
@@ -53,6 +54,7 @@ class SharedCopy(NamedTuple):
     abort: AbortDependency
     nodes: frozenset[str]
     resources: frozenset[str]
+    depth: int = 1
 
 
 class CopyOutcome(Enum):

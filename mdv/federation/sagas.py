@@ -65,6 +65,12 @@ class Sagas:
         transaction.reacting = None
         if transaction.state is not SagaState.RUNNING:
             return
+        if fired and transaction.depth >= self.state.max_depth:
+            names = ", ".join(sorted({one.rule.id for one in fired}))
+            self.fail(
+                transaction, f"rules may not end: {transaction.depth} copies caused each other, last {names}", now
+            )
+            return
         placed = {one: self._place(transaction, one) for one in fired}
         alone: list[str] = []
         for level in levels_of({one.rule.id: one.rule for one in fired}.values(), self.state.name, self.state.order):
@@ -88,7 +94,7 @@ class Sagas:
         needs = self.rules.nodes_of(fired.rule)
         shared = SharedCopy(
             self.state.next_id(), self.state.name, transaction.id, fired.rule.id, rule.actions, fired.delta,
-            rule.strict, rule.abort, needs.actions, needs.action_resources,
+            rule.strict, rule.abort, needs.actions, needs.action_resources, transaction.depth + 1,
         )  # fmt: skip
         placed = self.state.copies[shared.id] = PlacedCopy(shared)
         return placed
@@ -255,14 +261,17 @@ class Sagas:
             state.reactions.pop(transaction.reacting, None)
             transaction.reacting = None
         self._drop_waiting_copies(transaction, now)
-        if transaction.peer in state.index.nodes:
-            self.router.send(transaction.peer, Compensate(transaction.id))
-        else:
-            transaction.is_undone = True  # what a peer that has left has changed stays there
+        self._compensate_at_peer(transaction)
         for arc in sorted(transaction.arcs):
             self._send_abort(transaction, arc)
         self._report(transaction)
         self._finish_compensation(transaction)
+
+    def _compensate_at_peer(self, transaction: SagaTransaction) -> None:
+        if transaction.peer in self.state.index.nodes:
+            self.router.send(transaction.peer, Compensate(transaction.id))
+        else:
+            transaction.is_undone = True  # what a peer that has left has changed stays there
 
     def _drop_waiting_copies(self, transaction: SagaTransaction, now: float) -> None:
         """Drop the copies that have not begun and depend on the transaction. The others run all the same."""

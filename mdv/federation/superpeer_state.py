@@ -63,6 +63,10 @@ class SagaTransaction:
         return AbortArc(self.shared.parent, self.shared.origin) if self.shared else None
 
     @property
+    def depth(self) -> int:
+        return self.shared.depth if self.shared else 0
+
+    @property
     def is_aborted(self) -> bool:
         return self.state in (SagaState.COMPENSATING, SagaState.COMPENSATED)
 
@@ -177,6 +181,8 @@ class SuperpeerState:
     """Aborts that were received and not answered, by superpeer and id: the transactions that they wait for."""
     grants: tuple[Grant, ...] = ()
     order: ForeignOrder = ForeignOrder.ORIGIN
+    max_depth: int = 100
+    """Copies that may cause each other. A transaction that goes deeper fails: its rules may not end."""
     away: set[str] = field(default_factory=set)
     """Neighbours without an exchange for 300 seconds."""
 
