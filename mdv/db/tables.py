@@ -24,6 +24,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -85,7 +86,11 @@ mdp_state = Table(
     Column("lmrs", Integer, nullable=False, server_default=text("0"), comment="number of LMRs"),
     Column("eca_version", BigInteger, nullable=False, server_default=text("0"),
            comment="changes with the ECA rules; 0 if there are none"),
+    Column("watched", ARRAY(Integer), nullable=False, server_default=text("'{}'"),
+           comment="IDs of the properties that processes wait for; 0: any property"),
     Column("home", Text, comment="identity of the database; a restored one has another identity"),
+    Column("replica", JSONB, comment="what a change needs to know of the backbone; NULL: the MDP is in none"),
+    Column("marks", BigInteger, nullable=False, server_default=text("0"), comment="number of rows of statement_marks"),
     comment="The state of the MDP. Every writing transaction locks it, so that positions follow commit order.",
 )  # fmt: skip
 
@@ -140,7 +145,11 @@ documents = Table(
     ),
     Column("prefixes", JSONB, nullable=False),
     Column("position", BigInteger, nullable=False),
-)
+    Column("digest", BigInteger, comment="sum of the hashes of its statements; NULL without a backbone"),
+    Column("statements", Integer, comment="their number; NULL without a backbone"),
+    Column("replica", JSONB, comment="its last operations, as far as they are not stable; NULL without a backbone"),
+    Index("documents_merged", "uri", postgresql_where=text("replica ? 'merged_at'")),
+)  # fmt: skip
 
 document_versions = Table(
     "document_versions",
@@ -158,6 +167,9 @@ document_versions = Table(
            comment="a name of mdv.cause.CAUSE_KINDS"),
     Column("agent", Text, comment="the rule, process or provider that made the change"),
     _changed_by(),
+    Column("origin_life", Text, comment="the life whose operation it is; NULL without a backbone"),
+    Column("origin_seq", BigInteger, comment="the number of this operation"),
+    Column("digest", BigInteger, comment="sum of the hashes of its statements; NULL without a backbone"),
     Index("document_versions_batch", "changed_by", "document_id", postgresql_where=text("changed_by like 'batch %'")),
 )  # fmt: skip
 
@@ -220,6 +232,49 @@ filter_data_history = Table(
     Index("filter_data_history_past", "resource_id", "until_position", "property_id"),
     comment="Statements that were removed from documents.",
 )  # fmt: skip
+
+backbone = Table(
+    "backbone",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true"), comment="there is one row at most"),
+    Column("name", Text, nullable=False, comment="of this member"),
+    Column("url", Text, nullable=False, comment="where the other members find it"),
+    Column("mode", Text, nullable=False, comment="orset or cset"),
+    Column("facts", JSONB, nullable=False, comment="members, reports, chains, …; see mdv/backbone/facts_json.py"),
+    _now("at"),
+    comment="What this MDP knows about its backbone. What every change needs is in mdp_state.",
+)
+
+replica_log = Table(
+    "replica_log",
+    metadata,
+    Column("life", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, Identity(), nullable=False, comment="the order in which operations were applied"),
+    Column("chain", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False, comment="a line of JSON, compressed"),
+    Column("signature", LargeBinary, nullable=False, comment="of its origin"),
+    comment="The operations of all members, until they are stable.",
+)
+
+replica_drafts = Table(
+    "replica_drafts",
+    metadata,
+    Column("number", BigInteger, Identity(), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    comment="Changes in a new life, until the state was transferred.",
+)
+
+statement_marks = Table(
+    "statement_marks",
+    metadata,
+    Column("document_id", BigInteger, nullable=False),
+    Column("hash", BigInteger, nullable=False),
+    Column("statement", Text, nullable=False, comment="[subject, property, object] as JSON"),
+    Column("state", JSONB, nullable=False, comment="a counter, or the operations that inserted it: [[life, seq], …]"),
+    Index("statement_marks_statement", "document_id", "hash"),
+    comment="The statements whose replicated state does not follow from their row.",
+)
 
 search_state = Table(
     "search_state",
@@ -797,6 +852,146 @@ eca_changes = Table(
     Index("eca_changes_document", "document", "id"),
     comment="Statements that actions of ECA rules added or removed. Kept for ever.",
 )  # fmt: skip
+
+real_processes = Table(
+    "real_processes",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("iri", CodePoints, nullable=False, unique=True, comment="also the URI of its activity document"),
+    Column("root", BigInteger, nullable=False, comment="the process that it descends from, or itself"),
+    Column("parent", BigInteger, comment="the process that spawned it"),
+    Column("action", Text, comment="the action that SPAWN started"),
+    Column("code", Text, nullable=False),
+    Column("prefixes", JSONB, nullable=False, comment="for names of the code, beside those of the schema"),
+    Column("binding", JSON, nullable=False, comment="the variables that it begins with"),
+    Column("into_document", CodePoints, nullable=False, comment="where its default context writes"),
+    Column("settings", JSONB, nullable=False, comment="those of its machine: seed and limits"),
+    Column("permissions", JSONB, nullable=False, comment="URI prefixes of the caller when the first process started"),
+    Column("caller", Text, nullable=False, comment="the token or user that started the first process"),
+    Column("token_id", Integer, comment="the token of the caller; NULL: a user, or the token of the settings"),
+    Column("state", String(7), nullable=False, server_default=text("'ready'"),
+           comment="ready, waiting, calling, full, done, failed or stopped"),
+    Column("priority", SmallInteger, nullable=False, server_default=text("3"), comment="0 most urgent, 7 least"),
+    Column("is_followed", Boolean, nullable=False, server_default=text("false"),
+           comment="a request reads its solutions; it is stopped if that ends"),
+    Column("keeps_solutions", Boolean, nullable=False, server_default=text("true"),
+           comment="false: its solutions are counted, but not stored"),
+    Column("is_taker", Boolean, nullable=False, server_default=text("false"),
+           comment="it was woken for one new statement, which another may take if it ends"),
+    Column("solution_limit", BigInteger, comment="it ends after this many solutions"),
+    Column("position", BigInteger, nullable=False, server_default=text("0"), comment="of its last slice"),
+    Column("wait_deadline", DateTime(timezone=True), comment="when the WAIT it is in ends"),
+    Column("awaits", JSONB, comment="what it waits for, as written in its program"),
+    Column("ready_at", DateTime(timezone=True), nullable=False, server_default=func.now(),
+           comment="its turn among the ready ones: when it became ready, later for a lower priority"),
+    Column("wake_at", DateTime(timezone=True), comment="when it becomes ready by itself"),
+    Column("ran_at", DateTime(timezone=True), comment="end of its last slice"),
+    Column("read_at", DateTime(timezone=True), comment="when a request last asked for its solutions"),
+    _count("steps", "of its machine"),
+    _count("effects", "of its machine"),
+    _count("added", "statements that it added"),
+    _count("removed", "statements that it removed"),
+    _count("solutions", "that it found"),
+    _count("read_solutions", "that were read"),
+    _count("slices", "that were committed"),
+    _count("conflicts", "slices that were run again"),
+    _count("failures", "internal errors in a row"),
+    Column("seconds", Float, nullable=False, server_default=text("0"), comment="of CPU"),
+    Column("problem", JSONB(none_as_null=True), comment="why it failed or was stopped"),
+    Column("stop_asked", Boolean, nullable=False, server_default=text("false")),
+    Column("message", JSON(none_as_null=True), comment="of STOP"),
+    _now("created_at"),
+    Column("ended_at", DateTime(timezone=True)),
+    Index("real_processes_ready", "ready_at", postgresql_where=text("state = 'ready'")),
+    Index("real_processes_wake", "wake_at", postgresql_where=text("wake_at is not null")),
+    Index("real_processes_parent", "parent"),
+    Index("real_processes_root", "root", postgresql_where=text("ended_at is null")),
+    Index("real_processes_caller", "caller", postgresql_where=text("ended_at is null")),
+    Index("real_processes_ended", "ended_at", postgresql_where=text("ended_at is not null")),
+    comment="Processes: programs in the mode run.",
+)  # fmt: skip
+
+real_states = Table(
+    "real_states",
+    metadata,
+    Column("process_id", BigInteger, ForeignKey("real_processes.id", ondelete="CASCADE"), primary_key=True),
+    Column("version", BigInteger, nullable=False, comment="the number of slices"),
+    Column("checkpoint", JSON, nullable=False, comment="the state of the machine, by mdv/real/checkpoint.py"),
+    comment="What processes that have not ended go on with. A process without a row has not begun.",
+)
+
+real_waits = Table(
+    "real_waits",
+    metadata,
+    Column("key", BigInteger, primary_key=True, autoincrement=False, comment="hash of what a change must be"),
+    Column("process_id", BigInteger, ForeignKey("real_processes.id", ondelete="CASCADE"), primary_key=True, index=True),
+    Column("read", JSON, nullable=False, comment="the pattern and the documents that the key stands for"),
+    Column("property_id", Integer, nullable=False, index=True, comment="0: any property"),
+    Column("takes", Boolean, nullable=False, comment="it takes what it waits for: one is woken for each statement"),
+    Column("since", BigInteger, nullable=False, comment="when it began to wait, in microseconds since 1970"),
+    Index("real_waits_takers", "key", "since", "process_id", postgresql_where=text("takes")),
+    comment="What waiting processes wait for.",
+)
+
+real_solutions = Table(
+    "real_solutions",
+    metadata,
+    Column("process_id", BigInteger, ForeignKey("real_processes.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False, comment="from 1 on"),
+    Column("binding", JSON, nullable=False),
+    comment="Solutions of processes, until the process is deleted.",
+)
+
+real_log = Table(
+    "real_log",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("process_id", BigInteger, ForeignKey("real_processes.id", ondelete="CASCADE"), nullable=False),
+    Column("after_solution", BigInteger, nullable=False, comment="the number of solutions before it"),
+    _now("at"),
+    Column("kind", String(8), nullable=False, comment="log, warning, effect, commit, call, start or end"),
+    Column("body", JSON, nullable=False),
+    Index("real_log_process", "process_id", "id"),
+    comment="What processes did and logged.",
+)
+
+real_calls = Table(
+    "real_calls",
+    metadata,
+    Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()"), comment="its Idempotency-Key"),
+    Column("number", BigInteger, Identity(), nullable=False, comment="order of creation"),
+    Column("process_id", BigInteger, ForeignKey("real_processes.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("request", CodePoints, nullable=False, comment="the URI of the service request"),
+    Column("service", Text, comment="the URI of the requested service"),
+    Column("endpoint", Text),
+    Column("body", Text, nullable=False, comment="the request as Turtle"),
+    Column("state", String(8), nullable=False, server_default=text("'waiting'"), comment="waiting, answered or failed"),
+    Column("attempts", SmallInteger, nullable=False, server_default=text("0")),
+    Column("not_before", DateTime(timezone=True), nullable=False, server_default=func.now(),
+           comment="time of the next attempt; during an attempt: when another worker may claim it"),
+    Column("status", SmallInteger, comment="HTTP status of the last attempt"),
+    Column("reason", Text, comment="why the last attempt failed"),
+    Column("media_type", Text, comment="of the answer"),
+    Column("answer", LargeBinary, comment="until its statements are added"),
+    _now("created_at"),
+    Column("tried_at", DateTime(timezone=True), comment="start of the last attempt"),
+    Column("ended_at", DateTime(timezone=True)),
+    Index("real_calls_due", "not_before", postgresql_where=text("state = 'waiting'")),
+    comment="Requests of processes to services.",
+)  # fmt: skip
+
+write_locks = Table(
+    "write_locks",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("document_prefix", CodePoints, comment="NULL: in any document"),
+    Column("subject", CodePoints, comment="NULL: any subject"),
+    Column("property", CodePoints, comment="NULL: any property"),
+    Column("object", JSON(none_as_null=True), comment="a term; NULL: any object"),
+    _changed_by(),
+    _now("created_at"),
+    comment="Statements that programs must not change.",
+)
 
 jobs = Table(
     "jobs",

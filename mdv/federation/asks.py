@@ -1,5 +1,5 @@
-"""Questions to peers and superpeers. They read only, can be repeated, and are lost with the process: whoever needs the
-answers asks again."""
+"""Questions to peers and superpeers. They only read, can be repeated, and are lost with the process: the reaction that
+needs the answers asks again."""
 
 from __future__ import annotations
 
