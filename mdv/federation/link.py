@@ -1,7 +1,7 @@
 """A link between two neighbours: each message exactly once and in order, over any number of lost and repeated calls.
 
 Both sides number their messages. An exchange has the sender's messages that are not acknowledged, and the number of the
-last one that it has of the other. An epoch names the life of a database: another one begins the link anew.
+last one that it has of the other. An epoch names the life of a database: with another one, numbers start at 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LinkGap(Exception):
 
 
 class OtherEpoch(Exception):
-    """One side was restored: the link begins anew (HTTP 410). `epoch`: that of this side."""
+    """One side was restored: the link starts again (HTTP 410). `epoch`: that of this side."""
 
     def __init__(self, epoch: str) -> None:
         super().__init__(f"the epoch of this site is {epoch}")
@@ -81,7 +81,7 @@ class FederationLink:
         return new
 
     def restart(self, peer_epoch: str | None) -> None:
-        """Begin anew with another life of the other side. Messages that were not acknowledged are dropped."""
+        """Start again with another life of the other side. Messages that were not acknowledged are dropped."""
         self.peer_epoch = peer_epoch
         self.acknowledged = self.received = 0
         self.outbox.clear()

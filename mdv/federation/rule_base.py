@@ -98,8 +98,8 @@ class FederatedRules:
     # Growth
 
     def pull(self, nodes: frozenset[str], now: float) -> str | None:
-        """Ask all superpeers for the rules that may be relevant now. Return the id of the query; None if there is
-        nobody to ask."""
+        """Ask all superpeers for the rules that may be relevant now. Return the id of the query; None without
+        neighbours."""
         state = self.state
         if not state.neighbours or not nodes:
             return None

@@ -72,14 +72,14 @@ class Superpeer:
         return self._finish(now)
 
     def connect(self, superpeer: str, now: float) -> list[Outgoing]:
-        """Add a neighbouring superpeer, or begin anew with one that was restored."""
+        """Add a neighbouring superpeer, or start again with one that was restored."""
         self.state.neighbours.add(superpeer)
         self.router.send(superpeer, PresenceMessage(tuple(self.state.presence.values())))
         self.rules.pull(self.state.index.present(), now)
         return self._finish(now)
 
     def leave(self, now: float) -> list[Outgoing]:
-        """Leave the federation: all superpeers are told."""
+        """Leave the federation, and inform all superpeers."""
         self.router.announce(None)
         return self._finish(now)
 
