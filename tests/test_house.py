@@ -22,6 +22,7 @@ FLOORS = [
     {"mdv.inspect", "mdv.accounts", "mdv.backup"},
     {"mdv.mdp", "mdv.lmr"},
     {"mdv.db", "mdv.query"},
+    {"mdv.federation"},
     {"mdv.rdftl", "mdv.real"},
     {"mdv.rules", "mdv.backbone"},
     {"mdv.rdf"},
@@ -226,7 +227,7 @@ def test_pure_packages_perform_no_input_or_output() -> None:
     forbidden = {"sqlalchemy", "psycopg", "redis", "celery", "flask", "httpx2", "socket", "subprocess"}
     for path in SOURCES:
         if path.relative_to(ROOT).parts[:2] in [
-            ("mdv", name) for name in ("rdf", "rules", "rdftl", "real", "backbone")
+            ("mdv", name) for name in ("rdf", "rules", "rdftl", "real", "backbone", "federation")
         ]:
             assert not {module.split(".")[0] for module in imports_of(path)} & forbidden, path
 
