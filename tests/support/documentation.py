@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import subprocess
 import termios
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+SCRIPT_SECONDS = 300.0
+"""Only guards against a hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,8 @@ def shell_examples(page: Path) -> list[ShellExample]:
 
 
 def run_on_terminal(script: str, folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run a script with a terminal of 80 columns as its output; return the exit code and the output."""
+    """Run a script with a terminal of 80 columns as its output; return the exit code and the output. The processes in
+    the background of a script that fails, or does not end, are killed: they would hold the terminal open."""
     near, far = pty.openpty()
     termios.tcsetwinsize(far, (50, 80))
     shell = ["bash", "-euo", "pipefail", "-c", script]
@@ -53,11 +60,21 @@ def run_on_terminal(script: str, folder: Path, environment: Mapping[str, str]) -
     )
     os.close(far)
     output = bytearray()
-    try:
-        while part := os.read(near, 65536):
-            output += part
-    except OSError:  # every process has closed the terminal
-        pass
-    finally:
-        os.close(near)
-    return process.wait(60), output.decode().replace("\r\n", "\n")
+
+    def read() -> None:
+        with suppress(OSError):  # every process has closed the terminal
+            while part := os.read(near, 65536):
+                output.extend(part)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(SCRIPT_SECONDS)
+    if process.poll() != 0:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    reader.join(SCRIPT_SECONDS)
+    text = output.decode().replace("\r\n", "\n")
+    assert not reader.is_alive(), f"A process still holds the terminal of this script:\n{script}\n{text}"
+    os.close(near)
+    return process.wait(), text
