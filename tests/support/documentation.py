@@ -18,9 +18,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-SCRIPT_SECONDS = 300.0
-"""Only guards against a hang."""
-
 
 @dataclass(frozen=True, slots=True)
 class ShellExample:
@@ -50,8 +47,10 @@ def shell_examples(page: Path) -> list[ShellExample]:
 
 
 def run_on_terminal(script: str, folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run a script with a terminal of 80 columns as its output; return the exit code and the output. The processes in
-    the background of a script that fails, or does not end, are killed: they would hold the terminal open."""
+    """Run a script with a terminal of 80 columns as its output; return the exit code and the output.
+
+    The programs that it has left running when it ends, as after a failed command, are stopped.
+    """
     near, far = pty.openpty()
     termios.tcsetwinsize(far, (50, 80))
     shell = ["bash", "-euo", "pipefail", "-c", script]
@@ -59,22 +58,21 @@ def run_on_terminal(script: str, folder: Path, environment: Mapping[str, str]) -
         shell, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=far, stderr=far, start_new_session=True
     )
     os.close(far)
+    stopper = threading.Thread(target=_stop_group_at_end, args=(process,))
+    stopper.start()
     output = bytearray()
+    try:
+        while part := os.read(near, 65536):
+            output += part
+    except OSError:  # every process has closed the terminal
+        pass
+    finally:
+        os.close(near)
+        stopper.join()
+    return process.returncode, output.decode().replace("\r\n", "\n")
 
-    def read() -> None:
-        with suppress(OSError):  # every process has closed the terminal
-            while part := os.read(near, 65536):
-                output.extend(part)
 
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(SCRIPT_SECONDS)
-    if process.poll() != 0:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    reader.join(SCRIPT_SECONDS)
-    text = output.decode().replace("\r\n", "\n")
-    assert not reader.is_alive(), f"A process still holds the terminal of this script:\n{script}\n{text}"
-    os.close(near)
-    return process.wait(), text
+def _stop_group_at_end(process: subprocess.Popen[bytes]) -> None:
+    process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
