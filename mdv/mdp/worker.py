@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 from uuid import UUID
 
-import psycopg
 import structlog
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -33,6 +32,7 @@ from mdv.db.jobs import (
 from mdv.errors import InvalidRule, MdvError, Refused
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
+from mdv.mdp.database_outage import is_database_outage
 from mdv.mdp.eca.change_rules import add_drafts
 from mdv.mdp.eca.compensate import CompensationOutcome, CompensationRequest, compensate_run
 from mdv.mdp.eca.detached import decode_detached
@@ -59,6 +59,8 @@ BATCH_SIZE_AFTER_DEATHS = (MAX_DOCUMENTS_PER_BATCH, MAX_DOCUMENTS_PER_BATCH // 1
 """The batch size for jobs that were running when 0, 1, 2 … workers died. One of them may be the cause."""
 BUSY_RETRY_SECONDS = 1.0
 """How long a change of rules is deferred while another one is being precomputed."""
+NO_RUN: Mapping[str, Any] = {"fired": 0, "run": None}
+"""What a dry run reports about event-condition-action rules if none was triggered."""
 MAX_EDITS_PER_COMMIT = 32
 """Each edit has a savepoint of its own. Postgres gets slower if a transaction has more than 64 of them."""
 BULK_BATCH_INTERVAL = 10
@@ -81,7 +83,7 @@ class Worker:
     `ended` is called with the jobs that have ended, after their commit. `published` is called after every commit that
     may have added events to feeds. `longest`: the time limit of the database for a transaction, in seconds.
     `rule_seconds`: the time limit for a rule in one transaction. `provider`: the provider with these limits and others,
-    by default a new one.
+    by default a new one. `woken`: is called after a commit that has made processes of programs ready.
     """
 
     def __init__(
@@ -94,12 +96,14 @@ class Worker:
         longest: float = float("inf"),
         rule_seconds: float = DEFAULT_RULE_SECONDS,
         provider: Provider | None = None,
+        woken: Callable[[], object] = lambda: None,
     ) -> None:
         self._engine = engine
         self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._max_bytes = max_bytes
         self._ended = ended
         self._published = published
+        self._woken = woken
         self._back_off = back_off
         self._longest = longest or float("inf")
         self._provider = provider or Provider(engine, rule_seconds)
@@ -358,6 +362,8 @@ class Worker:
             return
         hit_failpoint("after the commit")
         self._published()
+        if self._provider.take_woken():
+            self._woken()
         self._ended(outcomes)
         hit_failpoint("after the news")
         for outcome in outcomes:
@@ -373,7 +379,8 @@ class Worker:
 def _job_outcome(job: Job, result: EditJobOutcome | MdvError) -> JobOutcome:
     if isinstance(result, MdvError):
         return JobOutcome(job, None, result.problem())
-    return JobOutcome(job, result.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
+    found = result.as_dict()
+    return JobOutcome(job, {**NO_RUN, **found, "dry_run": True} if job.options.get("dry_run") else found, None)
 
 
 def _preconditions(job: Job) -> Preconditions:
@@ -461,28 +468,6 @@ RULE_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], dict[str, Any
 def _deadly_job_error(job: Job) -> MdvError:
     return MdvError(
         f"{job.deaths} workers died while running this job. It may need more memory or time than a worker has."
-    )
-
-
-_OUTAGE_ERRORS = (
-    psycopg.errors.DiskFull,
-    psycopg.errors.TooManyConnections,
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.LockNotAvailable,
-)
-
-
-def is_database_outage(error: Exception) -> bool:
-    """True if the database is unreachable, full or overloaded. Such errors are retried without counting an attempt."""
-    if isinstance(error, DBAPIError):
-        return error.connection_invalidated or (
-            isinstance(error.orig, psycopg.Error) and is_database_outage(error.orig)
-        )
-    if isinstance(error, _OUTAGE_ERRORS):
-        return True
-    return isinstance(error, psycopg.OperationalError) and (
-        # A cancelled statement (57014) says nothing about the state of the database.
-        error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
     )
 
 
