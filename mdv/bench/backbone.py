@@ -14,7 +14,7 @@ from statistics import median
 
 from sqlalchemy import Engine
 
-from mdv.backbone.messages import LogPage, LogPoll
+from mdv.backbone.messages import BackboneMessage, LogPage, LogPoll
 from mdv.backbone.replica_store import MemberStatus
 from mdv.bench.goals import Goal
 from mdv.bench.registration import RegistrationBench
@@ -66,7 +66,7 @@ class BenchMember:
     def pull(self, peer: BenchMember) -> float:
         """Apply what the peer has. Return the seconds of applying alone."""
         with self.replica.member() as member:
-            (_, poll), *_ = member.poll(peer.name, now_in_microseconds())
+            poll: BackboneMessage | None = member.poll(peer.name, now_in_microseconds())[0][1]
         seconds = 0.0
         while isinstance(poll, LogPoll):
             ((_, page), *_) = peer.replica.receive(poll)

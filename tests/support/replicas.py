@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from itertools import permutations
 
 import psycopg
 import sqlalchemy
@@ -70,10 +71,8 @@ class Replicas:
         with other.replica.member() as member:
             member.join(f"code of {other.name}", now_in_microseconds())
         for _ in range(10):
-            for name in self.members:
-                if name != other.name:
-                    self.pull(other.name, name)
-                    self.pull(name, other.name)
+            for name, peer in permutations(reversed(self.members), 2):
+                self.pull(name, peer)
             if other.facts.status is MemberStatus.ACTIVE:
                 return
         raise AssertionError(f"{other.name} has not become a member.")
