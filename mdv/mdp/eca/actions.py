@@ -40,6 +40,7 @@ MAX_INSERTED = 100_000
 """Statements that one triple of an action may insert: every source with every target."""
 
 
+NO_COLLECTION = "`element` was applied to something that is no collection"
 NOT_STATED = "An arc was not changed, because it only follows from a subclass or subproperty."
 
 

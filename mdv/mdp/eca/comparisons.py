@@ -19,7 +19,7 @@ from mdv.db.eca.path_sql import mentions_elements
 from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
 from mdv.db.engine import postgres_duration
 from mdv.db.pipeline import Pipeline
-from mdv.mdp.eca.actions import encode_delta
+from mdv.mdp.eca.actions import NO_COLLECTION, encode_delta
 from mdv.mdp.eca.rule_set import LoadedTemplate
 from mdv.mdp.schemas import SchemaInForce
 from mdv.model import Term
@@ -37,7 +37,6 @@ from mdv.rdftl.template import bind_slots
 from mdv.rdftl.write import write_condition
 
 MAX_SECONDS = 1.0
-NO_COLLECTION = "`element` was applied to something that is no collection"
 
 
 class FiredCondition(NamedTuple):

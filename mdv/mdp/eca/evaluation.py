@@ -20,8 +20,7 @@ from mdv.db.eca.rule_sql import (
 from mdv.db.eca.rules import prefixes_of
 from mdv.db.engine import postgres_duration
 from mdv.db.pipeline import PendingResult, Pipeline
-from mdv.mdp.eca.actions import encode_delta
-from mdv.mdp.eca.comparisons import NO_COLLECTION
+from mdv.mdp.eca.actions import NO_COLLECTION, encode_delta
 from mdv.mdp.eca.rule_set import LoadedTemplate, RuleSet
 from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowPart, SlowRules
 from mdv.mdp.schemas import SchemaInForce
