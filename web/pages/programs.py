@@ -22,7 +22,7 @@ from mdv.inspect.program_examples import (
     program_examples,
 )
 from mdv.inspect.real_actions import list_actions
-from mdv.inspect.run_program import ProgramRun, check_code, mark_json
+from mdv.inspect.run_program import ProgramRun, check_code
 from mdv.mdp.real.program_text import mark_json, parse_code
 from mdv.mdp.real.start import StartedProcess
 from mdv.rdf.schema import Schema
