@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
-from pyoxigraph import NamedNode, Quad, QuerySolutions, Store
 from pyoxigraph import Literal as OxigraphLiteral
+from pyoxigraph import NamedNode, Quad, QuerySolutions, Store
 from sqlalchemy import Engine
 
 from mdv.bench.registration import RegistrationBench

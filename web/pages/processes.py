@@ -118,7 +118,7 @@ def _render(name: str, error: MdvError | None = None) -> Response:
         log = list_log(connection, iri, entry, LOG_SIZE + 1)
     names = list(dict.fromkeys(name for one in solutions for name in one["binding"]))
 
-    def url(**query: int) -> str:
+    def url(**query: Any) -> str:
         return url_for("pages.process", name=found["id"], **query)
 
     user = session()

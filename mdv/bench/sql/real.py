@@ -115,8 +115,12 @@ update bench_queue q set is_done = true, result = q.id + 1 from taken where q.id
 
 def fill_queue(engine: Engine, tasks: int) -> None:
     with engine.begin() as connection:
-        connection.execute(text("create table if not exists bench_queue (id bigint primary key, is_done boolean not null"
-                                " default false, result bigint)"))  # fmt: skip
+        connection.execute(
+            text(
+                "create table if not exists bench_queue"
+                " (id bigint primary key, is_done boolean not null default false, result bigint)"
+            )
+        )
         connection.execute(text("create index if not exists bench_queue_open on bench_queue (id) where not is_done"))
         connection.execute(text("truncate bench_queue"))
         connection.execute(
