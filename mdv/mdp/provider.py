@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
+from mdv.backbone.local_operation import Signer, no_signature
 from mdv.config import CASCADE, Config
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.eca.rule_set import RuleSetCache
@@ -18,6 +19,7 @@ class Provider:
 
     `rule_seconds`: the time limit for a rule in one transaction. `run_limits`: the limits of event-condition-action
     rules in one transaction. `cascades_to_readers`: a compensation also undoes later copies that read what it undoes.
+    `signer`: signs the operations of this MDP, if it is in a backbone.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Provider:
         self.slow_rules = SlowRules()
         self.woken = 0
         """Processes that transactions have made ready, since a worker last looked."""
+        self.signer: Signer = no_signature
 
     @classmethod
     def configured(cls, engine: Engine, config: Config) -> Provider:
@@ -50,7 +53,9 @@ class Provider:
         other.engine, other.schemas, other.vocabulary = self.engine, self.schemas, self.vocabulary
         other.rules = RuleCache(self.rules.seconds)
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
-        other.cascades_to_readers, other.slow_rules, other.woken = self.cascades_to_readers, self.slow_rules, 0
+        other.cascades_to_readers, other.slow_rules = self.cascades_to_readers, self.slow_rules
+        other.signer = self.signer
+        other.woken = 0
         return other
 
     def note_woken(self, number: int) -> None:
