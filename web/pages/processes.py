@@ -21,7 +21,7 @@ STATES = ("live", *LIVE_STATES, "done", "failed", "stopped")
 MAX_LEVEL = 12
 
 
-class TreeRow(NamedTuple):
+class ProcessRow(NamedTuple):
     """A process in a tree. `is_cut`: its parent is not on this page."""
 
     level: int
@@ -55,7 +55,7 @@ def processes() -> Response:
     )
 
 
-def tree_rows(found: Sequence[Mapping[str, Any]]) -> list[TreeRow]:
+def tree_rows(found: Sequence[Mapping[str, Any]]) -> list[ProcessRow]:
     """Return processes with their children below them. The trees are in the order of the list, children the oldest
     first.
 
@@ -68,11 +68,11 @@ def tree_rows(found: Sequence[Mapping[str, Any]]) -> list[TreeRow]:
     for one in found:
         parent = one["parent"] if one["parent"] in names else None
         children.setdefault(parent, []).append(one)
-    rows: list[TreeRow] = []
+    rows: list[ProcessRow] = []
     stack = [(0, one) for one in reversed(children.get(None, []))]
     while stack:
         level, one = stack.pop()
-        rows.append(TreeRow(min(level, MAX_LEVEL), one, level == 0 and one["parent"] is not None))
+        rows.append(ProcessRow(min(level, MAX_LEVEL), one, level == 0 and one["parent"] is not None))
         stack += [(level + 1, child) for child in children.get(one["process"], ())]
     return rows
 
