@@ -66,7 +66,7 @@ PROGRAM_SCHEMA = (
 )
 PREFIXES = {"": NAMESPACE}
 QUOTAS = ProcessQuotas(processes=1_000_000, family=1_000_000)
-MANY_EFFECTS = ":memory(?x, ?) AND +:note(?x, ?v)"
+MANY_EFFECTS = "REPEAT (:memory(?x, ?) AND +:note(?x, ?v))"
 WORKER_ACTION = f"""
 @prefix lrm: <http://xrce.xerox.com/LRM#> . @prefix real: <http://xrce.xerox.com/ReAL#> . @prefix : <{NAMESPACE}> .
 :work a lrm:Action ; lrm:body <#body> .
