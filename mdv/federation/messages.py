@@ -41,7 +41,7 @@ class SharedCopy(NamedTuple):
     """A copy of the actions of a rule, which each superpeer decides about. `parent`: the transaction, at `origin`.
 
     `nodes`, `resources`: what a peer must have data of, and know, to run it. `depth`: the number of copies that led to
-    it, and itself.
+    it, and itself. `awaited`: superpeers that answer even if it is not relevant there.
     """
 
     id: str
@@ -55,6 +55,7 @@ class SharedCopy(NamedTuple):
     nodes: frozenset[str]
     resources: frozenset[str]
     depth: int = 1
+    awaited: frozenset[str] = frozenset()
 
 
 class CopyOutcome(Enum):

@@ -101,11 +101,12 @@ class Sagas:
 
     def _start(self, placed: PlacedCopy, now: float, is_detached: bool = False) -> None:
         """Send a copy to all superpeers, and wait for those that it may be relevant to."""
-        shared = placed.shared
         placed.is_started, placed.is_detached = True, is_detached
         placed.deadline = now + CHILD_SECONDS
-        placed.awaiting = {name for name, nodes in self.state.superpeers().items() if shared.nodes <= nodes}
+        needs = placed.shared.nodes
+        placed.awaiting = {name for name, nodes in self.state.superpeers().items() if needs <= nodes}
         placed.awaiting.add(self.state.name)
+        shared = placed.shared = placed.shared._replace(awaited=frozenset(placed.awaiting))
         parent = self.state.transactions[shared.parent]
         if shared.abort in ABORTS_CHILD:
             parent.arcs |= {AbortArc(shared.id, superpeer) for superpeer in placed.awaiting}
@@ -246,8 +247,9 @@ class Sagas:
         ran = [self.state.transactions[id_] for id_ in local.transactions]
         if not local.is_reported and all(one.state is not SagaState.RUNNING for one in ran):
             local.is_reported = True
-            acted = Acted(local.shared.id, self.state.name, tuple(one.result() for one in ran))
-            self.router.route(local.shared.origin, acted)
+            if ran or self.state.name in local.shared.awaited:
+                acted = Acted(local.shared.id, self.state.name, tuple(one.result() for one in ran))
+                self.router.route(local.shared.origin, acted)
 
     # Failures
 

@@ -54,6 +54,10 @@ class SuperpeerSite:
         if is_superpeer:
             self._send(self.superpeer.connect(name, now))
 
+    def leave(self, now: float) -> None:
+        """Leave the federation. The links are needed until their messages are acknowledged."""
+        self._send(self.superpeer.leave(now))
+
     def receive(self, exchange: LinkExchange, now: float) -> None:
         for message in self.links[exchange.sender].accept(exchange, now):
             self._send(self.superpeer.receive(exchange.sender, message, now))
