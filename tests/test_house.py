@@ -55,7 +55,7 @@ MDP_FLOORS = [
     {"eca.templates", "eca.abort_graph"},
     {"provider", "eca.trace"},
     {"eca.run"},
-    {"eca.undo", "eca.evaluation", "eca.comparisons"},
+    {"eca.undo", "eca.evaluation", "eca.comparisons", "eca.call_action"},
     {"eca.actions", "eca.rule_set", "eca.changes", "eca.slow_rules"},
     {"edit"},
     {"rule_cache"},

@@ -262,6 +262,16 @@ class Transaction:
         (edit,) = encode_edits([Edit(statement, document)], self.schema)
         return self._store is not None and self._store.is_in(document, edit)
 
+    @property
+    def new_documents(self) -> Mapping[str, int]:
+        """The documents that this transaction registers, with their IDs. They are not stored yet."""
+        return self._store.new_documents if self._store is not None else {}
+
+    @property
+    def new_prefixes(self) -> Mapping[str, Mapping[str, str]]:
+        """The prefixes of the documents that this transaction replaces."""
+        return self._store.new_prefixes if self._store is not None else {}
+
     def name_document(self, number: int) -> str:
         """Return the URI of a document that this transaction changes, by its ID. A new one is not stored yet."""
         assert self._store is not None

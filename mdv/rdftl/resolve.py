@@ -22,6 +22,7 @@ from mdv.rdftl.model import (
     ArcAction,
     ArcEvent,
     Axis,
+    CallAction,
     ChangeKind,
     Condition,
     ConstantValue,
@@ -51,6 +52,7 @@ from mdv.rdftl.syntax import (
     WrittenActions,
     WrittenAlways,
     WrittenArc,
+    WrittenCall,
     WrittenChange,
     WrittenComparison,
     WrittenCondition,
@@ -76,6 +78,8 @@ from mdv.rules.text_errors import quoted
 
 MAX_EXPANDED_PARTS = 4096
 """Paths, steps and conditions of a rule after its LETs are expanded. The longest text without LETs has fewer."""
+
+MAX_ARGUMENTS = 32
 
 DELTA = "delta"
 
@@ -178,11 +182,32 @@ class _Resolver:
         for one in written:
             if isinstance(one, tuple):
                 self.define(one)
+            elif isinstance(one, WrittenCall):
+                found.append(self.call(one))
             elif isinstance(one, WrittenNodeChange):
                 found.append(self.node_action(one))
             else:
                 found.append(ArcAction(one.kind, tuple(self.triple(triple, one.kind) for triple in one.triples)))
         return tuple(found)
+
+    def call(self, written: WrittenCall) -> CallAction:
+        action = self.names.resource(written.action)
+        if len(written.arguments) > MAX_ARGUMENTS:
+            self.report.flaw(written.span, f"CALL has more than {MAX_ARGUMENTS} arguments")
+        return CallAction(action or _UNKNOWN, tuple(map(self.argument, written.arguments)))
+
+    def argument(self, written: WrittenOperand | WrittenName) -> Operand:
+        """Return an argument of CALL. A name is a resource, a quoted text or number a literal."""
+        match written:
+            case WrittenPath():
+                return self.path(written, 0)
+            case WrittenConstant():
+                return self.names.literal(written)
+        if written.form is NameForm.BARE and written.text in self.bindings:
+            self.report.warn(written.span, f"{quoted(written.text)} is read as ${written.text}, which a LET defines")
+            return self.variable(WrittenVariable(written.text, written.span), 0)
+        uri = self.names.resource(written)
+        return NodePath(AllNodes() if uri is None else NamedNode(uri))
 
     def node_change(self, written: WrittenNodeChange) -> tuple[NodePath, str | None]:
         class_iri = self.class_filter(written)

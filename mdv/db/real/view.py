@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -183,3 +183,25 @@ class PostgresView:
 
     def now(self) -> float:
         return time.time()
+
+
+class TransactionView(PostgresView):
+    """Reads what a transaction has written so far. A read that takes too long ends the transaction: the error of the
+    database is raised. `new_prefixes`: those of the documents that the transaction registers."""
+
+    def __init__(
+        self,
+        position: int,
+        schema: Schema,
+        schema_statements: Sequence[Statement],
+        refuse: Refuse,
+        deadline: Callable[[], float],
+        new_prefixes: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        super().__init__(position, schema, schema_statements, refuse, deadline)
+        self._prefixes.update({document: dict(prefixes) for document, prefixes in new_prefixes.items()})
+
+    def _call(self, read: Callable[..., Any], *values: Any) -> Any:
+        if time.monotonic() > self._deadline():
+            raise ProgramFault("the rules took longer than their time limit", "seconds")
+        return read(*values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice, takewhile
 from typing import Any, NamedTuple, Protocol
@@ -25,7 +25,8 @@ from mdv.db.eca.runs import RuleCount
 from mdv.db.pipeline import Pipeline
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
-from mdv.mdp.eca.actions import ActionFailed, ActionReader, is_unbounded
+from mdv.mdp.eca.actions import ActionEdits, ActionFailed, ActionReader, is_unbounded
+from mdv.mdp.eca.call_action import CalledAction, call_action, input_lists
 from mdv.mdp.eca.changes import EffectiveChange, pair_changes
 from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
 from mdv.mdp.eca.evaluation import Evaluation, FiredRule, Firing, RuleFailure
@@ -38,7 +39,7 @@ from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term
 from mdv.rdf.digest import statement_hash
 from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange, superproperties
-from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta, EcaRule
+from mdv.rdftl.model import AbortDependency, Action, ArcAction, CallAction, Coupling, Delta, EcaRule
 
 RULES_DOCUMENT = "urn:mdv:eca:"
 """The document of a rule set, without its name."""
@@ -101,6 +102,12 @@ class EditedTransaction(Protocol):
 
     def is_in(self, document: str, statement: Statement) -> bool: ...
 
+    @property
+    def new_documents(self) -> Mapping[str, int]: ...
+
+    @property
+    def new_prefixes(self) -> Mapping[str, Mapping[str, str]]: ...
+
     def name_document(self, number: int) -> str: ...
 
     def flush(self) -> None: ...
@@ -160,12 +167,13 @@ class ScheduledUpdate(NamedTuple):
 
 
 class RunStep(NamedTuple):
-    """An update that was executed, or undone."""
+    """An update that was executed, or undone. `called`: the action that CALL has run."""
 
     owner: RuleCopy
     action: int
     changes: tuple[EffectiveChange, ...]
     is_undone: bool = False
+    called: CalledAction | None = None
 
 
 @dataclass(slots=True)
@@ -271,13 +279,13 @@ class Scheduler:
         self._count += 1
         self._check_limits(owner)
         try:
-            change, changes = self._apply(owner, index)
+            change, changes, called = self._apply(owner, index)
         except ActionFailed as failure:
             if owner.rule is None:
                 raise
             self._abort(owner, owner, index, str(failure))
             return
-        self._note(owner, index, changes)
+        self._note(owner, index, changes, called)
         if changes and self._reacts:
             self._react(owner, change)
 
@@ -291,7 +299,9 @@ class Scheduler:
         first, tx = group[0].owner, self._tx
         wanted: dict[Statement, int] = {}
         for number, (owner, index) in enumerate(group):
-            for edit in self._reader(owner).edits_of(owner.actions[index]).additions:
+            action = owner.actions[index]
+            assert isinstance(action, ArcAction)
+            for edit in self._reader(owner).edits_of(action).additions:
                 wanted.setdefault(edit.statement, number)
         try:
             effective = tx.apply_edits(
@@ -326,8 +336,10 @@ class Scheduler:
             islice(self._schedule, max(0, most)),
         ))  # fmt: skip
 
-    def _note(self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...]) -> None:
-        self.run.steps.append(RunStep(owner, index, changes))
+    def _note(
+        self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...], called: CalledAction | None = None
+    ) -> None:
+        self.run.steps.append(RunStep(owner, index, changes, called=called))
         self._executed.append((owner, index, changes))
 
     def _reader(self, owner: RuleCopy, seconds: float | None = None) -> ActionReader:
@@ -338,7 +350,9 @@ class Scheduler:
             seconds,
         )  # fmt: skip
 
-    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
+    def _apply(
+        self, owner: RuleCopy, index: int
+    ) -> tuple[UpdateChange, tuple[EffectiveChange, ...], CalledAction | None]:
         tx, action = self._tx, owner.actions[index]
         if not inserts_without_reading(action):
             tx.flush()
@@ -346,8 +360,12 @@ class Scheduler:
         if slow is not None:
             raise ActionFailed(slow.reason)
         reader = self._reader(owner, self._query_seconds() if is_unbounded(action) else None)
+        called: CalledAction | None = None
         try:
-            edits = reader.edits_of(action)
+            if isinstance(action, CallAction):
+                edits, called = self._call(owner, action, reader)
+            else:
+                edits = reader.edits_of(action)
         except QueryCanceled:
             self._check_deadline()
             part = SlowPart(self._limits.query_seconds, index)
@@ -357,12 +375,27 @@ class Scheduler:
         cause = owner_cause(owner)
         try:
             effective = tx.apply_edits(
-                cause, edits.additions, edits.deletions, owner.document, owner.limits, is_checked=True
-            )
+                cause, edits.additions, edits.deletions, owner.document, owner.limits, is_checked=True,
+                is_restored=called is not None,
+            )  # fmt: skip
         except (InvalidDocument, Forbidden) as error:
             raise ActionFailed(error.detail) from None
-        change = UpdateChange(frozenset(effective.gained), frozenset(effective.lost), frozenset(edits.updates))
-        return change, pair_changes(effective, edits.updates)
+        # The updates of a program are found as those of a registration.
+        updates = None if called is not None else frozenset(edits.updates)
+        change = UpdateChange(frozenset(effective.gained), frozenset(effective.lost), updates)
+        return change, pair_changes(effective, edits.updates), called
+
+    def _call(self, owner: RuleCopy, action: CallAction, reader: ActionReader) -> tuple[ActionEdits, CalledAction]:
+        assert owner.document is not None
+        inputs = input_lists(action.action, reader.arguments_of(action))
+        try:
+            return call_action(
+                self._tx, action.action, inputs, owner.document, owner.limits, self._query_seconds(),
+                lambda: self._deadline,
+            )  # fmt: skip
+        except ActionFailed:
+            self._check_deadline()
+            raise
 
     # Events and conditions
 
