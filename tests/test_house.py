@@ -239,6 +239,27 @@ def test_sql_is_written_only_in_its_package() -> None:
                 assert not statement.search(node.value), f"{path}:{node.lineno} holds SQL"
 
 
+UNUSUAL_WORDS = re.compile(
+    r"(?<![`*\"])\b(whoever|anew|so many|somebody|everybody|anybody|nobody|(is|are|was|were) (said|told))\b",
+    re.IGNORECASE,
+)
+WRITTEN = [
+    *DOCUMENTS,
+    ROOT / "CHANGELOG.md",
+    ROOT / "Makefile",
+    *SOURCES,
+    *(path for path in sorted((ROOT / "web" / "templates").rglob("*.html"))),
+    *(path for folder in ("mdv", "docs") for path in sorted((ROOT / folder).rglob("*.sql"))),
+]
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_avoid_unusual_words(path: Path) -> None:
+    """Name the person or thing instead: "the user", "an administrator", "every member"."""
+    lines = path.read_text("utf-8").splitlines()
+    assert [f"{number}: {line}" for number, line in enumerate(lines, 1) if UNUSUAL_WORDS.search(line)] == []
+
+
 CONSTRAINTS = ("constraints.txt", "constraints-peers.txt")
 
 
