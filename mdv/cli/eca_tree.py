@@ -48,6 +48,8 @@ def _update_lines(update: Item, indent: str) -> Iterator[str]:
     state = " (undone)" if update["undone"] else "" if update["change_count"] else ": no change"
     action = f", action {update['action'] + 1}" if update["action"] is not None else ""
     yield f"{indent}update {update['n']}{action}{state}"
+    if "called" in update:
+        yield f"{indent}  {called_text(update['called'])}"
     for change in update["changes"][:MAX_CHANGES_PRINTED]:
         yield f"{indent}  {change_text(change)}"
     if update["change_count"] > MAX_CHANGES_PRINTED:
@@ -56,6 +58,22 @@ def _update_lines(update: Item, indent: str) -> Iterator[str]:
         yield f"{indent}  … continued below"
     for copy in update.get("copies", []):
         yield from _copy_lines(copy, indent + "  ")
+
+
+def called_text(called: Item) -> str:
+    """Return what an action that CALL has run did, as text.
+
+    >>> called_text({"action": "http://a/act", "calls": 1, "inputs": [[]], "solutions": 2, "first": [], "warnings": []})
+    'called <http://a/act>(): 2 solutions'
+    """
+    inputs = f"({', '.join(map(_term_text, called['inputs'][0]))})" if called["calls"] == 1 else ""
+    times = "" if called["calls"] == 1 else f" {called['calls']:,} times"
+    count = f"{called['solutions'] or 'no'} solution{'' if called['solutions'] == 1 else 's'}"
+    bindings = (", ".join(f"{name} = {_term_text(term)}" for name, term in one.items()) for one in called["first"])
+    shown = "; ".join(one for one in bindings if one)
+    return f"called <{called['action']}>{inputs}{times}: {count}{f' ({shown})' if shown else ''}" + "".join(
+        f"; warning: {message}" for message in called["warnings"]
+    )
 
 
 def _copy_lines(copy: Item, indent: str) -> Iterator[str]:

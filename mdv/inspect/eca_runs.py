@@ -25,7 +25,8 @@ MAX_JSON_LEVELS = 100
 @dataclass(slots=True)
 class RunUpdate:
     """An update that was executed: an action of a copy, or of the transaction itself. `number`: None for changes that
-    the run began with, those of a registration. `copies`: the rules that it triggered."""
+    the run began with, those of a registration. `copies`: the rules that it triggered. `called`: the action that CALL
+    has run."""
 
     number: int | None
     action: int | None = None
@@ -33,6 +34,7 @@ class RunUpdate:
     change_count: int = 0
     undone: bool = False
     copies: list[FiredCopy] = field(default_factory=list)
+    called: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -82,7 +84,12 @@ def build_tree(trace: Mapping[str, Any]) -> RunTree:
     }  # fmt: skip
     updates = {
         step["n"]: RunUpdate(
-            step["n"], step["action"], step["changes"], step["change_count"], step.get("undone", False)
+            step["n"],
+            step["action"],
+            step["changes"],
+            step["change_count"],
+            step.get("undone", False),
+            called=step.get("called"),
         )
         for step in trace["steps"]
     }
@@ -129,7 +136,7 @@ def _update_json(update: RunUpdate, waiting: list[RunUpdate], level: int) -> dic
         "changes": update.changes,
         "change_count": update.change_count,
         "undone": update.undone,
-    }
+    } | ({"called": update.called} if update.called is not None else {})
     if level >= MAX_JSON_LEVELS and update.copies:
         waiting.append(update)
         return found | {"continued": True}

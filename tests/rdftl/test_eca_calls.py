@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mdv.cli.eca_tree import tree_lines
 from mdv.errors import RuleFailed, UpdateFailed
-from mdv.inspect.eca_runs import list_runs, read_run
+from mdv.inspect.eca_runs import build_tree, list_runs, read_run, tree_json
 from mdv.mdp.eca.change_rules import EcaDraft, add_rules
 from mdv.mdp.eca.update import UpdateOutcome, UpdateRequest, execute_update
 from mdv.mdp.write_limits import WriteLimits
@@ -147,6 +148,17 @@ def test_a_trace_shows_the_call_with_its_solutions(eca: Mdp) -> None:
     assert (called["action"], called["calls"], called["solutions"]) == (HERE + "find", 1, 2)
     assert called["inputs"] == [[{"type": "uri", "value": "http://r/1"}]]
     assert sorted(one["t"]["value"] for one in called["first"]) == ["a", "b"]
+
+
+def test_a_printed_trace_has_the_call(eca: Mdp) -> None:
+    define(eca, find=(":tag(?x, ?t) AND (+:level(?x, ?t) OR TRUE)", "x", "t"))
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :tag 'a' .")
+
+    call(eca, f"CALL <{HERE}find>(resource(http://r/1))")
+
+    lines = list(tree_lines(tree_json(build_tree(last_trace(eca)))))
+    assert lines[0] == "update 0, action 1: no change"
+    assert lines[1].startswith("  called <http://act/find>(<http://r/1>): 1 solution (t = 'a'); warning: ")
 
 
 FAILING = {

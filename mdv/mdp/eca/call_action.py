@@ -65,19 +65,24 @@ class CalledAction:
         found = self.outcome
         return {
             "action": self.action,
-            "inputs": [[term.as_dict() for term in one] for one in self.inputs[:MAX_SHOWN]],
+            "inputs": [[_shown(term) for term in one] for one in self.inputs[:MAX_SHOWN]],
             "calls": len(self.inputs),
             "solutions": found.solutions if found is not None else 0,
             "first": [
-                {name: term.as_dict() for name, term in binding.items()} for binding in (found.first if found else ())
+                {name: _shown(term) for name, term in binding.items()} for binding in (found.first if found else ())
             ],
             "steps": found.steps if found is not None else 0,
             "warnings": list(found.warnings[:MAX_SHOWN]) if found is not None else [],
         }
 
 
+def _shown(term: Term) -> dict[str, Any]:
+    return term._replace(value=term.value[:MAX_SHOWN_CHARACTERS]).as_dict()
+
+
 MAX_SHOWN = 10
 """Inputs and warnings that a trace shows."""
+MAX_SHOWN_CHARACTERS = 500
 
 
 def input_lists(action: str, arguments: Sequence[Sequence[Term]]) -> tuple[tuple[Term, ...], ...]:
