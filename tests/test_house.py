@@ -23,7 +23,7 @@ FLOORS = [
     {"mdv.mdp", "mdv.lmr"},
     {"mdv.db", "mdv.query"},
     {"mdv.rdftl", "mdv.real"},
-    {"mdv.rules", "mdv.backbone"},
+    {"mdv.rules", "mdv.backbone", "mdv.engines"},
     {"mdv.rdf"},
     {"mdv.client", "mdv.feed", "mdv.webhooks"},
     {"mdv.system", "mdv.embedded", "mdv.http_client"},
