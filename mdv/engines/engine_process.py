@@ -35,7 +35,7 @@ def main(name: str, seconds: float, most: int, given: TextIO, answer: TextIO) ->
         end = {"error": "it needs too much memory"}
     except ImportError as error:
         end = {"error": f"it is not installed ({error})"}
-    except Exception as error:  # of an engine, which can be anybody's
+    except Exception as error:  # of the code of an engine
         end = {"error": f"{type(error).__name__}: {error}"[:300]}
     print(json.dumps(end), file=answer)
 

@@ -17,9 +17,9 @@ def infer(statements: Iterable[Statement]) -> Iterator[Statement]:
     for subject, name, term in statements:
         graph.add((rdflib.URIRef(subject), rdflib.URIRef(name), _node(term)))
     DeductiveClosure(OWLRL_Semantics).expand(graph)
-    for one, name, value in graph:
-        if isinstance(one, rdflib.URIRef) and isinstance(name, rdflib.URIRef) and not isinstance(value, rdflib.BNode):
-            yield Statement(str(one), str(name), _term(value))
+    for one, prop, value in graph:
+        if isinstance(one, rdflib.URIRef) and isinstance(prop, rdflib.URIRef) and not isinstance(value, rdflib.BNode):
+            yield Statement(str(one), str(prop), _term(value))
 
 
 def _node(term: Term) -> rdflib.URIRef | rdflib.Literal:

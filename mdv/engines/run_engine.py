@@ -99,7 +99,7 @@ def _wait(process: int, seconds: float) -> None:
     while True:
         try:
             ended, _ = os.waitpid(process, os.WNOHANG)
-        except ChildProcessError:  # somebody else has taken its status
+        except ChildProcessError:  # gevent has taken its status
             return
         if ended:
             return
