@@ -44,12 +44,13 @@ FLOORS = [
 """From top to bottom. A package imports only from packages on lower layers."""
 
 MDP_FLOORS = [
-    {"worker"},
-    {"subscribe"},
+    {"worker", "real.program_worker"},
+    {"subscribe", "real.slice_commit"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document"},
     {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
     {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"},
+    {"real.start"},
     {"transaction", "eca.reread"},
     {"eca.detached", "eca.readers"},
     {"eca.templates", "eca.abort_graph"},
@@ -57,11 +58,13 @@ MDP_FLOORS = [
     {"eca.run"},
     {"eca.undo", "eca.evaluation", "eca.comparisons", "eca.call_action"},
     {"eca.actions", "eca.rule_set", "eca.changes", "eca.slow_rules"},
+    {"real.activity"},
     {"edit"},
     {"rule_cache"},
     {"selection_counts"},
     {"publish", "driving_predicate", "precompute", "evaluate"},
     {"merge", "filter", "webhook_sender", "feed_progress", "search_index"},
+    {"real.program_text", "real.refusals", "real.quotas", "real.wake", "database_outage"},
     {"batch_size", "groups", "schemas", "feed", "plan", "webhooks", "retention", "worker_heartbeats"}
     | {"admission", "jobs", "lmrs", "saved_queries", "write_limits"},
 ]

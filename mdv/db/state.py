@@ -19,7 +19,8 @@ from mdv.db.tables import mdp_state
 @dataclass(frozen=True, slots=True)
 class State:
     """The epoch of the MDP, its last position, the version of its schema, the last IDs that were assigned, the version
-    of its rule groups, the last offset of its feeds, the number of LMRs, and the version of its ECA rules (0: none)."""
+    of its rule groups, the last offset of its feeds, the number of LMRs, the version of its ECA rules (0: none), and
+    the IDs of the properties that processes wait for (0: any)."""
 
     epoch: UUID
     position: int
@@ -32,6 +33,7 @@ class State:
     last_offset: int
     lmrs: int
     eca_version: int
+    watched: tuple[int, ...]
 
 
 _COLUMNS = (
@@ -46,12 +48,13 @@ _COLUMNS = (
     mdp_state.c.last_offset,
     mdp_state.c.lmrs,
     mdp_state.c.eca_version,
+    mdp_state.c.watched,
 )
 
 
 def read_state(connection: Connection) -> State:
     row: Sequence[Any] = connection.execute(select(*_COLUMNS)).one()
-    return State(*row)
+    return _state(row)
 
 
 class LockPurpose(Enum):
@@ -67,7 +70,7 @@ def lock_state(connection: Connection) -> State:
     session = driver(connection)
     with pipelined(session):  # sends BEGIN in the same message
         row = session.execute(load_sql("store")["lock_state"], prepare=True)
-    return State(*row.fetchall()[0])
+    return _state(row.fetchall()[0])
 
 
 def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], State]:
@@ -79,5 +82,13 @@ def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], S
 
 def parse_state(row: TextRow) -> State:
     """Return the state from a row that begins with its columns."""
-    epoch, *numbers = row[: len(_COLUMNS)]
-    return State(UUID(epoch), *(int(number or 0) for number in numbers))
+    epoch, *numbers, watched = row[: len(_COLUMNS)]
+    ids = (watched or "{}")[1:-1]
+    watched_ids = tuple(map(int, ids.split(","))) if ids else ()
+    values: list[Any] = [UUID(epoch), *(int(number or 0) for number in numbers), watched_ids]
+    return State(*values)
+
+
+def _state(row: Sequence[Any]) -> State:
+    values: list[Any] = [*row[:-1], tuple(row[-1])]
+    return State(*values)

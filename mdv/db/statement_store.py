@@ -407,6 +407,20 @@ class StatementStore:
         return StoreChange(self._position, self._known_resources, self._gains.keys(), self._losses.keys(), described,
                            gone, returned, self._blank)  # fmt: skip
 
+    def changes_of(self, properties: Collection[int] | None) -> list[tuple[str, EncodedStatement, bool]]:
+        """Return the statements of some properties, or of all, that documents gained (True) and lost, after `write`."""
+        return [
+            (d.uri, key, is_added)
+            for d in self._differences
+            for keys, is_added in ((d.added, True), (d.removed, False))
+            for key in keys
+            if properties is None or key.property in properties
+        ]
+
+    def known_names(self, ids: Collection[int]) -> dict[int, str]:
+        """Return the URIs of those of these resources that this transaction has looked up or created."""
+        return {number: uri for uri, number in self._resources.items() if number in ids}
+
     def flush(self) -> None:
         """Write the changes so far, so that queries see them. `write` corrects which of them are visible."""
         self._is_flushed = True

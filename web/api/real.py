@@ -9,7 +9,8 @@ from typing import Any
 from flask import Response
 
 from mdv.errors import BadRequest, ProgramStopped
-from mdv.inspect.run_program import RUN_IS_NOT_AVAILABLE, ProgramRun, check_code, mark_json
+from mdv.inspect.run_program import RUN_IS_NOT_AVAILABLE, ProgramRun, check_code
+from mdv.mdp.real.program_text import mark_json
 from web.auth import require_reader
 from web.json_bodies import JSON, describe_json_body, read_json_body
 from web.models import ProgramBody, ProgramCheckBody, ProgramChecked
