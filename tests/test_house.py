@@ -64,7 +64,7 @@ MDP_FLOORS = [
     {"selection_counts"},
     {"publish", "driving_predicate", "precompute", "evaluate"},
     {"merge", "filter", "webhook_sender", "feed_progress", "search_index"},
-    {"real.program_text", "real.refusals", "real.quotas", "real.wake", "database_outage"},
+    {"real.program_text", "real.refusals", "real.quotas", "real.wake", "real.write_locks", "database_outage"},
     {"batch_size", "groups", "schemas", "feed", "plan", "webhooks", "retention", "worker_heartbeats"}
     | {"admission", "jobs", "lmrs", "saved_queries", "write_limits"},
 ]

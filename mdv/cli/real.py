@@ -10,6 +10,7 @@ import click
 
 from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.output import escape_controls, on_terminal, print_line, write_json, write_table
+from mdv.cli.real_locks import lock
 from mdv.cli.source_files import SourceFile
 from mdv.errors import BadRequest
 
@@ -22,6 +23,9 @@ ANSWER_SECONDS = 600.0
 @click.group(cls=ExampleGroup, example="mdv real run -e 'rdf:type(?x, ?class)' --read")
 def real() -> None:
     """Run and check programs in ReAL, the resource action language."""
+
+
+real.add_command(lock)
 
 
 def _program_options(function: Any) -> Any:

@@ -41,7 +41,9 @@ class Provider:
     @classmethod
     def configured(cls, engine: Engine, config: Config) -> Provider:
         """Return the provider that the settings describe."""
-        limits = RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds)
+        limits = RunLimits(
+            config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds, config.real_actions or None
+        )  # fmt: skip
         return cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE)
 
     def for_dry_run(self) -> Provider:

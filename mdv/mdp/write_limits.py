@@ -71,7 +71,7 @@ def refuse_foreign_subjects(
     """Raise `Forbidden` if one of the subjects is outside of the prefixes. `action`: what the caller may not do."""
     if prefixes is None:
         return
-    foreign = sorted(subject for subject in subjects if not _is_described_below(subject, document, prefixes))
+    foreign = sorted(subject for subject in subjects if not _may_describe(subject, document, prefixes))
     if not foreign:
         return
     others = f" and {len(foreign) - 1} other resources" if len(foreign) > 1 else ""
@@ -84,21 +84,7 @@ def refuse_foreign_subjects(
     )
 
 
-def may_write(document: str, limits: WriteLimits) -> bool:
-    """True if the limits allow to write a document.
-
-    >>> may_write("http://a/x", UNLIMITED), may_write("http://a/x", WriteLimits(("http://b/",)))
-    (True, False)
-    """
-    return limits.documents is None or is_below_prefix(document, limits.documents)
-
-
-def may_describe(subject: str, document: str, limits: WriteLimits) -> bool:
-    """True if the limits allow statements about a resource in a document."""
-    return limits.resources is None or _is_described_below(subject, document, limits.resources)
-
-
-def _is_described_below(subject: str, document: str, prefixes: tuple[str, ...]) -> bool:
+def _may_describe(subject: str, document: str, prefixes: tuple[str, ...]) -> bool:
     return is_below_prefix(subject, prefixes) or (is_blank(subject) and subject.startswith(document))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from mdv.model import Term
 from mdv.real.compile_code import compile_program
@@ -27,13 +28,15 @@ class ActionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ActionOutcome:
-    """What an action did. The changes are net changes, and nothing is committed. `first`: its first solutions."""
+    """What an action did. The changes are net changes, and nothing is committed. `first`: its first solutions.
+    `digests`: SHA-256 of the bodies that were run."""
 
     changes: tuple[StatementChange, ...]
     solutions: int
     first: tuple[Mapping[str, Term], ...]
     steps: int
     warnings: tuple[str, ...]
+    digests: tuple[str, ...] = ()
 
 
 def run_action(
@@ -65,7 +68,9 @@ def run_action(
         raise ActionError("it starts or stops a process, which is not possible within a transaction")
     warnings = tuple(dict.fromkeys(message for message, _ in machine.warnings))
     changes = tuple(StatementChange(*change) for change in root.all_changes())
-    return ActionOutcome(changes, machine.solutions, tuple(first), machine.steps, warnings)
+    bodies = sorted({str(key[0]) for key in machine.codes if key})
+    digests = tuple(sha256(body.encode()).hexdigest() for body in bodies)
+    return ActionOutcome(changes, machine.solutions, tuple(first), machine.steps, warnings, digests)
 
 
 def _outputs(view: StoreView, action: str, settings: MachineSettings) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from mdv.errors import RuleFailed, UpdateFailed
 from mdv.inspect.eca_runs import build_tree, list_runs, read_run, tree_json
 from mdv.mdp.eca.change_rules import EcaDraft, add_rules
 from mdv.mdp.eca.update import UpdateOutcome, UpdateRequest, execute_update
+from mdv.mdp.real.write_locks import LockPattern, add_lock, remove_lock
 from mdv.mdp.write_limits import WriteLimits
 from mdv.model import RDF_TYPE
 from tests.support.eca_system import RULES, SCHEMA, UPDATES, add, statements
@@ -255,3 +256,34 @@ def test_rules_that_call_actions_without_end_reach_a_limit(eca: Mdp) -> None:
 
     with pytest.raises(Exception, match="The sequence grow ran"):
         put(eca, "http://d/1", "<http://r/1> a :Lo .")
+
+
+def test_an_action_does_not_change_locked_statements_but_rules_do(eca: Mdp) -> None:
+    define(eca, change=("(-:tag(?x, ?t) OR +:tag(?x, 'free')) AND (+:level(?x, 1) OR TRUE)", "x"))
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :tag 'a' .")
+    with eca.engine.begin() as connection:
+        locks = [LockPattern(document_prefix="http://d/"), LockPattern(property="http://v/level")]
+        numbers = [add_lock(connection, one, None).id for one in locks]
+
+    call(eca, f"CALL <{HERE}change>(<http://r/1>)")
+    assert statements(eca, UPDATES) == {("http://r/1", "tag", "free")}
+    (step,) = last_trace(eca)["steps"]  # type: ignore[misc]
+    assert step["called"]["warnings"] == [  # type: ignore[index]
+        f"the lock {number} does not allow programs to change this statement" for number in numbers
+    ]
+    call(eca, "DELETE (<http://r/1>, tag, 'a'), (<http://r/1>, tag, 'free'); INSERT (<http://r/1>, level, 1)")
+    assert statements(eca, UPDATES) == {("http://r/1", "level", "1")}
+
+    with eca.engine.begin() as connection:
+        for number in numbers:
+            remove_lock(connection, number)
+    call(eca, f"CALL <{HERE}change>(<http://r/1>)")
+    assert statements(eca, UPDATES) == {("http://r/1", "tag", "free"), ("http://r/1", "level", "1")}
+
+
+def test_only_actions_of_allowed_documents_are_called(eca: Mdp) -> None:
+    define(eca, mark=("+:tag(?x, 'seen')", "x"))
+    eca.provider.run_limits = eca.provider.run_limits._replace(actions=("http://trusted/",))
+
+    with pytest.raises(UpdateFailed, match="the body of <http://act/mark> is in http://d/actions"):
+        call(eca, f"CALL <{HERE}mark>(<http://r/1>)")

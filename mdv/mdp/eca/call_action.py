@@ -17,20 +17,19 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from mdv.db.engine import driver
+from mdv.db.real.processes import WriteLock, read_locks
 from mdv.db.real.statement_reader import TransactionReader
 from mdv.db.real.view import TransactionView
-from mdv.errors import InvalidDocument
 from mdv.mdp.eca.actions import ActionEdits, ActionFailed
 from mdv.mdp.edit import Edit
+from mdv.mdp.real.refusals import lock_refusal, permission_refusal, schema_refusal
 from mdv.mdp.schemas import SchemaInForce
-from mdv.mdp.write_limits import WriteLimits, may_describe, may_write
-from mdv.model import Document, ParsedDocument, Term, is_blank
+from mdv.mdp.write_limits import WriteLimits
+from mdv.model import Term
 from mdv.rdf.schema import Schema
-from mdv.rdf.validate import refuse_reserved, validate
 from mdv.real.events import MachineSettings, ProgramLimits
 from mdv.real.run_action import ActionError, ActionOutcome, run_action
-from mdv.real.store import FactReader, ReadPattern, ScopedRead, StatementChange, WriteRefusal
-from mdv.real.vocabulary import RDF_FIRST, RDF_REST
+from mdv.real.store import FactReader, StatementChange, WriteRefusal
 
 MAX_STEPS = 10_000
 """Steps of one CALL, for all of its inputs together."""
@@ -72,6 +71,7 @@ class CalledAction:
                 {name: _shown(term) for name, term in binding.items()} for binding in (found.first if found else ())
             ],
             "steps": found.steps if found is not None else 0,
+            "bodies": list(found.digests) if found is not None else [],
             "warnings": list(found.warnings[:MAX_SHOWN]) if found is not None else [],
         }
 
@@ -97,11 +97,12 @@ def input_lists(action: str, arguments: Sequence[Sequence[Term]]) -> tuple[tuple
 
 def call_action(
     tx: CallingTransaction, action: str, inputs: Sequence[tuple[Term, ...]], document: str, limits: WriteLimits,
-    query_seconds: float, deadline: Callable[[], float],
+    allowed: tuple[str, ...] | None, query_seconds: float, deadline: Callable[[], float],
 ) -> tuple[ActionEdits, CalledAction]:  # fmt: skip
     """Return the edits of an action that is called once for each list of inputs. Raise `ActionFailed` if it fails.
 
-    `document`: where its default context writes. `query_seconds`: the time limit of one of its reads. `deadline`: the
+    `document`: where its default context writes. `allowed`: prefixes of the documents whose actions may be run.
+    `query_seconds`: the time limit of one of its reads. `deadline`: the
     time (monotonic) after which no read begins.
     """
     if not inputs:
@@ -109,12 +110,13 @@ def call_action(
     schema = tx.schema
     seed = uuid4().hex[:12]
     settings = MachineSettings(
-        process=f"urn:mdv:eca:call:{seed}", into=document, seed=seed, limits=ProgramLimits(steps=MAX_STEPS)
-    )
-    view = TransactionView(
-        tx.position, schema.schema, schema.statements, WriteCheck(schema.schema, limits), deadline, tx.new_prefixes
-    )
-    with TransactionReader(driver(tx.connection), query_seconds, tx.new_documents).reading() as reader:
+        process=f"urn:mdv:eca:call:{seed}", into=document, seed=seed, limits=ProgramLimits(steps=MAX_STEPS),
+        actions=allowed,
+    )  # fmt: skip
+    session = driver(tx.connection)
+    check = WriteCheck(schema.schema, limits, read_locks(session))
+    view = TransactionView(tx.position, schema.schema, schema.statements, check, deadline, tx.new_prefixes)
+    with TransactionReader(session, query_seconds, tx.new_documents).reading() as reader:
         view.use(reader)
         try:
             outcome = run_action(view, action, inputs, settings)
@@ -128,48 +130,15 @@ def call_action(
 
 @dataclass(frozen=True, slots=True)
 class WriteCheck:
-    """Says why a program must not make a change: permissions, blank nodes, reserved names, or the schema."""
+    """Says why an action must not make a change: permissions of the author, locks, or the schema."""
 
     schema: Schema
     limits: WriteLimits
+    locks: Sequence[WriteLock]
 
     def __call__(self, change: StatementChange, facts: FactReader) -> WriteRefusal | None:
-        document, statement, is_added = change
-        if not may_write(document, self.limits):
-            return WriteRefusal(f"the author may not write {document}")
-        if not may_describe(statement.subject, document, self.limits):
-            return WriteRefusal(f"the author may not describe {statement.subject}")
-        names = [name for name in (statement.subject, statement.object.value) if is_blank(name)]
-        if is_blank(statement.subject) and statement.property not in (RDF_FIRST, RDF_REST):
-            return WriteRefusal(
-                f"{statement.subject} is a blank node, which only a registration of its document changes"
-            )
-        if not is_added:
-            return None
-        present = [
-            one
-            for name in properties_with_one_value(statement.property, self.schema)
-            for one in facts(ReadPattern(statement.subject, name))
-        ]
-        try:
-            if not names:
-                refuse_reserved(ParsedDocument(document, (statement,)))
-            validate(Document(document, (statement,)), self.schema)
-            if present:
-                validate(Document(document, tuple(dict.fromkeys((*present, statement)))), self.schema)
-        except InvalidDocument as error:
-            # A second value can be added when the first one is gone.
-            awaited = tuple(ScopedRead(ReadPattern(one.subject, one.property), (document,)) for one in present)
-            return WriteRefusal(error.flaws[0].message if error.flaws else error.detail, awaited)
-        return None
-
-
-def properties_with_one_value(name: str, schema: Schema) -> list[str]:
-    """Return the properties of which a subject may have one value in a document together with this one."""
-    declared = schema.property_of(name)
-    found: dict[str, None] = {}
-    for above in declared.superproperties if declared is not None else ():
-        known = schema.property_of(above)
-        if known is not None and not known.set_valued:
-            found |= dict.fromkeys(known.subproperties)
-    return list(found)
+        reason = permission_refusal(change.document, change.statement, self.limits)
+        if reason is not None:
+            return WriteRefusal(f"the author {reason}")
+        reason = lock_refusal(change, self.locks)
+        return WriteRefusal(reason) if reason is not None else schema_refusal(change, facts, self.schema)

@@ -55,12 +55,14 @@ TRANSACTION = -1
 
 
 class RunLimits(NamedTuple):
-    """Limits of one run: updates, causal depth, and seconds. `query_seconds`: of one query of a rule."""
+    """Limits of one run: updates, causal depth, and seconds. `query_seconds`: of one query of a rule. `actions`:
+    prefixes of the documents whose actions of ReAL may be called; None: any."""
 
     steps: int = 10_000
     depth: int = 1_000
     seconds: float = 10.0
     query_seconds: float = 2.0
+    actions: tuple[str, ...] | None = None
 
 
 DEFAULT_RUN_LIMITS = RunLimits()
@@ -390,8 +392,8 @@ class Scheduler:
         inputs = input_lists(action.action, reader.arguments_of(action))
         try:
             return call_action(
-                self._tx, action.action, inputs, owner.document, owner.limits, self._query_seconds(),
-                lambda: self._deadline,
+                self._tx, action.action, inputs, owner.document, owner.limits, self._limits.actions,
+                self._query_seconds(), lambda: self._deadline,
             )  # fmt: skip
         except ActionFailed:
             self._check_deadline()
