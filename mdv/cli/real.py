@@ -10,6 +10,7 @@ import click
 
 from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.output import escape_controls, on_terminal, print_line, write_json, write_table
+from mdv.cli.processes import add_process_commands, start_detached
 from mdv.cli.real_locks import lock
 from mdv.cli.source_files import SourceFile
 from mdv.errors import BadRequest
@@ -22,7 +23,10 @@ ANSWER_SECONDS = 600.0
 
 @click.group(cls=ExampleGroup, example="mdv real run -e 'rdf:type(?x, ?class)' --read")
 def real() -> None:
-    """Run and check programs in ReAL, the resource action language."""
+    """Run and check programs in ReAL, the resource action language, and look at their processes."""
+
+
+add_process_commands(real)
 
 
 real.add_command(lock)
@@ -41,9 +45,8 @@ def _program_options(function: Any) -> Any:
 @real.command("run", example="mdv real run program.real --bind x=http://mdv.example/doc.rdf#host")
 @_program_options
 @click.option("--read", "is_read", is_flag=True, help="Refuse changes outside { }.")
-@click.option(
-    "--sandbox", "is_sandbox", is_flag=True, help="Keep changes in memory, report them and drop them  [default]"
-)
+@click.option("--sandbox", "is_sandbox", is_flag=True, help="Keep changes in memory, report them and drop them.")
+@click.option("--detach", "is_detached", is_flag=True, help="Start a process, print its name and do not wait.")
 @click.option("--bind", "bindings", multiple=True, metavar="NAME=TERM",
               help="Bind a variable to a URI, a text in quotation marks, or a term as JSON.")  # fmt: skip
 @click.option("--into", metavar="URI", help="Document that additions in the default context go to.")
@@ -56,24 +59,30 @@ def run(
     prefixes: tuple[str, ...],
     is_read: bool,
     is_sandbox: bool,
+    is_detached: bool,
     bindings: tuple[str, ...],
     into: str | None,
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Run the program in FILE (- is standard input), or EXPR, and print its solutions and what it would change.
+    """Run the program in FILE (- is standard input), or EXPR, and print its solutions.
 
-    Nothing is changed: there is no mode that runs a program for real yet.
+    Its changes are committed, unless --read or --sandbox is given. If the command is interrupted, the program is
+    stopped; what it has committed stays.
     """
-    if is_read and is_sandbox:
-        raise click.UsageError("--read and --sandbox cannot be combined.")
-    body: Item = {"code": _read_code(file, code), "mode": "read" if is_read else "sandbox"}
+    if is_read + is_sandbox + is_detached > 1:
+        raise click.UsageError("--read, --sandbox and --detach cannot be combined.")
+    mode = "read" if is_read else "sandbox" if is_sandbox else "run"
+    body: Item = {"code": _read_code(file, code), "mode": mode}
     body |= {"prefixes": _pairs(prefixes, "--prefix")}
     body["binding"] = {name: read_term_argument(text) for name, text in _pairs(bindings, "--bind").items()}
     body |= {name: value for name, value in (("into", into), ("limit", limit)) if value is not None}
+    if is_detached:
+        start_detached(connect(), body, as_json)
+        return
     headers = {"Content-Type": "application/json"}
     sent = connect().request(
-        "POST", "/real", content=json.dumps(body).encode(), headers=headers, seconds=ANSWER_SECONDS
+        "POST", "/real", content=json.dumps(body).encode(), headers=headers, seconds=ANSWER_SECONDS, once=mode == "run"
     )
     answer: Item = sent.json()
     if as_json:
@@ -88,6 +97,9 @@ def run(
         write_table(names, ([term and term["value"] for term in row] for row in terms))
     if on_terminal() or not names:
         print_line(f"{len(solutions):,} solution{'' if len(solutions) == 1 else 's'}.")
+    if mode == "run" and any(answer["effects"].values()):
+        added, removed = answer["effects"]["added"], answer["effects"]["removed"]
+        print_line(f"Added {added:,} and removed {removed:,} statements, up to position {answer['position']}.")
     for change in answer.get("difference", ()):
         print_line(f"Would change {change['document']}:")
         for sign, statements in (("+", change["added"]), ("-", change["removed"])):

@@ -57,11 +57,6 @@ MAX_EFFECT_CHARACTERS = 50_000_000
 MAX_DIFFERENCE = 10_000
 """Statements in the difference of a sandbox. The numbers of effects are complete."""
 
-RUN_IS_NOT_AVAILABLE = (
-    "The mode run is not available yet: programs cannot change documents. Use the mode sandbox to see what a program"
-    " would change, or the mode read."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ProgramWriter:

@@ -164,7 +164,7 @@ def test_a_full_process_goes_on_when_its_solutions_are_read(programs: Programs) 
     from mdv.db.real.processes import read_news
 
     with programs.mdp.engine.begin() as connection:
-        read_news(connection, iri, 1000, 0, 1000)
+        read_news(connection, iri, 1000, 0, 1000, 1000)
     programs.run()
     assert (programs.state(iri), programs.news(iri).solutions) == ("done", 1500)
 

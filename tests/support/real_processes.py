@@ -67,7 +67,7 @@ class Programs:
 
     def news(self, iri: str) -> ProcessNews:
         with self.mdp.engine.begin() as connection:
-            found = read_news(connection, iri, 0, 0, 1000)
+            found = read_news(connection, iri, 0, 0, 1000, 1000)
         assert found is not None
         return found
 

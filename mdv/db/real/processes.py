@@ -270,10 +270,12 @@ def fail_process(connection: Connection, number: int, seconds: float, problem: M
 # --- readers ---
 
 
-def read_news(connection: Connection, iri: str, solution: int, entry: int, most: int) -> ProcessNews | None:
-    """Return what came after the last solution and log entry that a reader has, up to `most` of each; None if there is
-    no such process. The solutions up to `solution` count as read."""
-    given = {"iri": iri, "solution": solution, "entry": entry, "most": most}
+def read_news(
+    connection: Connection, iri: str, solution: int, entry: int, most: int, most_entries: int
+) -> ProcessNews | None:
+    """Return what came after the last solution and log entry that a reader has, up to `most` and `most_entries`; None
+    if there is no such process. The solutions up to `solution` count as read."""
+    given = {"iri": iri, "solution": solution, "entry": entry, "most": most, "most_entries": most_entries}
     row = _run(connection, "read_news", given).fetchone()
     if row is None:
         return None
@@ -284,6 +286,17 @@ def read_news(connection: Connection, iri: str, solution: int, entry: int, most:
 def ask_to_stop(connection: Connection, iri: str, message: Any = None) -> bool:
     """Ask a process to stop. Return False if it has ended or does not exist."""
     return bool(_run(connection, "ask_to_stop", {"iri": iri, "message": _json_or_none(message)}).fetchall())
+
+
+def note_gone(connection: Connection, iri: str, seconds: float) -> None:
+    """Note that the reader of a process is gone, as if it was last heard of before `seconds`."""
+    _run(connection, "note_gone", {"iri": iri, "seconds": seconds})
+
+
+def note_read(connection: Connection, iri: str, solution: int) -> bool:
+    """Note that the solutions of a process up to a number were read. Return True if it goes on because of that."""
+    rows = _run(connection, "note_read", {"iri": iri, "solution": solution}).fetchall()
+    return any(state == "ready" for (state,) in rows)
 
 
 def list_commits(connection: Connection, number: int) -> list[dict[str, Any]]:

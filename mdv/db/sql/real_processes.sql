@@ -238,7 +238,7 @@ with process as (
         state = case when state = 'full' and %(solution)s::bigint >= solutions then 'ready' else state end,
         ready_at = case when state = 'full' and %(solution)s::bigint >= solutions then now() else ready_at end
     where iri = %(iri)s::text and (read_at is null or read_solutions < %(solution)s::bigint or read_at < now() - interval '5 s')
-    returning id
+    returning state = 'ready' and %(solution)s::bigint > 0 as resumed
 )
 select p.id, p.state, p.position, p.added, p.removed, p.solutions, p.problem, p.code,
        (select json_agg(json_build_array(s.number, s.binding) order by s.number)
@@ -246,30 +246,13 @@ select p.id, p.state, p.position, p.added, p.removed, p.solutions, p.problem, p.
               order by number limit %(most)s::int) s),
        (select json_agg(json_build_array(l.id, l.after_solution, l.kind, l.body) order by l.id)
         from (select * from real_log l where l.process_id = p.id and l.id > %(entry)s::bigint
-              order by id limit %(most)s::int) l),
-       (select count(*) from process)
+              order by id limit %(most_entries)s::int) l),
+       (select count(*) from process where resumed)
 from real_processes p where p.iri = %(iri)s::text;
 
--- name: list_processes
-select p.id, p.iri, r.iri, a.iri, p.action, p.caller, p.state, p.priority, p.into_document, p.position, p.steps, p.effects,
-       p.added, p.removed, p.solutions, p.read_solutions, p.slices, p.conflicts, p.seconds, p.awaits, p.problem,
-       p.stop_asked, p.message, p.created_at::text, p.ran_at::text, p.wake_at::text, p.ended_at::text,
-       case when %(with_code)s::boolean then p.code end, p.prefixes, p.binding,
-       p.state = 'waiting' and p.wake_at is null
-from real_processes p
-left join real_processes r on r.id = p.root
-left join real_processes a on a.id = p.parent
-where p.id < coalesce(%(after)s::bigint, 9223372036854775807)
-  and (%(iri)s::text is null or p.iri = %(iri)s::text)
-  and (%(root)s::text is null or p.root = (select id from real_processes x where x.iri = %(root)s::text))
-  and (%(caller)s::text is null or p.caller = %(caller)s::text)
-  and (%(states)s::text[] is null or p.state = any (%(states)s::text[]))
-order by p.id desc limit %(limit)s::int;
-
--- name: list_solutions
-select number, binding from real_solutions
-where process_id = (select id from real_processes where iri = %(iri)s::text) and number > %(after)s::bigint
-order by number limit %(limit)s::int;
+-- name: note_gone
+update real_processes set read_at = now() - %(seconds)s::float8 * interval '1 s'
+where iri = %(iri)s::text and ended_at is null;
 
 -- name: note_read
 -- Solutions were read. A process that waited for that goes on.
@@ -280,16 +263,6 @@ set read_solutions = greatest(read_solutions, %(solution)s::bigint), read_at = n
 where iri = %(iri)s::text and read_solutions < %(solution)s::bigint
 returning state;
 
--- name: list_log
-select id, after_solution, at::text, kind, body from real_log
-where process_id = (select id from real_processes where iri = %(iri)s::text) and id > %(after)s::bigint
-order by id limit %(limit)s::int;
-
 -- name: list_commits
 -- The changes of a process, by slice.
 select body from real_log where process_id = %(id)s::bigint and kind = 'commit' order by id;
-
--- name: list_live_programs
--- The programs of processes that may go on without a change by a waiting one.
-select distinct code, prefixes from real_processes
-where ended_at is null and (state <> 'waiting' or wake_at is not null) limit %(most)s::int;

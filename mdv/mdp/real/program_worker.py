@@ -64,8 +64,10 @@ class ProgramWorker:
         ready."""
         until, slices = time.monotonic() + seconds, 0
         self._tend()
-        while self.run_slice() is not None:
+        while (outcome := self.run_slice()) is not None:
             slices += 1
+            if self._provider.take_woken() or outcome.has_started:
+                more()  # other workers can help
             if time.monotonic() > until:
                 more()
                 break
@@ -117,7 +119,7 @@ class ProgramWorker:
         is_last = failures >= MAX_FAILURES
         with self._engine.begin() as connection:
             fail_process(connection, process.id, 4.0 ** (failures - 1), problem if is_last else None)
-        outcome = SliceOutcome(process.iri, "failed" if is_last else "ready")
+        outcome = SliceOutcome(process.iri, "failed" if is_last else "ready", is_followed=process.is_followed)
         self._committed(outcome)
         return outcome
 

@@ -1,7 +1,7 @@
 """Send the requests of processes to services, each in its own thread, so that a slow service does not block others.
 
-A request is claimed by deferring its next attempt, in a transaction that ends before anything is sent. If the worker dies,
-the request can be claimed again after the lease. A service may then get it twice, with the same Idempotency-Key.
+A request is claimed by deferring its next attempt, in a transaction that ends before anything is sent. If the worker
+dies, the request can be claimed again after the lease. A service may then get it twice, with the same Idempotency-Key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_RETRY_SECONDS = 300.0
 MAX_ANSWER_BYTES = 2**20
 ACCEPTED_TYPES = "text/turtle, application/n-triples;q=0.9, application/rdf+xml;q=0.8, application/ld+json;q=0.8"
 
-NO_SECRET = "MDV_REAL_SERVICE_SECRET is not set, so requests to services cannot be signed"
+UNSIGNED = "MDV_REAL_SERVICE_SECRET is not set, so requests to services cannot be signed"
 
 log = structlog.get_logger()
 
@@ -134,7 +134,7 @@ class ServiceSender:
 
     def _send(self, call: ClaimedCall) -> WebhookResponse:
         if not self._secret:
-            return WebhookResponse(400, NO_SECRET)
+            return WebhookResponse(400, UNSIGNED)
         if call.attempts > MAX_ATTEMPTS:
             return WebhookResponse(None, "The worker died during the last attempt. Its result is unknown.")
         body, number = call.body.encode(), str(call.id)

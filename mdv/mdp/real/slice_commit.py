@@ -89,13 +89,14 @@ MAX_WARNINGS = 100
 
 class SliceOutcome(NamedTuple):
     """What a slice did: the process, its new state, when it wakes up by itself (seconds since 1970), and whether it
-    changed documents, or made other processes ready."""
+    changed documents or started processes. `is_followed`: a request reads its solutions."""
 
     iri: str
     state: str
     wake_at: float | None = None
     has_changed: bool = False
     has_started: bool = False
+    is_followed: bool = False
 
 
 class _Conflict(Exception):
@@ -129,7 +130,8 @@ class _ProcessView(PostgresView):
 def run_process(connection: Connection, process: ClaimedProcess, provider: Provider, engine: Engine,
                 quotas: ProcessQuotas) -> SliceOutcome:  # fmt: skip
     """Run a slice of a claimed process. The caller commits. `engine`: for reads, on connections of their own."""
-    return _Slice(connection, process, provider, engine, quotas).run()
+    outcome = _Slice(connection, process, provider, engine, quotas).run()
+    return outcome._replace(is_followed=process.is_followed)
 
 
 class _Slice:
