@@ -82,6 +82,8 @@ def _copy_lines(copy: Item, indent: str) -> Iterator[str]:
     yield f"{indent}rule {copy['name'] or copy['rule']}{because}{state}"
     for one in copy["comparisons"]:
         yield f"{indent}  if {one['text']}: {'true' if one['holds'] else 'false'}{_values_text(one)}"
+    for process in copy.get("processes", ()):
+        yield f"{indent}  started the process {process}"
     for update in copy["updates"]:
         yield from _update_lines(update, indent + "  ")
     if copy["reason"] is not None:

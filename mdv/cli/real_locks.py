@@ -8,7 +8,7 @@ from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.output import Columns, Item, Listing, list_options, print_line, write_json
 
 LOCK: Columns = {
-    name: lambda item, name=name: item[name] if item[name] is not None else "any"  # type: ignore[misc]
+    name: lambda item, name=name: item[name] if item[name] is not None else "any"
     for name in ("id", "document_prefix", "subject", "property")
 } | {
     "object": lambda item: "any" if item["object"] is None else item["object"]["value"],

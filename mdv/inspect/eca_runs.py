@@ -40,7 +40,8 @@ class RunUpdate:
 @dataclass(slots=True)
 class FiredCopy:
     """A rule that fired: for one instantiation of `$delta`, or for all together. `comparisons`: those of its condition
-    with the values that they compared. `reason`: why it failed. `updates`: what its actions did."""
+    with the values that they compared. `reason`: why it failed. `updates`: what its actions did. `processes`: those
+    that it has started."""
 
     number: int
     rule: int
@@ -51,6 +52,7 @@ class FiredCopy:
     comparisons: list[dict[str, Any]]
     reason: str | None = None
     updates: list[RunUpdate] = field(default_factory=list)
+    processes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ def build_tree(trace: Mapping[str, Any]) -> RunTree:
     copies = {
         one["copy"]: FiredCopy(
             one["copy"], one["rule"], one["name"], one["state"], one["delta"], one["depth"],
-            one.get("comparisons", []), failures.get(one["copy"]),
+            one.get("comparisons", []), failures.get(one["copy"]), processes=one.get("processes", []),
         )
         for one in trace["fired"]
     }  # fmt: skip
@@ -153,7 +155,7 @@ def _copy_json(copy: FiredCopy, waiting: list[RunUpdate], level: int) -> dict[st
         "comparisons": copy.comparisons,
         "reason": copy.reason,
         "updates": [_update_json(update, waiting, level) for update in copy.updates],
-    }
+    } | ({"processes": copy.processes} if copy.processes else {})
 
 
 def walk_tree(tree: RunTree) -> Iterator[tuple[int, RunUpdate | FiredCopy]]:

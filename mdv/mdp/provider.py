@@ -9,6 +9,7 @@ from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.eca.rule_set import RuleSetCache
 from mdv.mdp.eca.run import DEFAULT_RUN_LIMITS, RunLimits
 from mdv.mdp.eca.slow_rules import SlowRules
+from mdv.mdp.real.quotas import DEFAULT_QUOTAS, ProcessQuotas
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleCache
 from mdv.mdp.schemas import SchemaCache
 
@@ -18,6 +19,7 @@ class Provider:
 
     `rule_seconds`: the time limit for a rule in one transaction. `run_limits`: the limits of event-condition-action
     rules in one transaction. `cascades_to_readers`: a compensation also undoes later copies that read what it undoes.
+    `process_quotas`: of the processes that event-condition-action rules start.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class Provider:
         rule_seconds: float = DEFAULT_RULE_SECONDS,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
         cascades_to_readers: bool = False,
+        process_quotas: ProcessQuotas = DEFAULT_QUOTAS,
     ) -> None:
         self.engine = engine
         self.schemas = SchemaCache()
@@ -35,6 +38,7 @@ class Provider:
         self.run_limits = run_limits
         self.cascades_to_readers = cascades_to_readers
         self.slow_rules = SlowRules()
+        self.process_quotas = process_quotas
         self.woken = 0
         """Processes that transactions have made ready, since a worker last looked."""
 
@@ -44,7 +48,8 @@ class Provider:
         limits = RunLimits(
             config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds, config.real_actions or None
         )  # fmt: skip
-        return cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE)
+        quotas = ProcessQuotas.configured(config)
+        return cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE, quotas)
 
     def for_dry_run(self) -> Provider:
         """Return a provider whose changes of rules do not affect the rules that this one has cached."""
@@ -53,6 +58,7 @@ class Provider:
         other.rules = RuleCache(self.rules.seconds)
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
         other.cascades_to_readers, other.slow_rules, other.woken = self.cascades_to_readers, self.slow_rules, 0
+        other.process_quotas = self.process_quotas
         return other
 
     def note_woken(self, number: int) -> None:

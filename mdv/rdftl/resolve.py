@@ -14,6 +14,7 @@ from mdv.model import RDF_TYPE, RDFS_RESOURCE, XSD
 from mdv.rdf.schema import Schema, SchemaProperty
 from mdv.rdf.values import ValueKind, find_flaw, typed_text
 from mdv.rdftl.model import (
+    AbortDependency,
     Action,
     AllNodes,
     AllOf,
@@ -27,6 +28,7 @@ from mdv.rdftl.model import (
     Condition,
     ConstantValue,
     ContextNode,
+    Coupling,
     DeltaField,
     DeltaValue,
     EcaRule,
@@ -98,6 +100,7 @@ def resolve_rule(written: WrittenRule, schema: Schema, report: FlawReport) -> Ec
     resolver = _Resolver(RuleNames(schema, written.preamble, report), written.event)
     resolver.define(written.lets)
     event = resolver.event(written.event, written.event_lets)
+    resolver.check_detached(written)
     return EcaRule(
         event=event,
         condition=resolver.condition(written.condition, 0),
@@ -189,6 +192,18 @@ class _Resolver:
             else:
                 found.append(ArcAction(one.kind, tuple(self.triple(triple, one.kind) for triple in one.triples)))
         return tuple(found)
+
+    def check_detached(self, written: WrittenRule) -> None:
+        """Report a Detached rule whose calls cannot be processes, which start with the commit and run by themselves."""
+        calls = [one for one in written.actions if isinstance(one, WrittenCall)]
+        if written.coupling is not Coupling.DETACHED or not calls:
+            return
+        if any(not isinstance(one, tuple | WrittenCall) for one in written.actions):
+            message = "CALL of a Detached rule starts a process, which other actions cannot be combined with"
+            self.report.flaw(calls[0].span, message, "write two rules")
+        if written.abort is not AbortDependency.INDEPENDENT:
+            message = "CALL of a Detached rule starts a process, which is not undone with other changes"
+            self.report.flaw(calls[0].span, message, "write ABORT Independent")
 
     def call(self, written: WrittenCall) -> CallAction:
         action = self.names.resource(written.action)

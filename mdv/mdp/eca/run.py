@@ -151,6 +151,8 @@ class RuleCopy:
     coupling: Coupling = Coupling.IMMEDIATE
     template: EcaRule | None = None
     """The rule with slots instead of constants."""
+    processes: list[str] = field(default_factory=list)
+    """The processes that a detached copy has started, by CALL."""
 
     @property
     def aborts_parent(self) -> bool:
@@ -196,6 +198,19 @@ class RuleRun:
         if copy.rule is not None and copy.rule.state == SHADOW:
             return CopyState.SHADOW
         return CopyState.DETACHED if copy.coupling is Coupling.DETACHED else CopyState.DONE
+
+
+class DetachedCall(NamedTuple):
+    """A process that a detached copy starts: the action with its inputs."""
+
+    copy: RuleCopy
+    action: str
+    inputs: tuple[Term, ...]
+
+
+def is_called(copy: RuleCopy) -> bool:
+    """True if the actions of a copy are calls. A detached copy of this kind starts processes."""
+    return bool(copy.actions) and all(isinstance(action, CallAction) for action in copy.actions)
 
 
 class Scheduler:
@@ -398,6 +413,31 @@ class Scheduler:
         except ActionFailed:
             self._check_deadline()
             raise
+
+    def detached_calls(self) -> list[DetachedCall]:
+        """Return what the calls of detached copies start as processes, on the state at the end of the transaction. A
+        copy whose arguments cannot be evaluated fails alone."""
+        found: list[DetachedCall] = []
+        for copy in [one for one in self.run.detached if is_called(one)]:
+            self.run.detached.remove(copy)
+            try:
+                found += [one for number in range(len(copy.actions)) for one in self._detached_call(copy, number)]
+            except ActionFailed as failure:
+                found = [one for one in found if one.copy is not copy]
+                self.run.failed.append((copy, str(failure)))
+        return found
+
+    def _detached_call(self, copy: RuleCopy, index: int) -> list[DetachedCall]:
+        action = copy.actions[index]
+        assert isinstance(action, CallAction) and copy.rule is not None
+        if (slow := self._slow.part(copy.rule.id, index)) is not None:
+            raise ActionFailed(slow.reason)
+        try:
+            reader = self._reader(copy, self._limits.query_seconds if is_unbounded(action) else None)
+            inputs = input_lists(action.action, reader.arguments_of(action))
+        except QueryCanceled:
+            raise RuleTimedOut(0, copy.rule.id, SlowPart(self._limits.query_seconds, index)) from None
+        return [DetachedCall(copy, action.action, one) for one in inputs]
 
     # Events and conditions
 

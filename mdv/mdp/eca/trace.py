@@ -13,6 +13,7 @@ from mdv.rdf.term_json import write_statement
 FIRST_STEPS, LAST_STEPS = 1_000, 100
 """A trace has the first and the last steps of a run, and the number of those between them."""
 MAX_CHANGES_PER_STEP = 100
+MAX_SHOWN_PROCESSES = 10
 
 T = TypeVar("T")
 
@@ -62,7 +63,8 @@ def _copy(copy: RuleCopy, numbers: Mapping[int, int]) -> dict[str, Any]:
 
 
 def _comparisons(copy: RuleCopy) -> dict[str, Any]:
-    return {"comparisons": copy.comparisons} if copy.comparisons else {}
+    shown: dict[str, Any] = {"comparisons": copy.comparisons} if copy.comparisons else {}
+    return shown | ({"processes": copy.processes[:MAX_SHOWN_PROCESSES]} if copy.processes else {})
 
 
 def change_json(change: EffectiveChange) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 
 import structlog
@@ -28,6 +28,8 @@ from mdv.webhooks.sign import signature_headers
 MAX_CONCURRENT_CALLS = 16
 LEASE_SECONDS = 60.0
 """After this time, a claimed request is considered lost. It is much longer than an HTTP request can take."""
+CALLING_THREAD = "service"
+"""The name of threads that send a request."""
 MAX_ATTEMPTS = 5
 MAX_RETRY_SECONDS = 300.0
 MAX_ANSWER_BYTES = 2**20
@@ -92,8 +94,6 @@ class ServiceSender:
 
     def _wait(self, seconds: float | None) -> None:
         """Wait until a request may be due, an attempt has ended, or the time is over."""
-        from queue import Empty
-
         try:
             has_ended = self._wakeups.get(timeout=None if seconds is None else max(0.05, seconds))
         except Empty:
@@ -112,7 +112,7 @@ class ServiceSender:
             if call is None:
                 break
             hit_failpoint(CLAIMED_CALL)
-            Thread(target=self._deliver, args=(call,), name="service", daemon=True).start()
+            Thread(target=self._deliver, args=(call,), name=CALLING_THREAD, daemon=True).start()
             self._in_flight += 1
             started += 1
         return started
@@ -134,14 +134,16 @@ class ServiceSender:
 
     def _send(self, call: ClaimedCall) -> WebhookResponse:
         if not self._secret:
-            return WebhookResponse(400, UNSIGNED)
+            return WebhookResponse(400, UNSIGNED)  # not sent, and not tried again
         if call.attempts > MAX_ATTEMPTS:
             return WebhookResponse(None, "The worker died during the last attempt. Its result is unknown.")
         body, number = call.body.encode(), str(call.id)
-        headers = {
-            "Content-Type": "text/turtle; charset=utf-8", "Accept": ACCEPTED_TYPES, "Idempotency-Key": number,
-            **signature_headers(number, int(time.time()), body, [self._secret]),
-        }  # fmt: skip
+        try:
+            signature = signature_headers(number, int(time.time()), body, [self._secret])
+        except ValueError:
+            return WebhookResponse(400, "MDV_REAL_SERVICE_SECRET is not whsec_ and a key in base64")
+        headers = {"Content-Type": "text/turtle; charset=utf-8", "Accept": ACCEPTED_TYPES, "Idempotency-Key": number}
+        headers |= signature
         try:
             return self._post(call.endpoint, body, headers)
         except Exception as error:
