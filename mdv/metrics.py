@@ -79,6 +79,7 @@ def start_at_zero(counter: Counter, *labels: Iterable[str]) -> None:
 
 
 start_at_zero(WEBHOOK_ATTEMPTS, ("delivered", "waiting", "dead"))
+start_at_zero(SLICES, ("ready", "waiting", "calling", "full", "done", "failed", "stopped"))
 
 
 @contextmanager

@@ -63,15 +63,8 @@ MDP_FLOORS = [
     {"selection_counts"},
     {"publish", "driving_predicate", "precompute", "evaluate"},
     {"merge", "filter", "webhook_sender", "feed_progress", "search_index", "real.service_call"},
-    {
-        "real.program_text",
-        "real.refusals",
-        "real.quotas",
-        "real.wake",
-        "real.write_locks",
-        "real.service_sender",
-        "database_outage",
-    },
+    {"real.program_text", "real.refusals", "real.quotas", "real.wake", "real.reading"}
+    | {"real.write_locks", "real.service_sender", "database_outage"},
     {"batch_size", "groups", "schemas", "feed", "plan", "webhooks", "retention", "worker_heartbeats"}
     | {"admission", "jobs", "lmrs", "saved_queries", "write_limits"},
 ]

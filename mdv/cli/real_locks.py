@@ -6,6 +6,7 @@ import click
 
 from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.output import Columns, Item, Listing, list_options, print_line, write_json
+from mdv.cli.real_programs import read_term_argument
 
 LOCK: Columns = {
     name: lambda item, name=name: item[name] if item[name] is not None else "any"
@@ -40,8 +41,6 @@ def add(prefix: str | None, subject: str | None, name: str | None, term: str | N
     given = {"document_prefix": prefix, "subject": subject, "property": name}
     body: Item = {key: value for key, value in given.items() if value is not None}
     if term is not None:
-        from mdv.cli.real import read_term_argument  # this module is imported there
-
         body["object"] = read_term_argument(term)
     _show(connect().change("POST", "/real/locks", body), as_json, "added")
 

@@ -75,7 +75,7 @@ def test_an_error_keeps_the_effects_before_it(api: Api, doc: str) -> None:
     assert answer.status_code == 422, answer.text
     problem = answer.json()
     assert problem["effects"] == {"added": 1, "removed": 0} and problem["solutions"] == 0
-    assert problem["span"]["start"] == code.rindex("+") and problem["position"] > 0
+    assert problem["span"]["start"] == code.index("note(?nobody") and problem["position"] > 0
     assert "one" in text_of(api, doc)
     assert run(api, "+:note(", into=doc).status_code == 422
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from flask import Response, jsonify, make_response, request
 
-from mdv.db.real.processes import note_read
 from mdv.errors import Forbidden
 from mdv.inspect.processes import find_process, list_log, list_processes, list_solutions, process_iri
+from mdv.mdp.real.reading import note_read
 from web.auth import require_admin, require_reader
 from web.json_bodies import JSON
 from web.models import ListQuery, ProcessesQuery, ProcessShown, ProcessStarted, StopQuery

@@ -9,17 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection
 
 from mdv.accounts.callers import Caller
-from mdv.db.real.processes import ENDED_STATES, ProcessNews, note_gone, read_news
-from mdv.db.state import read_state
 from mdv.errors import Forbidden, MdvError, NotFound, ProgramStopped, Unavailable
 from mdv.inspect.run_program import read_binding
 from mdv.mdp.real.program_text import mark_json
 from mdv.mdp.real.program_worker import LEASE_SECONDS
-from mdv.mdp.real.start import PROCESS_PREFIX, ProgramStart, StartedProcess, request_stop, start_program
-from mdv.mdp.schemas import SchemaInForce
+from mdv.mdp.real.reading import ENDED_STATES, ProcessNews, note_gone, read_news
+from mdv.mdp.real.start import PROCESS_PREFIX, ProgramStart, StartedProcess, request_stop, start_now
 from mdv.mdp.write_limits import WriteLimits
 from mdv.model import Term
 from mdv.real.checkpoint import write_term
@@ -62,17 +59,9 @@ def start_process_of(s: Services, caller: Caller, code: str, options: ProgramOpt
         options.prefixes, options.limit, options.is_followed,
     )  # fmt: skip
     with s.engine.begin() as connection:
-        state = read_state(connection)
-        schema = s.schemas.at(connection, state.schema_version)
-        started = run_in_thread(_start, connection, start, schema, state.position, s)
+        started = run_in_thread(start_now, connection, start, s.schemas, s.process_quotas)
     s.wake_programs()
     return started
-
-
-def _start(
-    connection: Connection, start: ProgramStart, schema: SchemaInForce, position: int, s: Services
-) -> StartedProcess:
-    return start_program(connection, start, schema, position, s.process_quotas)
 
 
 def stop_process_of(s: Services, iri: str, message: str | None = None) -> None:

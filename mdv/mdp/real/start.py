@@ -11,10 +11,11 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from mdv.db.real.processes import NewProcess, ask_to_stop, count_live, start_process
+from mdv.db.state import read_state
 from mdv.errors import Forbidden, InvalidProgram, NotFound, TooMany
 from mdv.mdp.real.program_text import parse_code
 from mdv.mdp.real.quotas import ProcessQuotas
-from mdv.mdp.schemas import SchemaInForce
+from mdv.mdp.schemas import SchemaCache, SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits, is_below_prefix
 from mdv.model import Term
 from mdv.rdf.schema import Schema
@@ -102,6 +103,14 @@ def called_process(
         settings=process_settings(iri, into, quotas), permissions=limits.as_json(), caller=caller, token=None,
         position=position, action=action, priority=BACKGROUND_PRIORITY, keeps_solutions=False,
     )  # fmt: skip
+
+
+def start_now(
+    connection: Connection, start: ProgramStart, schemas: SchemaCache, quotas: ProcessQuotas
+) -> StartedProcess:
+    """Start a program as a process, with the schema in force."""
+    state = read_state(connection)
+    return start_program(connection, start, schemas.at(connection, state.schema_version), state.position, quotas)
 
 
 def new_process_iri() -> str:

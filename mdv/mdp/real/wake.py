@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
@@ -22,7 +22,6 @@ from mdv.db.real.process_waits import (
     store_waits,
     wake,
 )
-from mdv.db.statement_store import StatementStore
 from mdv.db.vocabulary import Vocabulary
 from mdv.model import Statement, Term
 from mdv.rdf.schema import Schema
@@ -32,8 +31,16 @@ from mdv.real.store import ReadPattern, ScopedRead, StatementChange
 from mdv.real.waits import change_keys, change_matches, wait_keys
 
 
+class ChangedStore(Protocol):
+    """What a transaction has changed."""
+
+    def changes_of(self, properties: Collection[int] | None) -> list[tuple[str, EncodedStatement, bool]]: ...
+
+    def known_names(self, ids: Collection[int]) -> dict[int, str]: ...
+
+
 def wake_waiting(
-    connection: Connection, store: StatementStore, watched: Collection[int], vocabulary: Vocabulary, schema: Schema
+    connection: Connection, store: ChangedStore, watched: Collection[int], vocabulary: Vocabulary, schema: Schema
 ) -> int:
     """Make the processes ready that wait for a change of the store. Return their number."""
     found = store.changes_of(None if ANY_PROPERTY in watched else frozenset(watched))
@@ -78,7 +85,7 @@ def _chosen(
 def _decoded(
     connection: Connection,
     changes: Iterable[tuple[str, EncodedStatement, bool]],
-    store: StatementStore,
+    store: ChangedStore,
     vocabulary: Vocabulary,
 ) -> Iterator[StatementChange]:
     """Yield the changes with URIs instead of IDs."""
