@@ -7,13 +7,21 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from mdv.inspect.sql.actions import read_action_bodies
+from mdv.db.engine import driver
+from mdv.db.real.statement_reader import TransactionReader
+from mdv.db.real.view import PostgresView
+from mdv.inspect.real_actions import ActionCatalogue
+from mdv.inspect.run_program import MAX_READ_SECONDS
 from mdv.rdf.schema import Schema
 from mdv.rdftl.model import CallAccess, CallAction, EcaRule, NamedNode, NodePath, Triple, TripleNode
 from mdv.rdftl.template import find_parts
-from mdv.real.access import MAX_ACTIONS, UNKNOWN, ProgramAccess, action_access, program_access, read_body
-from mdv.real.store import ReadPattern
-from mdv.real.syntax import Program
+from mdv.real.plan import PatternTerms, plan_program
+from mdv.real.vocabulary import INPUT_SIGNATURE, LRM_BODY, OUTPUT_SIGNATURE, REAL_CODE
+
+_DEFINITION: tuple[PatternTerms, ...] = tuple(
+    (None, name, None) for name in (LRM_BODY, REAL_CODE, INPUT_SIGNATURE, OUTPUT_SIGNATURE)
+)
+"""What describes actions."""
 
 
 def called_actions(rules: Iterable[EcaRule]) -> frozenset[str]:
@@ -33,31 +41,37 @@ def with_accesses(rule: EcaRule, accesses: Mapping[str, CallAccess]) -> EcaRule:
 
 def read_accesses(connection: Connection, actions: Collection[str], schema: Schema) -> dict[str, CallAccess]:
     """Return what actions may do, with the actions that they call. Those that may do anything are missing."""
-    bodies: dict[str, Program | None] = {}
-    waiting = set(actions)
-    while waiting and len(bodies) < MAX_ACTIONS:
-        found = read_action_bodies(connection, waiting)
-        for action in waiting:
-            texts = found.get(action, [])
-            prefixes = {**schema.prefixes, **texts[0].prefixes} if texts else {}
-            bodies[action] = read_body(texts[0].code, prefixes) if len({one.code for one in texts}) == 1 else None
-        known = [body for action in waiting if (body := bodies[action]) is not None]
-        waiting = {other for body in known for other in program_access(body).calls or ()} - bodies.keys()
-    accesses = {action: action_access(action, bodies.get) for action in actions}
-    return {action: _call_access(found) for action, found in accesses.items() if found is not UNKNOWN}
+    found: dict[str, CallAccess] = {}
+    if not actions:
+        return found
+    with TransactionReader(driver(connection), MAX_READ_SECONDS, {}).reading() as reader:
+        view = PostgresView(reader.position()[0], schema)
+        view.use(reader)
+        catalogue = ActionCatalogue(view)
+        for iri in sorted(actions):
+            known = catalogue.find(iri)
+            if known is None or known.body is None:
+                continue
+            inputs = frozenset(known.signature.inputs)
+            plan = plan_program(known.body, known.text, "", catalogue.find, inputs)
+            if plan.is_complete:
+                reads = [*_DEFINITION, *(read.pattern for read in plan.reads)]
+                adds = [write.pattern for write in plan.writes if write.is_added]
+                removes = [write.pattern for write in plan.writes if not write.is_added]
+                found[iri] = CallAccess(_triples(reads), _triples(adds), _triples(removes))
+    return found
 
 
-def _call_access(found: ProgramAccess) -> CallAccess:
-    return CallAccess(
-        *(tuple(map(_triple, sorted(some, key=repr))) for some in (found.reads, found.adds, found.removes))
-    )
+def _triples(patterns: Iterable[PatternTerms]) -> tuple[Triple, ...]:
+    return tuple(map(_triple, dict.fromkeys(patterns)))
 
 
-def _triple(pattern: ReadPattern) -> Triple:
+def _triple(pattern: PatternTerms) -> Triple:
     """Return the arcs that match a pattern. A literal can be equal to others, so it stands for any target."""
+    subject, name, value = pattern
     source, target = TripleNode(), TripleNode()
-    if pattern.subject is not None:
-        source = TripleNode(NodePath(NamedNode(pattern.subject)))
-    if pattern.object is not None and pattern.object.is_uri:
-        target = TripleNode(NodePath(NamedNode(pattern.object.value)))
-    return Triple(source, pattern.property, target)
+    if subject is not None:
+        source = TripleNode(NodePath(NamedNode(subject)))
+    if value is not None and value.is_uri:
+        target = TripleNode(NodePath(NamedNode(value.value)))
+    return Triple(source, name, target)

@@ -74,3 +74,16 @@ def test_only_an_unlimited_administrator_changes_locks(
     assert limited.http.get("/api/v1/real/locks").status_code == 200
     assert viewer.http.get("/api/v1/real/locks").status_code == 403
     assert api.http.delete(f"/api/v1/real/locks/{lock}").status_code == 200
+
+
+def test_a_sandbox_warns_of_locks(api: Api, doc: str) -> None:
+    lock = add(api, property=V + "serverPort").json()["id"]
+    code = f"+<{V}serverPort>(<{doc}#host>, 80)"
+    try:
+        answer = api.http.post("/api/v1/real", json={"code": code, "mode": "sandbox"}).json()
+    finally:
+        api.http.delete(f"/api/v1/real/locks/{lock}")
+
+    message = f"the lock {lock} does not allow programs to change this statement, so the mode run would refuse it"
+    assert message in [warning["message"] for warning in answer["warnings"]]
+    assert answer["effects"] == {"added": 1, "removed": 0}
