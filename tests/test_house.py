@@ -22,6 +22,7 @@ FLOORS = [
     {"mdv.inspect", "mdv.accounts", "mdv.backup"},
     {"mdv.mdp", "mdv.lmr"},
     {"mdv.db", "mdv.query"},
+    {"mdv.federation"},
     {"mdv.rdftl", "mdv.real"},
     {"mdv.rules", "mdv.backbone", "mdv.engines"},
     {"mdv.rdf"},
@@ -48,6 +49,8 @@ MDP_FLOORS = [
     {"subscribe", "real.slice_commit"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document"},
+    {"replica"},
+    {"replica_store"},
     {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
     {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"},
     {"transaction", "eca.reread"},
@@ -61,6 +64,7 @@ MDP_FLOORS = [
     {"edit", "real.start"},
     {"rule_cache"},
     {"selection_counts"},
+    {"replica_changes"},
     {"publish", "driving_predicate", "precompute", "evaluate"},
     {"merge", "filter", "webhook_sender", "feed_progress", "search_index", "real.service_call"},
     {"real.program_text", "real.refusals", "real.quotas", "real.wake", "real.reading"}
@@ -226,7 +230,7 @@ def test_pure_packages_perform_no_input_or_output() -> None:
     forbidden = {"sqlalchemy", "psycopg", "redis", "celery", "flask", "httpx2", "socket", "subprocess"}
     for path in SOURCES:
         if path.relative_to(ROOT).parts[:2] in [
-            ("mdv", name) for name in ("rdf", "rules", "rdftl", "real", "backbone")
+            ("mdv", name) for name in ("rdf", "rules", "rdftl", "real", "backbone", "federation")
         ]:
             assert not {module.split(".")[0] for module in imports_of(path)} & forbidden, path
 

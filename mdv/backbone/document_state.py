@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mdv.backbone.operation import NumberedStatement, Operation, ReplicatedChange, digest_text
+from mdv.backbone.etag import document_etag
+from mdv.backbone.operation import NumberedStatement, Operation, ReplicatedChange
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.vector import NO_DOT, Dot, Vector, includes, joined
 from mdv.model import Statement
@@ -59,7 +60,7 @@ class ReplicatedDocument(NamedTuple):
         >>> ReplicatedDocument(5, 0x1F0C9A2E00000000, 3).etag
         '"5-1f0c9a2e"'
         """
-        return f'"{self.version}-{digest_text(self.digest)[:8]}"'
+        return f'"{document_etag(self.version, self.digest)}"'
 
 
 NO_DOCUMENT = ReplicatedDocument()
@@ -131,7 +132,7 @@ def record_change(
     change = ReplicatedChange(
         uri, document.version + 1, document.digest, content, prefixes, tuple(inserted), tuple(deleted)
     )
-    changed = _advance(document, change, operation, len(gained) - len(lost), content)
+    changed = advance(document, change, operation, len(gained) - len(lost), content)
     return change, AppliedChange(changed, after, gained, lost)
 
 
@@ -152,7 +153,7 @@ def merge_change(
         diverged = change.base != document.digest
     else:
         content = (document.digest + digest_of(gained) - digest_of(lost)) % _MODULUS
-    changed = _advance(document, change, operation, len(gained) - len(lost), content)
+    changed = advance(document, change, operation, len(gained) - len(lost), content)
     return AppliedChange(changed, after, gained, lost, diverged)
 
 
@@ -168,9 +169,11 @@ def _flipped(kind: SetKind, before: States, after: States) -> tuple[list[Stateme
     return gained, lost
 
 
-def _advance(
+def advance(
     document: ReplicatedDocument, change: ReplicatedChange, operation: Operation, more: int, content: int
 ) -> ReplicatedDocument:
+    """Return a document after a change of an operation. `more`: by how much the number of its statements grows.
+    `content`: the new digest."""
     dot, deps, at = operation.dot, operation.deps, operation.at
     prefixes, prefixes_by = document.prefixes, document.prefixes_by
     if change.prefixes is not None and (at, operation.life) > prefixes_by:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Text, cast, select
 
 from mdv.db.engine import driver, pipelined
 from mdv.db.load_sql import load_sql
@@ -19,8 +20,9 @@ from mdv.db.tables import mdp_state
 @dataclass(frozen=True, slots=True)
 class State:
     """The epoch of the MDP, its last position, the version of its schema, the last IDs that were assigned, the version
-    of its rule groups, the last offset of its feeds, the number of LMRs, the version of its ECA rules (0: none), and
-    the IDs of the properties that processes wait for (0: any)."""
+    of its rule groups, the last offset of its feeds, the number of LMRs, the version of its ECA rules (0: none), the
+    number of marks, the IDs of the properties that processes wait for (0: any), and what a change must know of the
+    backbone as JSON (None: there is none)."""
 
     epoch: UUID
     position: int
@@ -33,7 +35,9 @@ class State:
     last_offset: int
     lmrs: int
     eca_version: int
-    watched: tuple[int, ...]
+    marks: int = 0
+    watched: tuple[int, ...] = ()
+    replica: str | None = None
 
 
 _COLUMNS = (
@@ -48,13 +52,17 @@ _COLUMNS = (
     mdp_state.c.last_offset,
     mdp_state.c.lmrs,
     mdp_state.c.eca_version,
+    mdp_state.c.marks,
     mdp_state.c.watched,
+    cast(mdp_state.c.replica, Text),
 )
 
 
 def read_state(connection: Connection) -> State:
     row: Sequence[Any] = connection.execute(select(*_COLUMNS)).one()
-    return _state(row)
+    *given, watched, replica = row
+    values: list[Any] = [*given, tuple(watched), replica]
+    return State(*values)
 
 
 class LockPurpose(Enum):
@@ -70,7 +78,9 @@ def lock_state(connection: Connection) -> State:
     session = driver(connection)
     with pipelined(session):  # sends BEGIN in the same message
         row = session.execute(load_sql("store")["lock_state"], prepare=True)
-    return _state(row.fetchall()[0])
+    *given, watched, replica = row.fetchall()[0]
+    values: list[Any] = [*given, tuple(watched), None if replica is None else json.dumps(replica)]
+    return State(*values)
 
 
 def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], State]:
@@ -82,13 +92,8 @@ def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], S
 
 def parse_state(row: TextRow) -> State:
     """Return the state from a row that begins with its columns."""
-    epoch, *numbers, watched = row[: len(_COLUMNS)]
+    epoch, *numbers, watched, replica = row[: len(_COLUMNS)]
     ids = (watched or "{}")[1:-1]
     watched_ids = tuple(map(int, ids.split(","))) if ids else ()
-    values: list[Any] = [UUID(epoch), *(int(number or 0) for number in numbers), watched_ids]
-    return State(*values)
-
-
-def _state(row: Sequence[Any]) -> State:
-    values: list[Any] = [*row[:-1], tuple(row[-1])]
+    values: list[Any] = [UUID(epoch or ""), *(int(number or 0) for number in numbers), watched_ids, replica]
     return State(*values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
+from mdv.backbone.local_operation import Signer, no_signature
 from mdv.config import CASCADE, Config
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.eca.rule_set import RuleSetCache
@@ -20,6 +21,7 @@ class Provider:
     `rule_seconds`: the time limit for a rule in one transaction. `run_limits`: the limits of event-condition-action
     rules in one transaction. `cascades_to_readers`: a compensation also undoes later copies that read what it undoes.
     `process_quotas`: of the processes that event-condition-action rules start.
+    `signer`: signs the operations of this MDP, if it is in a backbone.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Provider:
         self.process_quotas = process_quotas
         self.woken = 0
         """Processes that transactions have made ready, since a worker last looked."""
+        self.signer: Signer = no_signature
 
     @classmethod
     def configured(cls, engine: Engine, config: Config) -> Provider:
@@ -57,8 +60,9 @@ class Provider:
         other.engine, other.schemas, other.vocabulary = self.engine, self.schemas, self.vocabulary
         other.rules = RuleCache(self.rules.seconds)
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
-        other.cascades_to_readers, other.slow_rules, other.woken = self.cascades_to_readers, self.slow_rules, 0
-        other.process_quotas = self.process_quotas
+        other.cascades_to_readers, other.slow_rules = self.cascades_to_readers, self.slow_rules
+        other.signer, other.process_quotas = self.signer, self.process_quotas
+        other.woken = 0
         return other
 
     def note_woken(self, number: int) -> None:

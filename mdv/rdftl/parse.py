@@ -275,6 +275,7 @@ class _Builder:
             text=self.text[span.start : span.end],
             flaws=tuple(self.flaws),
             warnings=tuple(self.warnings),
+            states_abort=abort is not None,
         )
 
     def rule_name(self, tree: Tree[Token]) -> WrittenName:
@@ -408,7 +409,8 @@ class _Builder:
 
     def head(self, tree: Tree[Token]) -> WrittenResource | WrittenVariable:
         if tree.data == "resource":
-            names = _names(tree)
+            # The empty text stands for all resources.
+            names = [name for name in _names(tree) if name.text]
             return WrittenResource(names[0] if names else None, _span(tree))
         variable, *fields = _tokens(tree)
         if not fields:
