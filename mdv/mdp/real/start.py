@@ -94,7 +94,7 @@ def called_process(
     action: str, inputs: Sequence[Term], caller: str, into: str, limits: WriteLimits, position: int,
     quotas: ProcessQuotas,
 ) -> NewProcess:  # fmt: skip
-    """Return a process that calls an action, for an event rule. Nobody reads its solutions."""
+    """Return a process that calls an action, for an event rule. Its solutions are not kept."""
     names = [f"i{number}" for number in range(len(inputs))]
     iri = new_process_iri()
     return NewProcess(
