@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -351,7 +352,8 @@ def test_a_program_of_a_worker_calls_a_service(open_server: Server) -> None:
     with receiving() as receiver:
 
         def certify(handler: Handler) -> None:
-            text = b"<> <http://mdv.example/schema#note> 'certified' ."
+            (request,) = re.findall(rf"<({doc}#[^>]*-1)>", receiver.got[-1].body.decode())
+            text = f"<{request}> <http://mdv.example/schema#note> 'certified' .".encode()
             handler.send_response(200)
             handler.send_header("Content-Type", "text/turtle")
             handler.end_headers()
