@@ -42,6 +42,8 @@ def tree_lines(tree: Item) -> Iterator[str]:
             yield from _copy_lines(copy, "  ")
     if tree["left_out"]:
         yield f"{tree['left_out']:,} updates are left out."
+    for copy in tree["later"]:
+        yield from _copy_lines(copy, "")
 
 
 def _update_lines(update: Item, indent: str) -> Iterator[str]:
@@ -50,6 +52,8 @@ def _update_lines(update: Item, indent: str) -> Iterator[str]:
     yield f"{indent}update {update['n']}{action}{state}"
     if "called" in update:
         yield f"{indent}  {called_text(update['called'])}"
+    if update["note"]:
+        yield f"{indent}  note: {update['note']}"
     for change in update["changes"][:MAX_CHANGES_PRINTED]:
         yield f"{indent}  {change_text(change)}"
     if update["change_count"] > MAX_CHANGES_PRINTED:
@@ -82,6 +86,8 @@ def _copy_lines(copy: Item, indent: str) -> Iterator[str]:
     yield f"{indent}rule {copy['name'] or copy['rule']}{because}{state}"
     for one in copy["comparisons"]:
         yield f"{indent}  if {one['text']}: {'true' if one['holds'] else 'false'}{_values_text(one)}"
+        if "note" in one:
+            yield f"{indent}    note: {one['note']}"
     for process in copy.get("processes", ()):
         yield f"{indent}  started the process {process}"
     for update in copy["updates"]:

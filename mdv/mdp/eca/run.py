@@ -177,6 +177,7 @@ class RunStep(NamedTuple):
     action: int
     changes: tuple[EffectiveChange, ...]
     is_undone: bool = False
+    note: str | None = None
     called: CalledAction | None = None
 
 
@@ -198,6 +199,15 @@ class RuleRun:
         if copy.rule is not None and copy.rule.state == SHADOW:
             return CopyState.SHADOW
         return CopyState.DETACHED if copy.coupling is Coupling.DETACHED else CopyState.DONE
+
+
+class AppliedAction(NamedTuple):
+    """What an action did: the change for rules to react to, and its parts for the trace."""
+
+    change: UpdateChange
+    changes: tuple[EffectiveChange, ...]
+    note: str | None
+    called: CalledAction | None
 
 
 class DetachedCall(NamedTuple):
@@ -224,6 +234,7 @@ class Scheduler:
         self._deferred: deque[RuleCopy] = deque()
         self._executed: list[tuple[RuleCopy, int, tuple[EffectiveChange, ...]]] = []
         self._count = 0
+        """Updates so far. A registration or an edit is one."""
         self._alone = 0
         """Updates that are executed one by one, because they failed together."""
         self._deadline = time.monotonic() + limits.seconds
@@ -232,6 +243,7 @@ class Scheduler:
     def react_to_replacement(self, store: ReplacedStatements, root: RuleCopy) -> None:
         """Run the rules that replaced documents trigger. Write their rows first."""
         self.run.root = root
+        self._count = 1
         pipeline = Pipeline(self._tx.connection)
         store.write_replaced(pipeline)
         self._react(root, self._replacement(store), pipeline)
@@ -269,6 +281,7 @@ class Scheduler:
     def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
         """Run the rules that an edit triggers. It is not flushed yet."""
         self.run.root = root
+        self._count = 1
         self._react(root, UpdateChange(frozenset(effective.gained), frozenset(effective.lost), None))
         self._work()
 
@@ -296,13 +309,14 @@ class Scheduler:
         self._count += 1
         self._check_limits(owner)
         try:
-            change, changes, called = self._apply(owner, index)
+            applied = self._apply(owner, index)
         except ActionFailed as failure:
             if owner.rule is None:
                 raise
             self._abort(owner, owner, index, str(failure))
             return
-        self._note(owner, index, changes, called)
+        self._note(owner, index, applied.changes, applied.note, applied.called)
+        changes, change = applied.changes, applied.change
         if changes and self._reacts:
             self._react(owner, change)
 
@@ -354,9 +368,10 @@ class Scheduler:
         ))  # fmt: skip
 
     def _note(
-        self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...], called: CalledAction | None = None
-    ) -> None:
-        self.run.steps.append(RunStep(owner, index, changes, called=called))
+        self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...], note: str | None = None,
+        called: CalledAction | None = None,
+    ) -> None:  # fmt: skip
+        self.run.steps.append(RunStep(owner, index, changes, note=note, called=called))
         self._executed.append((owner, index, changes))
 
     def _reader(self, owner: RuleCopy, seconds: float | None = None) -> ActionReader:
@@ -367,9 +382,7 @@ class Scheduler:
             seconds,
         )  # fmt: skip
 
-    def _apply(
-        self, owner: RuleCopy, index: int
-    ) -> tuple[UpdateChange, tuple[EffectiveChange, ...], CalledAction | None]:
+    def _apply(self, owner: RuleCopy, index: int) -> AppliedAction:
         tx, action = self._tx, owner.actions[index]
         if not inserts_without_reading(action):
             tx.flush()
@@ -400,7 +413,7 @@ class Scheduler:
         # The updates of a program are found as those of a registration.
         updates = None if called is not None else frozenset(edits.updates)
         change = UpdateChange(frozenset(effective.gained), frozenset(effective.lost), updates)
-        return change, pair_changes(effective, edits.updates), called
+        return AppliedAction(change, pair_changes(effective, edits.updates), edits.note, called)
 
     def _call(self, owner: RuleCopy, action: CallAction, reader: ActionReader) -> tuple[ActionEdits, CalledAction]:
         assert owner.document is not None

@@ -46,6 +46,7 @@ def _step(number: int, step: RunStep, numbers: Mapping[int, int]) -> dict[str, A
         "change_count": len(step.changes),
         **({"undone": True} if step.is_undone else {}),
         **({"called": step.called.as_dict()} if step.called is not None else {}),
+        **({"note": step.note} if step.note is not None else {}),
     }
 
 
