@@ -72,7 +72,7 @@ class SearchQuery(ListQuery):
         description="only instances of this class and its subclasses",
         json_schema_extra={"example": "CycleProvider"},
     )
-    after: str | None = Field(None, description="the `next` of the previous page", max_length=8192)
+    after: str | None = Field(None, description="the `next` of the previous page", max_length=7000)
 
 
 class FoundText(BaseModel):

@@ -439,6 +439,8 @@ def _spawn(machine: MachineState, node: CodeNode) -> None:
         raise ProgramFault(
             f"the program has {machine.settings.limits.effects:,} effects, which is the limit", "effects"
         )
+    if machine.spawns_left is None:
+        machine.spawns_left = machine.count_spawnable()
     if machine.spawns_left is not None:
         spawned = sum(len(one.spawned) for one in machine.overlays.values() if not one.in_sandbox)
         if spawned >= machine.spawns_left:

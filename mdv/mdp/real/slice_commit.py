@@ -27,11 +27,13 @@ from mdv.db.real.processes import (
     ClaimedProcess,
     NewProcess,
     SliceRecord,
+    StopRequested,
     WriteLock,
     changes_after,
     count_live,
     delete_state,
     is_active,
+    queue_commit_check,
     read_for_commit,
     read_locks,
     start_process,
@@ -156,6 +158,8 @@ class _Slice:
         self.limits = WriteLimits.from_json(process.permissions)
         self.conflicts = 0
         self.seconds = 0.0
+        self.asked: StopRequested
+        self.locks: tuple[WriteLock, ...]
         hit_failpoint(BEGUN_SLICE)
 
     def run(self) -> SliceOutcome:
@@ -182,7 +186,7 @@ class _Slice:
 
     def _run_at(self, tx: Transaction | None) -> _RunSlice:
         """Run the slice on a view of the current position. `tx`: the lock is taken, so nothing changes meanwhile."""
-        process, most = self.process, READ_SECONDS if tx is None else LOCKED_SECONDS
+        most = READ_SECONDS if tx is None else LOCKED_SECONDS
         with self.engine.connect() as reading:
             session = driver(reading)
             reader = StatementReader(session, most)
@@ -198,8 +202,7 @@ class _Slice:
             view.use(reader)
             machine = self._machine()
             codes = frozenset(machine.codes)
-            _, family = count_live(reading, process.caller, process.root, self.quotas.family + 1)
-            machine.spawns_left = max(0, self.quotas.family - family)
+            machine.count_spawnable = lambda: self._spawnable(reading)
             self._refresh(machine, view)
             began, until = time.thread_time(), time.monotonic() + SLICE_SECONDS
             taken = read_result(session, process.id) if process.slices else None
@@ -222,6 +225,11 @@ class _Slice:
             message = f"the state of the process has more than {MAX_CHECKPOINT_CHARACTERS:,} characters, the limit"
             state, problem = "failed", {"message": message, "limit": "state"}
         return _RunSlice(machine, result, schema, locks, codes, state, problem, checkpoint, call, taken)
+
+    def _spawnable(self, connection: Connection) -> int:
+        """Return how many processes this one may spawn."""
+        _, family = count_live(connection, self.process.caller, self.process.root, self.quotas.family + 1)
+        return max(0, self.quotas.family - family)
 
     def _refresh(self, machine: Machine, view: _ProcessView) -> None:
         """Check that what an open `[ ]` has read in earlier slices still holds. Otherwise it begins again."""
@@ -337,15 +345,15 @@ class _Slice:
 
     def _locked(self) -> Transaction:
         tx = Transaction(self.provider, self.connection)
-        with tx.locking(LockPurpose.DOCUMENTS):
-            """The look-ups depend on the edits."""
+        with tx.locking(LockPurpose.DOCUMENTS) as pipeline:
+            read = queue_commit_check(pipeline, self.process.id)
+        self.asked, self.locks = read()
         hit_failpoint(LOCKED_SLICE)
         return tx
 
     def _commit(self, found: _RunSlice, tx: Transaction) -> SliceOutcome:
         """Commit a slice under the lock. Raise `_Conflict` if what it has read has changed."""
-        result = found.result
-        asked = read_for_commit(self.connection, self.process.id)
+        result, asked = found.result, self.asked
         if asked.state != "ready" or asked.stop_asked:
             return self._end_stopped(tx, asked.message, is_stopped=asked.state in ENDED_STATES)
         self._check_conflict(found, tx)
@@ -369,7 +377,7 @@ class _Slice:
 
     def _check_conflict(self, found: _RunSlice, tx: Transaction) -> None:
         result, state = found.result, tx.state
-        if state.schema_version != found.schema.version or read_locks(driver(self.connection)) != found.locks:
+        if state.schema_version != found.schema.version or self.locks != found.locks:
             raise _Conflict
         for request in result.stopped:
             if not is_active(driver(self.connection), request.process):
@@ -454,7 +462,7 @@ class _Slice:
         process = self.process
         error = record_refusal(self.connection, error, self.provider)
         tx = self._locked()
-        asked = read_for_commit(self.connection, process.id)
+        asked = self.asked
         if asked.state != "ready" or asked.stop_asked:
             return self._end_stopped(tx, asked.message, is_stopped=asked.state in ENDED_STATES)
         if process.parent is not None:
