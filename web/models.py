@@ -1102,6 +1102,27 @@ class Verification(BaseModel):
     mended: list[int] = Field(description="buckets that differed and were fetched again")
 
 
+class NewWriteLock(Strict):
+    """The statements of a lock. A part that is absent stands for any."""
+
+    document_prefix: StrictStr | None = Field(None, description="beginning of the URIs of documents", max_length=2048)
+    subject: StrictStr | None = Field(None, description="URI of the subject", max_length=2048)
+    property: StrictStr | None = Field(None, description="URI of the property", max_length=2048)
+    object: dict[str, Any] | None = Field(None, description="term, as in the feed")
+
+
+class WriteLockShown(BaseModel):
+    """A lock: statements that programs must not change."""
+
+    id: int
+    document_prefix: str | None
+    subject: str | None
+    property: str | None
+    object: dict[str, Any] | None
+    by: str | None = Field(description="who added it")
+    created_at: str
+
+
 class NewWebhook(Strict):
     url: StrictStr = Field(description="URL to notify, http or https", max_length=2000)
 
