@@ -14,7 +14,7 @@ returned. Two rules keep the members equal:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mdv.backbone.document_state import ReplicatedDocument, make_change, merge_change
@@ -94,6 +94,8 @@ class BackboneMember:
         self.kind = kind
         self.redone: dict[Dot, tuple[Dot, ...]] = {}
         self._new_life = new_life
+        self.verify: Callable[[LogRow, Operation], bool] = lambda row, operation: True
+        """True if the origin of an operation has signed it. Others are dropped."""
         self._page_rows = page_rows
         self._reports = VectorReports(store.facts.reports)
         self._held: dict[Life, dict[int, tuple[LogRow, Operation]]] = {}
@@ -182,7 +184,8 @@ class BackboneMember:
         """Found a backbone with this member alone, as its lead. Its documents
         reach the others by state transfer."""
         facts = self.store.facts
-        data = {"term": 1, "number": 1, "lead": facts.name, "add": {facts.name: facts.life}}
+        data = {"term": 1, "number": 1, "lead": facts.name, "add": {facts.name: facts.life},
+                "contacts": {facts.name: {"url": facts.url, "key": facts.key}}}  # fmt: skip
         self._announce(MEMBERS, data, now)
 
     def invite(self, code: str, expires: int) -> None:
@@ -199,7 +202,7 @@ class BackboneMember:
             self.store.remove(uri)
             self.change([LocalChange(uri, statements, (), document.prefixes)], now)
 
-    def put_schema(self, schema: Any, now: int) -> None:
+    def put_schema(self, schema: str, now: int) -> None:
         """Put a schema in force at all members. Only the lead may."""
         number = self._lead_number()
         term = self.store.facts.table.lead[0]
@@ -227,6 +230,8 @@ class BackboneMember:
         if self.name in away or not (is_removal or facts.table.is_majority(others)):
             raise Refused("The other members are not a majority, so these cannot be closed. Wait, or remove them.")
         lives = frozenset(life for name in away for life in facts.table.members[name].current)
+        if is_removal:
+            facts.removing |= away
         self._closing = _Closing(away, lives, is_removal, {})
         self._promise(lives)
         return [message for name in others for message in self._promise_requests(name)]
@@ -247,7 +252,9 @@ class BackboneMember:
         if open_lives and self._closing is None and table.lead[2] == self.name:
             names = {table.owner_of(life) for life in open_lives}
             away = frozenset(name for name in names if name is not None and not table.members[name].current - lives)
-            self._closing = _Closing(away - {self.name}, open_lives, False, {})
+            removing = self.store.facts.removing
+            is_removal = bool(away) and away <= removing
+            self._closing = _Closing(away - {self.name}, open_lives, is_removal, {})
             self._promise(open_lives)
 
     def _promise_requests(self, name: str) -> list[Envelope]:
@@ -273,6 +280,7 @@ class BackboneMember:
             for life in closing.lives
         }  # fmt: skip
         self._closing = None
+        facts.removing -= closing.names
         term, _, lead = facts.table.lead
         data = {"term": term, "number": self._lead_number(), "lead": lead, "close": close,
                 "end": {name: sorted(member.current & closing.lives)
@@ -352,7 +360,7 @@ class BackboneMember:
         if facts.status is MemberStatus.RETURNING:
             requests.append((peer, self._state_request()))
             if facts.code is not None:
-                requests.append((peer, JoinRequest(facts.name, facts.life, facts.code)))
+                requests.append((peer, JoinRequest(facts.name, facts.life, facts.code, facts.url, facts.key)))
         reports, promised = self._known_reports(), self._open_promises()
         return [
             (peer, LogPoll(self.name, facts.life, self.vector, reports, self.received, promised=promised)),
@@ -505,6 +513,8 @@ class BackboneMember:
             if row.seq in held or (self.waiting >= MAX_HELD and not is_next):
                 continue
             operation = decode_operation(row.body)
+            if not self.verify(row, operation):
+                continue
             held[row.seq] = row, operation
             if operation.kind == MEMBERS and operation.data is not None:
                 self._bounds.update(operation.data.get("close", {}))
@@ -730,9 +740,12 @@ class BackboneMember:
         """Add a new member, once for each invitation."""
         facts = self.store.facts
         term, _, lead = facts.table.lead
+        if message.sender in facts.table.members:
+            return []
         expires = facts.invitations.pop(message.code, None) if lead == self.name else None
         if expires is not None and expires > self._now:
-            data = {"term": term, "number": self._lead_number(), "lead": lead, "add": {message.sender: message.life}}
+            data = {"term": term, "number": self._lead_number(), "lead": lead, "add": {message.sender: message.life},
+                    "contacts": {message.sender: {"url": message.url, "key": message.key}}}  # fmt: skip
             self._announce(MEMBERS, data, self._now)
         return []
 
