@@ -76,6 +76,14 @@ class LocalChange(NamedTuple):
     prefixes: Mapping[str, str] | None = None
 
 
+class HeldOperation(NamedTuple):
+    """An operation that waits for others. `sender`: the member that it was pulled from."""
+
+    row: LogRow
+    operation: Operation
+    sender: str
+
+
 class _Closing(NamedTuple):
     """Lives that the lead is closing, and what the others have promised."""
 
@@ -98,7 +106,7 @@ class BackboneMember:
         """True if the origin of an operation has signed it. Others are dropped."""
         self._page_rows = page_rows
         self._reports = VectorReports(store.facts.reports)
-        self._held: dict[Life, dict[int, tuple[LogRow, Operation]]] = {}
+        self._held: dict[Life, dict[int, HeldOperation]] = {}
         self._bounds: dict[Life, int] = {}
         """Lives that a held operation closes."""
         self._heard: dict[Life, int] = {}
@@ -184,7 +192,8 @@ class BackboneMember:
         """Found a backbone with this member alone, as its lead. Its documents
         reach the others by state transfer."""
         facts = self.store.facts
-        data = {"term": 1, "number": 1, "lead": facts.name, "add": {facts.name: facts.life},
+        data = {"term": 1, "number": 1, "lead": facts.name, "id": facts.life,
+                "add": {facts.name: facts.life},
                 "contacts": {facts.name: {"url": facts.url, "key": facts.key}}}  # fmt: skip
         self._announce(MEMBERS, data, now)
 
@@ -448,7 +457,7 @@ class BackboneMember:
                 if found is None:
                     return [(message.sender, StateNeeded(self.name, dict(facts.table.closed)))]
                 rows += found
-                rows += [self._held[life][seq][0] for seq in range(after + stored + 1, after + wanted + 1)]
+                rows += [self._held[life][seq].row for seq in range(after + stored + 1, after + wanted + 1)]
         page = LogPage(
             self.name, facts.life, ours, self._known_reports(), offered, tuple(rows), message.of, message.life,
             (ours.get(message.life, 0), facts.chain_of(message.life)), facts.table.is_ended(message.life),
@@ -469,7 +478,7 @@ class BackboneMember:
             self._answered.add(message.sender)
             self._check_done()
         before = self.received
-        self._hold(message.rows)
+        self._hold(message.rows, message.sender)
         self._apply_held()
         self._finish_closing()
         for life in facts.table.lives_of(message.sender):
@@ -502,7 +511,7 @@ class BackboneMember:
                 return bounds[life]
         return unlimited
 
-    def _hold(self, rows: Iterable[LogRow]) -> None:
+    def _hold(self, rows: Iterable[LogRow], sender: str) -> None:
         """Keep operations that are missing here until they can be applied."""
         facts = self.store.facts
         for row in rows:
@@ -515,7 +524,7 @@ class BackboneMember:
             operation = decode_operation(row.body)
             if not self.verify(row, operation):
                 continue
-            held[row.seq] = row, operation
+            held[row.seq] = HeldOperation(row, operation, sender)
             if operation.kind == MEMBERS and operation.data is not None:
                 self._bounds.update(operation.data.get("close", {}))
 
@@ -527,6 +536,7 @@ class BackboneMember:
         facts = self.store.facts
         if not self.is_active or not self._held:
             return  # own operations that are not sent yet are made on the vector that others are told
+        self._drop_paused()
         work = _Work(self.store, self.kind)
         progress = True
         while progress:
@@ -534,9 +544,9 @@ class BackboneMember:
             for life, held in self._held.items():
                 while held and life not in facts.forked:
                     seq = facts.vector.get(life, 0) + 1
-                    if seq not in held or seq > self._limit(life, seq) or not self._is_ready(held[seq][1]):
+                    if seq not in held or seq > self._limit(life, seq) or not self._is_ready(held[seq].operation):
                         break
-                    row, operation = held.pop(seq)
+                    row, operation, _ = held.pop(seq)
                     if next_chain(facts.chain_of(life), row.body) != row.chain:
                         facts.forked.add(life)
                         break
@@ -551,6 +561,13 @@ class BackboneMember:
             self.return_in_new_life(self._now)
         elif self.is_active:
             self._end_other_lives()
+
+    def _drop_paused(self) -> None:
+        """Drop the waiting operations that were pulled from members that are paused now."""
+        paused = self.store.facts.paused
+        if paused:
+            for life, held in self._held.items():
+                self._held[life] = {seq: one for seq, one in held.items() if one.sender not in paused}
 
     def _drop_held(self) -> None:
         """Drop the waiting operations that were applied, and those that never can be."""

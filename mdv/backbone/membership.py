@@ -16,8 +16,8 @@ from mdv.backbone.vector import Life, joined
 
 @dataclass(slots=True)
 class MemberLives:
-    """The lives of a member. It is active if it has one that has not ended. `url`: where it is reached. `key`: its public
-    key."""
+    """The lives of a member. It is active if it has one that has not ended. `url`: where others reach it. `key`: its
+    public key."""
 
     begun: set[Life] = field(default_factory=set)
     ended: set[Life] = field(default_factory=set)
@@ -36,7 +36,7 @@ class MemberTable:
 
     `closed`: lives that were closed while their member was away, with their last valid operations. `closings`: the
     operations that closed them. `lead` and `schema` are in force with the highest term and number. `schema_text`: the
-    schema, as its operation has it.
+    schema, as its operation has it. `backbone_id`: the life that founded the backbone.
     """
 
     members: dict[str, MemberLives] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class MemberTable:
     lead: tuple[int, int, str] = (0, 0, "")
     schema: tuple[int, int] = (0, 0)
     schema_text: str | None = None
+    backbone_id: str = ""
 
     def copy(self) -> MemberTable:
         members = {name: replace(one, begun=set(one.begun), ended=set(one.ended))
@@ -60,6 +61,7 @@ class MemberTable:
             member.ended.update(data["after"])
         elif operation.kind == MEMBERS:
             self.lead = max(self.lead, (data["term"], data["number"], data["lead"]))
+            self.backbone_id = data.get("id", self.backbone_id)
             for name, life in data.get("add", {}).items():
                 self._member(name).begun.add(life)
             for name, contact in data.get("contacts", {}).items():
@@ -73,9 +75,8 @@ class MemberTable:
                 self._member(name).ended.update(lives)
             for name in data.get("remove", ()):
                 self._member(name).is_removed = True
-        elif operation.kind == SCHEMA:
-            if (data["term"], data["number"]) > self.schema:
-                self.schema, self.schema_text = (data["term"], data["number"]), data["schema"]
+        elif operation.kind == SCHEMA and (data["term"], data["number"]) > self.schema:
+            self.schema, self.schema_text = (data["term"], data["number"]), data["schema"]
 
     def _member(self, name: str) -> MemberLives:
         return self.members.setdefault(name, MemberLives())

@@ -75,12 +75,13 @@ class Operation(NamedTuple):
 
 
 class LogRow(NamedTuple):
-    """An operation as it is stored and sent. Members relay the rows of others unchanged."""
+    """An operation as it is stored and sent. Members relay the rows of others unchanged. `signature`: of its origin."""
 
     life: Life
     seq: int
     chain: bytes
     body: bytes
+    signature: bytes = b""
 
 
 def next_chain(chain: bytes, body: bytes) -> bytes:
