@@ -22,7 +22,7 @@ FLOORS = [
     {"mdv.inspect", "mdv.accounts", "mdv.backup"},
     {"mdv.mdp", "mdv.lmr"},
     {"mdv.db", "mdv.query"},
-    {"mdv.rdftl", "mdv.real"},
+    {"mdv.rdftl", "mdv.real", "mdv.replication"},
     {"mdv.rules", "mdv.backbone"},
     {"mdv.rdf"},
     {"mdv.client", "mdv.feed", "mdv.webhooks"},
@@ -30,6 +30,7 @@ FLOORS = [
     {"mdv.supervise", "mdv.logs", "mdv.free_port"},
     {
         "mdv.cause",
+        "mdv.mdp_places",
         "mdv.model",
         "mdv.errors",
         "mdv.config",

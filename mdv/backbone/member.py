@@ -64,7 +64,7 @@ MAX_AHEAD = 60_000_000
 """Microseconds by which the hybrid time of an operation may advance our clock."""
 
 RELAY_AFTER = 5_000_000
-"""Microseconds without a word of a life after which other members are asked for its operations."""
+"""Microseconds without a word of a life after which other members are asked for its operations, by default."""
 
 
 class LocalChange(NamedTuple):
@@ -104,6 +104,7 @@ class BackboneMember:
         self._new_life = new_life
         self.verify: Callable[[LogRow, Operation], bool] = lambda row, operation: True
         """True if the origin of an operation has signed it. Others are dropped."""
+        self.relay_after = RELAY_AFTER
         self._page_rows = page_rows
         self._reports = VectorReports(store.facts.reports)
         self._held: dict[Life, dict[int, HeldOperation]] = {}
@@ -496,10 +497,18 @@ class BackboneMember:
             for life, seq in page.offered.items():
                 have = received.get(life, 0)
                 is_missing = have < seq and life not in theirs and life not in facts.forked
-                is_silent = self._now - self._heard.get(life, -RELAY_AFTER) >= RELAY_AFTER
-                if is_missing and is_silent and life != facts.life:
+                if is_missing and self._is_silent(life) and life != facts.life:
                     polls.append(LogPoll(self.name, facts.life, self.vector, {}, self.received, life))
         return [(page.sender, poll) for poll in polls]
+
+    def silent_lives(self, now: int) -> list[Life]:
+        """Return the lives of others that were not heard of for a while: whoever has more of them is asked."""
+        self._now = now
+        return [life for life in self.store.facts.table.current_lives()
+                if life != self.store.facts.life and self._is_silent(life)]  # fmt: skip
+
+    def _is_silent(self, life: Life) -> bool:
+        return self._now - self._heard.get(life, -self.relay_after) >= self.relay_after
 
     # Applying
 
