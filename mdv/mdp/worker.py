@@ -434,6 +434,8 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
     document = read_schema_document(job.body or b"", job.media_type)
     if_match = job.options.get("if_match")
     dry_run = bool(job.options.get("dry_run"))
+    if is_member(connection):
+        refuse_schema_unless_lead(connection, provider)
     savepoint = connection.begin_nested()
     try:
         outcome = put_schema(
@@ -447,6 +449,8 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
         savepoint.rollback()
         return asdict(outcome) | {"dry_run": True}
     savepoint.commit()
+    if is_member(connection):
+        announce_schema(connection, provider)
     return asdict(outcome)
 
 
