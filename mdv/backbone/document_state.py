@@ -131,7 +131,7 @@ def record_change(
     change = ReplicatedChange(
         uri, document.version + 1, document.digest, content, prefixes, tuple(inserted), tuple(deleted)
     )
-    changed = _advance(document, change, operation, len(gained) - len(lost), content)
+    changed = advance(document, change, operation, len(gained) - len(lost), content)
     return change, AppliedChange(changed, after, gained, lost)
 
 
@@ -152,7 +152,7 @@ def merge_change(
         diverged = change.base != document.digest
     else:
         content = (document.digest + digest_of(gained) - digest_of(lost)) % _MODULUS
-    changed = _advance(document, change, operation, len(gained) - len(lost), content)
+    changed = advance(document, change, operation, len(gained) - len(lost), content)
     return AppliedChange(changed, after, gained, lost, diverged)
 
 
@@ -168,9 +168,11 @@ def _flipped(kind: SetKind, before: States, after: States) -> tuple[list[Stateme
     return gained, lost
 
 
-def _advance(
+def advance(
     document: ReplicatedDocument, change: ReplicatedChange, operation: Operation, more: int, content: int
 ) -> ReplicatedDocument:
+    """Return a document after a change of an operation. `more`: by how much the number of its statements grows.
+    `content`: the new digest."""
     dot, deps, at = operation.dot, operation.deps, operation.at
     prefixes, prefixes_by = document.prefixes, document.prefixes_by
     if change.prefixes is not None and (at, operation.life) > prefixes_by:

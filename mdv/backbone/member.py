@@ -14,7 +14,7 @@ returned. Two rules keep the members equal:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mdv.backbone.document_state import ReplicatedDocument, make_change, merge_change
@@ -49,7 +49,7 @@ from mdv.backbone.redo import NewLife, net_changes, redo_change, touched_documen
 from mdv.backbone.replica_store import MemberStatus, ReplicaStore
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.stability import VectorReports
-from mdv.backbone.sums import bucket_of, differing_buckets, sums_of
+from mdv.backbone.sums import bucket_of, differing_buckets
 from mdv.backbone.vector import Dot, Life, Vector, covers, joined
 from mdv.errors import Refused
 from mdv.model import Statement
@@ -116,6 +116,15 @@ class BackboneMember:
         """The members that know our new life, with their lives and their vectors when they first said so."""
         self._closing: _Closing | None = None
         self._now = 0
+        self.apply_size: int | None = None
+        """How many changed statements one local transaction may have; None: no limit."""
+        self.is_cut = False
+        """The last call has left operations that can be applied: call `apply_more`."""
+
+    def attach(self, store: ReplicaStore) -> None:
+        """Go on with a store that was read again, because other processes also change the database."""
+        self.store = store
+        self._reports.counted = store.facts.reports
 
     @property
     def name(self) -> str:
@@ -543,15 +552,17 @@ class BackboneMember:
     def _apply_held(self) -> None:
         """Apply all operations whose dependencies are applied, in one local transaction."""
         facts = self.store.facts
+        self.is_cut = False
         if not self.is_active or not self._held:
             return  # own operations that are not sent yet are made on the vector that others are told
         self._drop_paused()
+        self.store.prefetch(change for operation in self._next_held() for change in operation.documents)
         work = _Work(self.store, self.kind)
         progress = True
         while progress:
             progress = False
             for life, held in self._held.items():
-                while held and life not in facts.forked:
+                while held and life not in facts.forked and not self.is_cut:
                     seq = facts.vector.get(life, 0) + 1
                     if seq not in held or seq > self._limit(life, seq) or not self._is_ready(held[seq].operation):
                         break
@@ -561,6 +572,7 @@ class BackboneMember:
                         break
                     self._apply(row, operation, work)
                     progress = True
+                    self.is_cut = self.apply_size is not None and work.size >= self.apply_size
         work.write()
         self._drop_held()
         self._reports.recount(self.vector)
@@ -577,6 +589,24 @@ class BackboneMember:
         if paused:
             for life, held in self._held.items():
                 self._held[life] = {seq: one for seq, one in held.items() if one.sender not in paused}
+
+    def apply_more(self, now: int) -> list[Envelope]:
+        """Apply operations that the last call has left, in another local transaction."""
+        self._now = now
+        self._apply_held()
+        self._finish_closing()
+        return []
+
+    def _next_held(self) -> Iterator[Operation]:
+        """Yield the waiting operations that may be applied next, about as many as one local transaction takes."""
+        size = 0
+        for life, held in self._held.items():
+            seq = self.store.facts.vector.get(life, 0) + 1
+            while seq in held and (self.apply_size is None or size < self.apply_size):
+                operation = held[seq].operation
+                size += size_of(operation)
+                seq += 1
+                yield operation
 
     def _drop_held(self) -> None:
         """Drop the waiting operations that were applied, and those that never can be."""
@@ -626,7 +656,7 @@ class BackboneMember:
 
     def _state_request(self) -> StateRequest:
         facts = self.store.facts
-        sums = sums_of(self.store.documents(), touched_documents(facts.drafts))
+        sums = self.store.sums() | {bucket_of(uri): -1 for uri in touched_documents(facts.drafts)}
         return StateRequest(self.name, facts.life, self.vector, self._known_reports(), sums)
 
     def _on_state_needed(self, message: StateNeeded) -> list[Envelope]:
@@ -659,10 +689,9 @@ class BackboneMember:
             ]
         if message.life not in set(facts.table.current_lives()):
             return seen
-        buckets = differing_buckets(message.sums, sums_of(store.documents()))
+        buckets = differing_buckets(message.sums, store.sums())
         documents = tuple([
-            TransferredDocument(uri, document, store.all_states(uri))
-            for uri, document in store.documents() if bucket_of(uri) in buckets
+            TransferredDocument(uri, document, states) for uri, document, states in store.in_buckets(buckets)
         ])  # fmt: skip
         answer = StateAnswer(
             self.name, facts.life, self.vector, self._known_reports(), dict(facts.chains), facts.table.copy(),
@@ -776,6 +805,11 @@ class BackboneMember:
         return []
 
 
+def size_of(operation: Operation) -> int:
+    """Return about how much work an operation is: its statements, and one for each document."""
+    return sum(1 + len(change.inserted) + len(change.deleted) for change in operation.documents)
+
+
 class _Work:
     """The documents that one local transaction changes. Each is written once, after all operations."""
 
@@ -783,8 +817,10 @@ class _Work:
         self._store, self._kind = store, kind
         self._documents: dict[str, ReplicatedDocument] = {}
         self._states: dict[str, dict[Statement, ElementState]] = {}
+        self.size = 0
 
     def merge(self, operation: Operation) -> None:
+        self.size += size_of(operation)
         for change in operation.documents:
             uri = change.uri
             document = self._documents.get(uri) or self._store.document(uri)

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mdv.backbone.document_state import NO_DOCUMENT, ReplicatedDocument, without_stable
-from mdv.backbone.operation import FIRST_CHAIN, LogRow
+from mdv.backbone.operation import FIRST_CHAIN, LogRow, ReplicatedChange
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import ElementState, SetKind
+from mdv.backbone.sums import bucket_of, sums_of
 from mdv.backbone.vector import Dot, Life, Vector
 from mdv.model import Statement
 
@@ -45,6 +46,18 @@ class MemoryReplicaStore:
 
     def documents(self) -> Iterable[tuple[str, ReplicatedDocument]]:
         return self._documents.items()
+
+    def sums(self) -> dict[int, int]:
+        return sums_of(self.documents())
+
+    def in_buckets(
+        self, buckets: Collection[int]
+    ) -> Iterable[tuple[str, ReplicatedDocument, Mapping[Statement, ElementState]]]:
+        found = [(uri, document) for uri, document in self.documents() if bucket_of(uri) in buckets]
+        return [(uri, document, self.all_states(uri)) for uri, document in found]
+
+    def prefetch(self, changes: Iterable[ReplicatedChange]) -> None:
+        """Everything is in memory."""
 
     def statements(self, uri: str) -> Collection[Statement]:
         return self._rows.get(uri, {}).keys()

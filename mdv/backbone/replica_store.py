@@ -9,7 +9,7 @@ from typing import Protocol
 
 from mdv.backbone.document_state import ReplicatedDocument
 from mdv.backbone.membership import MemberTable
-from mdv.backbone.operation import FIRST_CHAIN, LogRow, Operation
+from mdv.backbone.operation import FIRST_CHAIN, LogRow, Operation, ReplicatedChange
 from mdv.backbone.replicated_set import ElementState
 from mdv.backbone.vector import Life, Vector
 from mdv.model import Statement
@@ -87,6 +87,20 @@ class ReplicaStore(Protocol):
 
     def documents(self) -> Iterable[tuple[str, ReplicatedDocument]]:
         """Return all documents, also deleted ones."""
+        ...
+
+    def sums(self) -> dict[int, int]:
+        """Return the sums of all documents by bucket; see `sums.py`."""
+        ...
+
+    def in_buckets(
+        self, buckets: Collection[int]
+    ) -> Iterable[tuple[str, ReplicatedDocument, Mapping[Statement, ElementState]]]:
+        """Return the documents of some buckets with the states of all their statements that have a row or a mark."""
+        ...
+
+    def prefetch(self, changes: Iterable[ReplicatedChange]) -> None:
+        """Read what these changes concern, together."""
         ...
 
     def statements(self, uri: str) -> Collection[Statement]:

@@ -6,7 +6,7 @@ the states of their statements.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -30,21 +30,23 @@ def _place(uri: str) -> int:
     return int.from_bytes(blake2b(uri.encode(), digest_size=2).digest(), "big") % BUCKETS
 
 
-def document_hash(uri: str, document: ReplicatedDocument) -> int:
+def document_hash(uri: str, version: int, digest: int) -> int:
     """Return the hash of a document for the sum of its bucket."""
-    text = f"{uri}\0{document.version}\0{document.digest:x}"
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(f"{uri}\0{version}\0{digest:x}".encode(), digest_size=8).digest(), "big")
 
 
-def sums_of(documents: Iterable[tuple[str, ReplicatedDocument]], unknown: Collection[str] = ()) -> dict[int, int]:
-    """Return the sums of all buckets that are not empty. `unknown`: documents that must count as different."""
+def document_sums(documents: Iterable[tuple[str, int, int]]) -> dict[int, int]:
+    """Return the sums of all buckets that are not empty. `documents`: URIs, versions and digests."""
     sums: dict[int, int] = {}
-    for uri, document in documents:
+    for uri, version, digest in documents:
         bucket = bucket_of(uri)
-        sums[bucket] = (sums.get(bucket, 0) + document_hash(uri, document)) % 2**64
-    for uri in unknown:
-        sums[bucket_of(uri)] = -1
+        sums[bucket] = (sums.get(bucket, 0) + document_hash(uri, version, digest)) % 2**64
     return sums
+
+
+def sums_of(documents: Iterable[tuple[str, ReplicatedDocument]]) -> dict[int, int]:
+    """Return the sums of documents with their state."""
+    return document_sums((uri, document.version, document.digest) for uri, document in documents)
 
 
 def differing_buckets(sums: Mapping[int, int], others: Mapping[int, int]) -> frozenset[int]:

@@ -16,13 +16,17 @@ TypedValue = tuple[Decimal | None, Decimal | None, bool | None]
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A stored document without its statements."""
+    """A stored document without its statements. The last three are None without a backbone: its digest, the number of
+    its statements, and its recent operations as JSON."""
 
     id: int
     uri: str
     version: int
     present: bool
     content: bytes
+    digest: int | None = None
+    statements: int | None = None
+    replica: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,8 @@ class DocumentDifference:
     dropped: dict[EncodedStatement, tuple[StoredRow, bool]] = field(default_factory=dict)
     """Removed statements whose rows an earlier round has moved to the history already, and whether these rows say that
     the removal is visible."""
+    is_kept: bool = False
+    """It gets a version even if no statement changes: an operation of another member that changes nothing visible."""
 
     @property
     def is_empty(self) -> bool:
@@ -127,6 +133,7 @@ class DocumentDifference:
 
     @property
     def version(self) -> int:
+        """The next version, without a backbone."""
         return 1 if self.stored is None else self.stored.version + 1
 
 

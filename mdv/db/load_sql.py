@@ -14,7 +14,7 @@ def load_sql(file: str, package: str = "mdv.db.sql") -> dict[str, str]:
     """Return the statements of `file`.sql in `package` by name, in the order of the file.
 
     >>> list(load_sql("store"))[-1]
-    'keep_documents'
+    'keep_replicated_documents'
     """
     text = resources.files(package).joinpath(f"{file}.sql").read_text("utf-8")
     parts = _NAME.split(text)[1:]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Text, cast, select
 
 from mdv.db.engine import driver, pipelined
 from mdv.db.load_sql import load_sql
@@ -19,7 +20,8 @@ from mdv.db.tables import mdp_state
 @dataclass(frozen=True, slots=True)
 class State:
     """The epoch of the MDP, its last position, the version of its schema, the last IDs that were assigned, the version
-    of its rule groups, the last offset of its feeds, the number of LMRs, and the version of its ECA rules (0: none)."""
+    of its rule groups, the last offset of its feeds, the number of LMRs, the version of its ECA rules (0: none), the
+    number of marks, and what a change must know of the backbone as JSON (None: there is none)."""
 
     epoch: UUID
     position: int
@@ -32,6 +34,8 @@ class State:
     last_offset: int
     lmrs: int
     eca_version: int
+    marks: int = 0
+    replica: str | None = None
 
 
 _COLUMNS = (
@@ -46,6 +50,8 @@ _COLUMNS = (
     mdp_state.c.last_offset,
     mdp_state.c.lmrs,
     mdp_state.c.eca_version,
+    mdp_state.c.marks,
+    cast(mdp_state.c.replica, Text),
 )
 
 
@@ -67,7 +73,9 @@ def lock_state(connection: Connection) -> State:
     session = driver(connection)
     with pipelined(session):  # sends BEGIN in the same message
         row = session.execute(load_sql("store")["lock_state"], prepare=True)
-    return State(*row.fetchall()[0])
+    values: Sequence[Any] = row.fetchall()[0]
+    *numbers, replica = values
+    return State(*numbers, None if replica is None else json.dumps(replica))
 
 
 def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], State]:
@@ -79,5 +87,6 @@ def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], S
 
 def parse_state(row: TextRow) -> State:
     """Return the state from a row that begins with its columns."""
-    epoch, *numbers = row[: len(_COLUMNS)]
-    return State(UUID(epoch), *(int(number or 0) for number in numbers))
+    epoch, *numbers, replica = row[: len(_COLUMNS)]
+    values: Sequence[Any] = [UUID(epoch or ""), *(int(number or 0) for number in numbers), replica]
+    return State(*values)

@@ -39,10 +39,11 @@ from mdv.db.engine import driver
 from mdv.db.load_sql import load_sql
 from mdv.db.pipeline import Pipeline
 from mdv.db.postgres_copy import COPY_NULL, array_literal, copy_field, copy_lines, copy_rows, copy_text
+from mdv.db.replica.effects import ReplicatedDifference, Replication, ReplicationEffects
 from mdv.db.state import State
 from mdv.db.store_lookups import EditLookups
-from mdv.db.tables import filter_data, resources
-from mdv.model import BLANK_MARK, Statement
+from mdv.db.tables import filter_data, resources, vocabulary
+from mdv.model import BLANK_MARK, Statement, Term
 
 _Flag = Callable[[DocumentDifference, EncodedStatement], bool]
 
@@ -68,7 +69,11 @@ class StatementStore:
         state: State,
         resource_ids: dict[str, int],
         property_ids: Mapping[str, int],
+        replication: Replication | None = None,
     ) -> None:
+        self._replication = replication
+        self._texts: dict[EncodedStatement, Statement] = {}
+        """The changed statements, if there is a backbone."""
         self._connection = connection
         self._session = driver(connection)
         self._sql = load_sql("store")
@@ -105,6 +110,10 @@ class StatementStore:
         self._is_flushed = False
         self._added_about: dict[tuple[str, int], dict[EncodedStatement, None]] = defaultdict(dict)
         """The statements that edits have added, by document and subject."""
+        self._resource_names: dict[int, str] = {}
+        """The URIs of the resources of replaced documents, if there is a backbone."""
+        self.effects: ReplicationEffects | None = None
+        """What was written for the backbone."""
         self.is_small = True
         """The rows are few enough to be sent with the other queries of the transaction."""
 
@@ -160,6 +169,8 @@ class StatementStore:
         before: dict[EncodedStatement, tuple[Statement, bool]] = {}
         for edit in deletions:
             known = self._known_key(edit)
+            if known is not None and self._replication is not None:
+                self._texts[known] = edit.statement
             holding = self._documents_with(known) if known is not None else []
             for uri in holding:
                 if known is not None and edit.document in (None, uri):
@@ -176,11 +187,17 @@ class StatementStore:
             if self._add(self._difference_of(target, cause), key, edit.typed):
                 effective.added.append((target, edit.statement))
             self._statements[key] = edit.statement
+            if self._replication is not None:
+                self._texts[key] = edit.statement
         for key, (statement, was_held) in before.items():
             if bool(self._documents_with(key)) != was_held:
                 (effective.lost if was_held else effective.gained).append(statement)
         self.is_small = sum(len(d.added) + len(d.removed) for d in self._differences) <= MAX_PIPELINED_STATEMENTS
         return effective
+
+    def keep(self, uri: str, cause: Cause) -> None:
+        """Give a document a new version even if none of its statements changes."""
+        self._difference_of(uri, cause).is_kept = True
 
     def write_replaced(self, pipeline: Pipeline) -> None:
         """Write the replaced documents, before any edit. The rows of a small batch are queued."""
@@ -382,7 +399,9 @@ class StatementStore:
     @property
     def is_changed(self) -> bool:
         """True if the transaction changes a document."""
-        return bool(self._batch) or any(not difference.is_empty for difference in self._differences)
+        return bool(self._batch) or any(
+            not difference.is_empty or difference.is_kept for difference in self._differences
+        )
 
     @property
     def outcomes(self) -> dict[str, tuple[ResourceCounts, bool]]:
@@ -438,7 +457,7 @@ class StatementStore:
         if not is_looked_up:
             self.flush()
         every = self._differences
-        self._differences = [d for d in every if not d.is_empty or d.prefixes is not None]
+        self._differences = [d for d in every if not d.is_empty or d.prefixes is not None or d.is_kept]
         if is_looked_up:
             self._resolve_looked_up()
         else:
@@ -560,11 +579,16 @@ class StatementStore:
         """Return the stored statements of the documents."""
         stored: dict[int, dict[EncodedStatement, StoredRow]] = defaultdict(dict)
         there = [item.stored.id for item in batch if item.stored is not None and item.stored.present]
-        rows = self._execute("find_statements", documents=array_literal(there)).fetchall() if there else ()
-        for row, document, *encoded, position, shows, blank, number, instant, truth in rows:
+        query = "find_statements" if self._replication is None else "find_named_statements"
+        rows = self._execute(query, documents=array_literal(there)).fetchall() if there else ()
+        for row, document, *encoded, position, shows, blank, number, instant, truth in (row[:15] for row in rows):
             stored[document][EncodedStatement(*encoded)] = StoredRow(
                 row, position, shows, blank, (number, instant, truth)
             )
+        for row in rows if self._replication is not None else ():
+            self._resource_names[row[2]] = row[15]
+            if row[4] is not None:
+                self._resource_names[row[4]] = row[16]
         return stored
 
     # Comparing
@@ -615,8 +639,21 @@ class StatementStore:
             if not before or before.pop(key, None) is None:
                 added[key] = typed
         difference.removed = before
+        if self._replication is not None:
+            self._keep_texts(item, difference)
         self._blank.update(key[2] for key, row in before.items() if row.blank and key[2] is not None)
         return difference
+
+    def _keep_texts(self, item: Replacement, difference: DocumentDifference) -> None:
+        """Keep the added statements of a document as texts. The removed ones are decoded later."""
+        added = difference.added
+        if len(added) == len(item.statements):
+            self._texts.update(zip(added, item.statements, strict=True))
+            return
+        for statement, digest, typed in zip(item.statements, item.hashes, item.typed, strict=True):
+            key = self._known_key(StatementEdit(item.uri, statement, digest, typed))
+            if key in added:
+                self._texts[key] = statement
 
     def _number(self, uri: str) -> int:
         """Assign the next ID to a new URI."""
@@ -730,12 +767,49 @@ class StatementStore:
 
     def _keep_documents(self, pipeline: Pipeline) -> None:
         kept = list(zip(self._differences, self._counts, strict=True))
+        effects = self.effects = self._replication_effects()
         if not self.is_small:
-            copy_new_documents(
-                self._session, self._position, [(d, counted) for d, counted in kept if d.stored is None and d.present]
-            )
+            new = [(d, counted) for d, counted in kept if d.stored is None and d.present]
+            copy_new_documents(self._session, self._position, new, effects)
             kept = [(d, counted) for d, counted in kept if d.stored is not None or not d.present]
-        queue_documents(pipeline, self._position, kept, self._last_resource, self._last_document)
+        queue_documents(pipeline, self._position, kept, self._last_resource, self._last_document, effects)
+
+    def _replication_effects(self) -> ReplicationEffects | None:
+        """Return what the transaction writes for the backbone; None if there is none."""
+        if self._replication is None:
+            return None
+        texts = self._removed_texts()
+        effects = self._replication.effects([
+            ReplicatedDifference(d, [self._texts[key] for key in d.added],
+                                 [texts.get(key) or self._texts[key] for key in d.removed])
+            for d in self._differences
+        ])  # fmt: skip
+        self._counts = [
+            counted._replace(version=effects.documents[d.uri].version)
+            for d, counted in zip(self._differences, self._counts, strict=True)
+        ]
+        return effects
+
+    def _removed_texts(self) -> dict[EncodedStatement, Statement]:
+        """Return the removed statements of replaced documents as texts."""
+        names = {number: uri for uri, number in self._property_ids.items()}
+        keys = [key for d in self._differences for key in d.removed if key not in self._texts]
+        unknown = {number for key in keys for number in (key.property, key.datatype) if number not in names} - {None}
+        if unknown:
+            rows = self._connection.execute(
+                select(vocabulary.c.id, vocabulary.c.uri).where(vocabulary.c.id.in_(unknown))
+            )
+            names |= {number: uri for number, uri in rows}
+        return {
+            key: Statement(
+                self._resource_names[key.resource],
+                names[key.property],
+                Term.uri(self._resource_names[key.target])
+                if key.target is not None
+                else Term.literal(key.value or "", key.lang, names[key.datatype] if key.datatype else None),
+            )
+            for key in keys
+        }
 
     def _execute(self, name: str, **values: object) -> psycopg.Cursor[Any]:
         return self._session.execute(self._sql[name], values, prepare=True)

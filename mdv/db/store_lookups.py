@@ -51,12 +51,13 @@ class EditLookups(NamedTuple):
         document has. The count stops at one more than the number of these rows in the document."""
         for texts in self.rows.rows():
             row, document, uri, version, present, content, count, *encoded, position, shows, blank = texts[:17]
+            facts = texts[20:23]
             resource, name, target, value, lang, datatype, digest = encoded
             key = EncodedStatement(
                 int(resource or 0), int(name or 0), _int(target), value, lang, _int(datatype), int(digest or 0)
             )
             stored = StoredRow(row or "", int(position or 0), shows == "t", blank == "t", texts[17:20])  # type: ignore[arg-type]
-            yield _stored_document((document, uri, version, present, content)), key, stored, int(count or 0)
+            yield _stored_document((document, uri, version, present, content, *facts)), key, stored, int(count or 0)
 
     def single_values(self) -> Iterator[tuple[str, EncodedStatement, Statement]]:
         """Yield the stored values of properties that are not set-valued: document, encoded statement and statement."""
@@ -109,8 +110,18 @@ def _int(text: str | None) -> int | None:
 
 
 def _stored_document(row: TextRow) -> StoredDocument:
-    number, uri, version, present, content = (text or "" for text in row)
-    return StoredDocument(int(number), uri, int(version), present == "t", bytes.fromhex(content[2:]))
+    number, uri, version, present, content = [text or "" for text in row[:5]]
+    digest, statements, replica = row[5:]
+    return StoredDocument(
+        int(number),
+        uri,
+        int(version),
+        present == "t",
+        bytes.fromhex(content[2:]),
+        _int(digest),
+        _int(statements),
+        replica,
+    )
 
 
 def _as_json(texts: Iterable[str]) -> str:

@@ -86,6 +86,8 @@ mdp_state = Table(
     Column("eca_version", BigInteger, nullable=False, server_default=text("0"),
            comment="changes with the ECA rules; 0 if there are none"),
     Column("home", Text, comment="identity of the database; a restored one has another identity"),
+    Column("replica", JSONB, comment="what a change needs to know of the backbone; NULL: the MDP is in none"),
+    Column("marks", BigInteger, nullable=False, server_default=text("0"), comment="number of rows of statement_marks"),
     comment="The state of the MDP. Every writing transaction locks it, so that positions follow commit order.",
 )  # fmt: skip
 
@@ -140,7 +142,11 @@ documents = Table(
     ),
     Column("prefixes", JSONB, nullable=False),
     Column("position", BigInteger, nullable=False),
-)
+    Column("digest", BigInteger, comment="sum of the hashes of its statements; NULL without a backbone"),
+    Column("statements", Integer, comment="their number; NULL without a backbone"),
+    Column("replica", JSONB, comment="its last operations, as far as they are not stable; NULL without a backbone"),
+    Index("documents_merged", "uri", postgresql_where=text("replica ? 'merged_at'")),
+)  # fmt: skip
 
 document_versions = Table(
     "document_versions",
@@ -158,6 +164,9 @@ document_versions = Table(
            comment="a name of mdv.cause.CAUSE_KINDS"),
     Column("agent", Text, comment="the rule, process or provider that made the change"),
     _changed_by(),
+    Column("origin_life", Text, comment="the life whose operation it is; NULL without a backbone"),
+    Column("origin_seq", BigInteger, comment="the number of this operation"),
+    Column("digest", BigInteger, comment="sum of the hashes of its statements; NULL without a backbone"),
     Index("document_versions_batch", "changed_by", "document_id", postgresql_where=text("changed_by like 'batch %'")),
 )  # fmt: skip
 
@@ -220,6 +229,49 @@ filter_data_history = Table(
     Index("filter_data_history_past", "resource_id", "until_position", "property_id"),
     comment="Statements that were removed from documents.",
 )  # fmt: skip
+
+backbone = Table(
+    "backbone",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true"), comment="there is one row at most"),
+    Column("name", Text, nullable=False, comment="of this member"),
+    Column("url", Text, nullable=False, comment="where the other members find it"),
+    Column("mode", Text, nullable=False, comment="orset or cset"),
+    Column("facts", JSONB, nullable=False, comment="members, reports, chains, …; see mdv/backbone/facts_json.py"),
+    _now("at"),
+    comment="What this MDP knows about its backbone. What every change needs is in mdp_state.",
+)
+
+replica_log = Table(
+    "replica_log",
+    metadata,
+    Column("life", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, Identity(), nullable=False, comment="the order in which operations were applied"),
+    Column("chain", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False, comment="a line of JSON, compressed"),
+    Column("signature", LargeBinary, nullable=False, comment="of its origin"),
+    comment="The operations of all members, until they are stable.",
+)
+
+replica_drafts = Table(
+    "replica_drafts",
+    metadata,
+    Column("number", BigInteger, Identity(), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    comment="Changes in a new life, until the state was transferred.",
+)
+
+statement_marks = Table(
+    "statement_marks",
+    metadata,
+    Column("document_id", BigInteger, nullable=False),
+    Column("hash", BigInteger, nullable=False),
+    Column("statement", Text, nullable=False, comment="[subject, property, object] as JSON"),
+    Column("state", JSONB, nullable=False, comment="a counter, or the operations that inserted it: [[life, seq], …]"),
+    Index("statement_marks_statement", "document_id", "hash"),
+    comment="The statements whose replicated state does not follow from their row.",
+)
 
 search_state = Table(
     "search_state",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
+from mdv.backbone.local_operation import Signer, no_signature
 from mdv.config import CASCADE, Config
 from mdv.db.vocabulary import Vocabulary
 from mdv.mdp.eca.rule_set import RuleSetCache
@@ -18,6 +19,7 @@ class Provider:
 
     `rule_seconds`: the time limit for a rule in one transaction. `run_limits`: the limits of event-condition-action
     rules in one transaction. `cascades_to_readers`: a compensation also undoes later copies that read what it undoes.
+    `signer`: signs the operations of this MDP, if it is in a backbone.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Provider:
         self.run_limits = run_limits
         self.cascades_to_readers = cascades_to_readers
         self.slow_rules = SlowRules()
+        self.signer: Signer = no_signature
 
     @classmethod
     def configured(cls, engine: Engine, config: Config) -> Provider:
@@ -49,4 +52,5 @@ class Provider:
         other.rules = RuleCache(self.rules.seconds)
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
         other.cascades_to_readers, other.slow_rules = self.cascades_to_readers, self.slow_rules
+        other.signer = self.signer
         return other

@@ -8,17 +8,20 @@ publishes. The caller commits the database transaction.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from secrets import randbits
 from typing import NamedTuple
 
 from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection, NestedTransaction
 
-from mdv.cause import Cause
+from mdv.backbone.local_operation import LocalFacts
+from mdv.cause import REPLICA, Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
 from mdv.db.eca.rules import has_classes, quarantine_rules, set_version, store_classes
 from mdv.db.eca.runs import (
@@ -33,6 +36,8 @@ from mdv.db.eca.runs import (
 from mdv.db.jobs import PRIORITY_BACKGROUND
 from mdv.db.pipeline import Pipeline
 from mdv.db.publish import Publication, RuleNotices
+from mdv.db.replica.effects import Replication
+from mdv.db.replica.local_operations import LocalOperations
 from mdv.db.rule_graph import RuleGraph, RulesAdvance
 from mdv.db.schemas import store_schema_version
 from mdv.db.state import LockPurpose, State, queue_state_lock
@@ -52,6 +57,7 @@ from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_mat
 from mdv.mdp.groups import Groups
 from mdv.mdp.provider import Provider
 from mdv.mdp.publish import NOTHING_PUBLISHED, PublicationResult, publish_changes, strong_ids
+from mdv.mdp.replica_changes import ReplicatedChanges
 from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
@@ -118,6 +124,7 @@ class Transaction:
         self._subject: str | None = None
         self._by: str | None = None
         self._parent: ParentCopy | None = None
+        self._replicated: ReplicatedChanges | None = None
         self.reacts = True
         """False: event-condition-action rules are not run."""
         self._tentative: NestedTransaction | None = None
@@ -171,7 +178,7 @@ class Transaction:
         all if event-condition-action rules may fire.
         """
         ids = self.provider.vocabulary.ids(names)
-        self._store = StatementStore(self.connection, self.state, self._numbers, ids)
+        self._store = StatementStore(self.connection, self.state, self._numbers, ids, self._replication())
         if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
             self._tentative = self.connection.begin_nested() if is_batch else None
             self._replaced, self._subject, self._by = replacements, replacements[0].uri, replacements[0].by
@@ -368,8 +375,34 @@ class Transaction:
     def _statement_store(self) -> StatementStore:
         if self._store is None:
             ids = self.provider.vocabulary.ids(())
-            self._store = StatementStore(self.connection, self.state, self._numbers, ids)
+            self._store = StatementStore(self.connection, self.state, self._numbers, ids, self._replication())
         return self._store
+
+    def _replication(self) -> Replication | None:
+        """Return what writes the log of the backbone; None without one."""
+        if self._replicated is not None or self.state.replica is None:
+            return self._replicated
+        facts = LocalFacts.from_json(json.loads(self.state.replica))
+        return LocalOperations(self.connection, self.state, facts, self.provider.signer)
+
+    # Operations of other members
+
+    def apply_operations(self, replicated: ReplicatedChanges) -> TransactionOutcome:
+        """Store what operations of other members change, filter and publish. The lock is taken. The changes are not
+        validated, and event-condition-action rules do not react."""
+        self.reacts, self._replicated, cause = False, replicated, Cause(REPLICA)
+        if replicated.replacements:
+            statements = chain.from_iterable(item.statements for item in replicated.replacements)
+            names = {name for one in statements for name in (one.property, one.object.datatype) if name is not None}
+            self._numbers = dict(replicated.resource_ids)
+            self.replace_documents(replicated.replacements, names)
+        store = self._statement_store()
+        if replicated.kept:
+            assert replicated.found is not None
+            store.edit(replicated.additions, replicated.deletions, None, replicated.found, cause)
+            for uri in replicated.kept:
+                store.keep(uri, cause)
+        return self._store_filter_publish(store, None)
 
     def _validate_round(self, store: StatementStore, effective: EffectiveEdits) -> None:
         """Raise `InvalidDocument` if the additions of the last round make a document invalid."""
@@ -433,6 +466,9 @@ class Transaction:
                 store.withdraw()
             return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED, self._store_run(self.state.position))
         self._validate_edits(store)
+        return self._store_filter_publish(store, candidates)
+
+    def _store_filter_publish(self, store: StatementStore, candidates: Candidates | None) -> TransactionOutcome:
         groups, state, rules = self.groups(), self.state, self.provider.rules
         pipeline, found = Pipeline(self.connection), ScheduledFilterRun()
         publication = NOTHING_PUBLISHED

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mdv.backbone import document_state, member, stability
+from mdv.backbone import document_state, member, memory_store, stability
 from mdv.backbone.cset import CSet
 from mdv.backbone.member import BackboneMember
 from mdv.backbone.memory_store import MemoryReplicaStore
@@ -71,19 +71,19 @@ def own_operations_are_stable(patch: pytest.MonkeyPatch) -> None:
 
 
 def transfers_compare_content_alone(patch: pytest.MonkeyPatch) -> None:
-    def sums(documents: Any, unknown: Any = ()) -> dict[int, int]:
-        return sums_of([(uri, document._replace(version=0)) for uri, document in documents], unknown)
+    def sums(documents: Any) -> dict[int, int]:
+        return sums_of([(uri, document._replace(version=0)) for uri, document in documents])
 
-    patch.setattr(member, "sums_of", sums)
+    patch.setattr(memory_store, "sums_of", sums)
 
 
 def the_last_prefixes_to_arrive_win(patch: pytest.MonkeyPatch) -> None:
-    original = document_state._advance
+    original = document_state.advance
 
     def advance(document: Any, change: Any, operation: Any, more: int, content: int) -> Any:
         return original(document._replace(prefixes_by=(0, "")), change, operation, more, content)
 
-    patch.setattr(document_state, "_advance", advance)
+    patch.setattr(document_state, "advance", advance)
 
 
 def versions_count_visible_changes_only(patch: pytest.MonkeyPatch) -> None:
@@ -99,12 +99,12 @@ def versions_count_visible_changes_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def digests_are_taken_as_given(patch: pytest.MonkeyPatch) -> None:
-    original = document_state._advance
+    original = document_state.advance
 
     def advance(document: Any, change: Any, operation: Any, more: int, content: int) -> Any:
         return original(document, change, operation, more, change.content)
 
-    patch.setattr(document_state, "_advance", advance)
+    patch.setattr(document_state, "advance", advance)
 
 
 def restored_members_go_on_in_their_old_life(patch: pytest.MonkeyPatch) -> None:

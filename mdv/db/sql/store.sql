@@ -5,25 +5,25 @@
 
 -- name: lock_state
 select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
-       last_offset, lmrs, eca_version
+       last_offset, lmrs, eca_version, marks, replica
 from mdp_state for update;
 
 -- name: lock_for_rules
 -- The same, and pin plans: queries of the rule graph are planned once, with index lookups, even while it is small.
 select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
-       last_offset, lmrs, eca_version,
+       last_offset, lmrs, eca_version, marks, replica,
        set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 from mdp_state for update;
 
 -- name: lock_for_documents
 -- The same, and pin plans: large tables are read with index lookups, even if a query is planned while they are small.
 select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
-       last_offset, lmrs, eca_version,
+       last_offset, lmrs, eca_version, marks, replica,
        set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
 from mdp_state for update;
 
 -- name: find_documents
-select id, uri, version, present, content
+select id, uri, version, present, content, digest, statements, replica
 from documents where uri = any (array(select jsonb_array_elements_text(%(uris)s::jsonb)));
 
 -- name: find_resources
@@ -35,6 +35,15 @@ select uri, id from resources where uri = any (array(select jsonb_array_elements
 select ctid::text, document_id, resource_id, property_id, target_id, value, lang, datatype_id, hash, position, shows,
        blank, number, instant, truth
 from filter_data where document_id = any (%(documents)s::bigint[]);
+
+-- name: find_named_statements
+-- The same with the URIs of their subjects and objects, for operations of a backbone.
+select f.ctid::text, f.document_id, f.resource_id, f.property_id, f.target_id, f.value, f.lang, f.datatype_id, f.hash,
+       f.position, f.shows, f.blank, f.number, f.instant, f.truth, s.uri, t.uri
+from filter_data f
+join resources s on s.id = f.resource_id
+left join resources t on t.id = f.target_id
+where f.document_id = any (%(documents)s::bigint[]);
 
 -- name: remove_statements
 delete from filter_data where ctid = any (%(rows)s::tid[]);
@@ -101,15 +110,18 @@ with edited as (
         where f.resource_id = r.id and f.property_id = k.property_id and f.hash = k.hash
           and f.position + 0 <= (select position from mdp_state) offset 0) f
 ), document as materialized (
-    select d.*, c.statements
+    select d.*, c.counted
     from (select document_id, count(*) as rows from found group by document_id) n
-    cross join lateral (select id, uri, version, present, content from documents d where d.id = n.document_id offset 0) d
     cross join lateral (
-        select count(*) as statements
+        select id, uri, version, present, content, digest, statements, replica from documents d
+        where d.id = n.document_id offset 0) d
+    cross join lateral (
+        select count(*) as counted
         from (select from filter_data o where o.document_id = n.document_id limit n.rows + 1) o) c
 )
-select f.row::text, d.id, d.uri, d.version, d.present, d.content, d.statements, f.resource_id, f.property_id, f.target_id,
-       f.value, f.lang, f.datatype_id, f.hash, f.position, f.shows, f.blank, f.number, f.instant, f.truth
+select f.row::text, d.id, d.uri, d.version, d.present, d.content, d.counted, f.resource_id, f.property_id, f.target_id,
+       f.value, f.lang, f.datatype_id, f.hash, f.position, f.shows, f.blank, f.number, f.instant, f.truth, d.digest,
+       d.statements, d.replica
 from found f join document d on d.id = f.document_id;
 
 -- name: count_subjects
@@ -232,3 +244,43 @@ with item as (
 )
 update mdp_state
 set position = %(position)s, last_resource = %(last_resource)s, last_document = %(last_document)s;
+
+-- name: keep_replicated_documents
+-- The same with a backbone: with the replicated state of documents, and the operations.
+with item as (
+    select id, uri, version, present, content,
+           coalesce(prefixes, (select o.prefixes from documents o where o.id = d.id), '{}') as prefixes,
+           inserted, updated, deleted, unchanged, cause, agent, changed_by, digest, statements, replica, origin_life,
+           origin_seq
+    from jsonb_to_recordset(%(documents)s::jsonb) as d (
+        id bigint, uri text, version int, present boolean, content text, prefixes jsonb,
+        inserted int, updated int, deleted int, unchanged int, cause text, agent text, changed_by text,
+        digest bigint, statements int, replica jsonb, origin_life text, origin_seq bigint)
+), document as (
+    insert into documents (id, uri, version, present, content, prefixes, position, digest, statements, replica)
+    select id, uri, version, present, decode(content, 'hex'), prefixes, %(position)s, digest, statements, replica
+    from item
+    on conflict (id) do update
+    set version = excluded.version, present = excluded.present, content = excluded.content,
+        prefixes = excluded.prefixes, position = excluded.position, digest = excluded.digest,
+        statements = excluded.statements, replica = excluded.replica
+), version as (
+    insert into document_versions
+        (document_id, version, position, present, prefixes, inserted, updated, deleted, unchanged, cause, agent,
+         changed_by, origin_life, origin_seq, digest)
+    select id, version, %(position)s, present, prefixes, inserted, updated, deleted, unchanged, cause, agent, changed_by,
+           origin_life, origin_seq, digest
+    from item
+), one as (
+    insert into transactions (position, cause) values (%(position)s, 'documents')
+), operation as (
+    insert into replica_log (life, seq, chain, body, signature)
+    select life, seq, decode(chain, 'hex'), decode(body, 'hex'), decode(signature, 'hex')
+    from jsonb_to_recordset(%(log)s::jsonb) as o (life text, seq bigint, chain text, body text, signature text)
+), draft as (
+    insert into replica_drafts (body)
+    select decode(body, 'hex') from jsonb_to_recordset(%(drafts)s::jsonb) as o (body text)
+)
+update mdp_state
+set position = %(position)s, last_resource = %(last_resource)s, last_document = %(last_document)s,
+    replica = %(replica)s::jsonb, marks = marks + %(more_marks)s::bigint;

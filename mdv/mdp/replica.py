@@ -1,0 +1,216 @@
+"""The member of this MDP in a backbone: the core over Postgres, one database transaction at a time.
+
+    message → lock → core → store, filter, publish, log, facts → commit → messages to be sent
+
+The core decides; `replica_store.py` collects what it writes, and the transaction of the MDP stores it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from uuid import uuid4
+
+from sqlalchemy import Connection
+
+from mdv.backbone.conflicts import BackboneConflict, ConflictRules, find_conflicts
+from mdv.backbone.kinds import SET_KINDS
+from mdv.backbone.member import BackboneMember
+from mdv.backbone.messages import BackboneMessage, Envelope
+from mdv.backbone.operation import LogRow
+from mdv.backbone.replica_store import MemberFacts
+from mdv.backbone.replicated_set import ElementState
+from mdv.backbone.sums import document_sums
+from mdv.backbone.vector import Life
+from mdv.db.replica.documents import find_replicated, iter_sums, list_merged, read_rows
+from mdv.db.replica.facts import StoredFacts, create_facts, read_facts
+from mdv.db.replica.jobs import has_interactive_jobs
+from mdv.db.replica.log import list_operations
+from mdv.db.replica.marks import find_document_marks
+from mdv.db.state import LockPurpose
+from mdv.errors import Conflict, InvalidDocument, NotFound
+from mdv.mdp.provider import Provider
+from mdv.mdp.replica_store import PostgresReplicaStore
+from mdv.mdp.rule_cache import RuleOverBudget
+from mdv.mdp.rules.suspend import suspend_over_budget
+from mdv.mdp.transaction import Transaction
+from mdv.model import Document, Statement
+from mdv.rdf.schema import Schema
+from mdv.rdf.validate import validate
+
+TARGET_SECONDS = 0.3
+"""The target duration of a local transaction that applies operations."""
+TARGET_SECONDS_BESIDE_JOBS = 0.05
+"""The same while interactive jobs wait."""
+FIRST_SIZE = 2000
+MIN_SIZE = 100
+MAX_SIZE = 200_000
+"""Changed statements, and documents, of one local transaction."""
+
+
+class Replica:
+    """The member of this MDP. One object for a process: it keeps operations that wait for others in memory.
+
+    `published`: called after a commit that may have added events to feeds.
+    """
+
+    def __init__(self, provider: Provider, published: Callable[[], object] = lambda: None) -> None:
+        self._provider = provider
+        self._published = published
+        self._member: BackboneMember | None = None
+        self._size = FIRST_SIZE
+
+    # The member
+
+    def facts(self, connection: Connection) -> MemberFacts | None:
+        """Return what this member knows, without the lock; None if this MDP is in no backbone."""
+        stored = read_facts(connection)
+        return stored.facts if stored is not None else None
+
+    def create(self, name: str, url: str, mode: str) -> None:
+        """Make this MDP a member without a backbone. Call `found` or `join` of the member next."""
+        if mode not in SET_KINDS:
+            raise NotFound(f"There is no set {mode}. Choose one of {', '.join(SET_KINDS)}.")
+        with self._provider.engine.begin() as connection:
+            tx = Transaction(self._provider, connection)
+            tx.lock()
+            if tx.state.replica is not None:
+                raise Conflict("This MDP is a member of a backbone already. Let it leave that one first.")
+            create_facts(connection, name, url, mode, str(tx.state.epoch))
+
+    @contextmanager
+    def member(self) -> Iterator[BackboneMember]:
+        """Yield the member in a transaction with the lock. What it changes is committed at the end of the block."""
+        with self._provider.engine.begin() as connection:
+            tx = Transaction(self._provider, connection)
+            with tx.locking(LockPurpose.DOCUMENTS):
+                """The lock pins plans."""
+            stored = read_facts(connection)
+            if stored is None:
+                raise NotFound("This MDP is in no backbone. Found one with `mdv peer found`, or join one.")
+            store = PostgresReplicaStore(tx, stored, SET_KINDS[stored.mode])
+            member = self._attach(store)
+            try:
+                self._notice_restore(member, stored)
+                yield member
+                done = store.finish()
+            except BaseException:
+                self._member = None  # what it knew of this transaction is wrong
+                raise
+        if done is not None:
+            self._published()
+
+    def _attach(self, store: PostgresReplicaStore) -> BackboneMember:
+        if self._member is None:
+            self._member = BackboneMember(store, store.kind, lambda: str(uuid4()))
+        self._member.attach(store)
+        return self._member
+
+    def _notice_restore(self, member: BackboneMember, stored: StoredFacts) -> None:
+        """Begin another life if the database was restored from a backup: it has another epoch then."""
+        if stored.epoch != stored.local.epoch:
+            member.return_in_new_life(now_in_microseconds(), is_behind=False)
+
+    def receive(self, message: BackboneMessage, now: int | None = None) -> list[Envelope]:
+        """Process a message. Return those to be sent. All operations that can be applied are applied, in local
+        transactions of limited duration."""
+        answers = self._apply(lambda member: member.receive(message, now or now_in_microseconds()))
+        while self.is_cut:
+            answers += self._apply(lambda member: member.apply_more(now or now_in_microseconds()))
+        return answers
+
+    def _apply(self, step: Callable[[BackboneMember], list[Envelope]]) -> list[Envelope]:
+        """Take a step of the member. Suspend rules that take too long, as a worker does."""
+        while True:
+            try:
+                with self._applying() as member:
+                    return step(member)
+            except RuleOverBudget as error:
+                suspend_over_budget(error, self._provider)
+
+    @property
+    def is_cut(self) -> bool:
+        """True if there are operations that can be applied at once."""
+        return self._member is not None and self._member.is_cut
+
+    @contextmanager
+    def _applying(self) -> Iterator[BackboneMember]:
+        """Yield the member. The number of operations that it applies is limited, and adapts to their cost."""
+        begun = time.monotonic()
+        with self._provider.engine.connect() as connection:
+            target = TARGET_SECONDS_BESIDE_JOBS if has_interactive_jobs(connection) else TARGET_SECONDS
+        with self.member() as member:
+            member.apply_size = max(MIN_SIZE, int(self._size * target / TARGET_SECONDS))
+            yield member
+            limit, was_cut = member.apply_size, member.is_cut
+            member.apply_size = None
+        seconds = time.monotonic() - begun
+        if was_cut or seconds > target:
+            self._size = int(
+                min(max(self._size * (0.5 + 0.5 * target / max(seconds, 0.001)), MIN_SIZE), MAX_SIZE, 4 * limit)
+            )
+
+    def settle(self) -> None:
+        """Find out which operations every member has, and forget them."""
+        with self.member() as member:
+            member.settle()
+
+    # Reading
+
+    def read_rows(self, connection: Connection, life: Life, after: int, limit: int) -> list[LogRow] | None:
+        """Return operations of a life from the log; None if some of them are no longer kept."""
+        stored = read_facts(connection)
+        if stored is None or after < stored.bases.get(life, (0, b""))[0]:
+            return None
+        return list_operations(connection, life, after, limit)
+
+    def sums(self, connection: Connection) -> dict[int, int]:
+        """Return the sums of all documents by bucket."""
+        return document_sums(iter_sums(connection))
+
+    def marks(self, connection: Connection, uri: str, every: bool = False) -> list[tuple[Statement, int]]:
+        """Return the counters of the statements of a document, or the numbers of their dots: those that are not 0 or 1,
+        or all with `every`."""
+        stored = read_facts(connection)
+        row = find_replicated(connection, [uri]).get(uri)
+        if stored is None or row is None:
+            raise NotFound(f"There is no document {uri} in a backbone.")
+        kind, number = SET_KINDS[stored.mode], row.stored.id
+        states: dict[Statement, ElementState] = {
+            one: kind.state_of_row(dot) for one, dot in read_rows(connection, [number])[number].items()
+        }
+        states |= {one: state for (_, one), state in find_document_marks(connection, kind, [number]).items()}
+        counted = [(one, kind.count(state)) for one, state in states.items()]
+        return sorted((one, count) for one, count in counted if every or count not in (0, 1))
+
+    def conflicts(self, connection: Connection, after: str = "", limit: int = 100) -> list[BackboneConflict]:
+        """Return the open conflicts of the next documents after a URI, which were changed at several members at once."""
+        schema = self._provider.schemas.now(connection).schema
+        rules, now = conflict_rules(schema), now_in_microseconds()
+        rows = list_merged(connection, after, limit)
+        stored = read_rows(connection, [row.stored.id for row in rows])
+        found: list[BackboneConflict] = []
+        for row in rows:
+            found += find_conflicts(row.stored.uri, row.document, stored[row.stored.id], rules, now)
+        return found
+
+
+def conflict_rules(schema: Schema) -> ConflictRules:
+    """Return what a schema says about conflicts."""
+
+    def is_single(name: str) -> bool:
+        declared = schema.property_of(name)
+        return declared is not None and not declared.set_valued
+
+    def refuses(statement: Statement) -> bool:
+        with suppress(InvalidDocument):
+            validate(Document(statement.subject, (statement,)), schema)
+            return False
+        return True
+
+    return ConflictRules(is_single, refuses)
+
+
+def now_in_microseconds() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,127 @@
+"""Members of a backbone for tests: real databases in one process. Messages are delivered by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+
+import psycopg
+import sqlalchemy
+from sqlalchemy import Engine
+
+from mdv.backbone.replica_store import MemberFacts
+from mdv.db.engine import make_engine
+from mdv.db.epoch import update_epoch
+from mdv.embedded import Postgres
+from mdv.mdp.replica import Replica, now_in_microseconds
+from tests.support.mdp import Mdp
+
+NewDatabase = Callable[[], Engine]
+
+
+class ReplicaMdp(Mdp):
+    """An MDP that is a member of a backbone."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        super().__init__(engine)
+        self.name = name
+        self.replica = Replica(self.provider)
+
+    @property
+    def facts(self) -> MemberFacts:
+        with self.engine.connect() as connection:
+            facts = self.replica.facts(connection)
+        assert facts is not None
+        return facts
+
+    def restart(self) -> None:
+        """Forget what the process has in memory."""
+        self.replica = Replica(self.provider)
+
+
+class Replicas:
+    """Members that exchange messages. `lost`: called with every message; True if it is lost."""
+
+    def __init__(self, members: Iterable[ReplicaMdp]) -> None:
+        self.members = {member.name: member for member in members}
+
+    @classmethod
+    def found(cls, new_database: NewDatabase, names: Iterable[str], mode: str = "orset") -> Replicas:
+        """Return connected members without documents. The first is the lead."""
+        replicas = cls([ReplicaMdp(new_database(), name) for name in names])
+        first, *others = replicas.members.values()
+        first.replica.create(first.name, f"http://{first.name}", mode)
+        with first.replica.member() as member:
+            member.found(now_in_microseconds())
+        for other in others:
+            replicas.join(other, mode)
+        return replicas
+
+    def join(self, other: ReplicaMdp, mode: str) -> None:
+        self.members[other.name] = other
+        lead = next(iter(self.members.values()))
+        other.replica.create(other.name, f"http://{other.name}", mode)
+        with lead.replica.member() as member:
+            member.invite(f"code of {other.name}", now_in_microseconds() + 10**9)
+        with other.replica.member() as member:
+            member.join(f"code of {other.name}", now_in_microseconds())
+        for _ in range(4):
+            self.pull(other.name, lead.name)
+            self.pull(lead.name, other.name)
+
+    def __getitem__(self, name: str) -> ReplicaMdp:
+        return self.members[name]
+
+    def pull(self, name: str, peer: str) -> None:
+        """Let a member poll a peer, and deliver all messages that follow."""
+        with self[name].replica.member() as member:
+            messages = member.poll(peer, now_in_microseconds())
+        while messages:
+            to, message = messages.pop(0)
+            messages += self[to].replica.receive(message)
+
+    def rest(self) -> None:
+        """Let everybody poll everybody until nothing changes."""
+        for _ in range(10):
+            before = [member.facts.vector for member in self.members.values()]
+            for name in self.members:
+                for peer in self.members:
+                    if peer != name:
+                        self.pull(name, peer)
+            after = [member.facts.vector for member in self.members.values()]
+            if before == after and all(vector == after[0] for vector in after):
+                return
+        raise AssertionError(f"The members do not come to rest: {after}")
+
+    def settle(self) -> None:
+        for member in self.members.values():
+            member.replica.settle()
+
+
+class Databases:
+    """Makes databases, and drops them in the end."""
+
+    def __init__(self, postgres: Postgres, template: str, prefix: str) -> None:
+        self._postgres, self._template, self._prefix = postgres, template, prefix
+        self._count = 0
+        self._stack = ExitStack()
+
+    def new(self) -> Engine:
+        self._count += 1
+        name = f"{self._prefix}_{self._count}"
+        with psycopg.connect(self._postgres.url, autocommit=True) as connection:
+            connection.execute(f"create database {name} template {self._template} strategy file_copy")
+        url = sqlalchemy.make_url(self._postgres.url).set(database=name)
+        engine = make_engine(url.render_as_string(hide_password=False))
+        with engine.begin() as connection:
+            update_epoch(connection, restored=True)  # copies of a template have the same
+        self._stack.callback(self._drop, name)
+        self._stack.callback(engine.dispose)
+        return engine
+
+    def _drop(self, name: str) -> None:
+        with psycopg.connect(self._postgres.url, autocommit=True) as connection:
+            connection.execute(f"drop database {name} with (force)")
+
+    def close(self) -> None:
+        self._stack.close()
