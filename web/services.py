@@ -29,12 +29,14 @@ from mdv.mdp.feed import FeedReader
 from mdv.mdp.feed_progress import FeedProgress
 from mdv.mdp.jobs import get_job
 from mdv.mdp.provider import Provider
+from mdv.mdp.replica import Replica
 from web.errors import first_line
 from web.feed_notifier import FeedNotifier
+from web.log_notifier import LogNotifier
 from web.slots import Slots
 from web.submit_limit import SubmitLimit
 from workers.app import make_celery
-from workers.messages import JobMessage, decode_job_message, done_key
+from workers.messages import PUBLISHED_CHANNEL, JobMessage, decode_job_message, done_key
 from workers.redis_client import RedisClient
 from workers.wake import task_for, wake
 
@@ -75,6 +77,7 @@ class Services:
         self.rule_bases = RuleBaseCache()
         self.feeds = FeedReader(self.engine, self.provider.vocabulary, self.config.feed_event_statements)
         self.feed_progress = FeedProgress(self.single)
+        self.log_notifier = LogNotifier(self.engine, self.redis)
         self.feed_notifier = FeedNotifier(self.engine, self.redis)
         self.admission = Admission(self.single, self.config.max_waiting, self.config.max_waiting_bytes)
         self.submit_limit = SubmitLimit()
@@ -83,7 +86,15 @@ class Services:
         self.feed_requests = Slots(limit_per_key=MAX_FEED_REQUESTS)
         self.programs = Slots(MAX_PROGRAMS, MAX_PROGRAMS_PER_CALLER)
         self.redis_client = RedisClient(self.redis)
+        self.used_nonces = UsedNonces(self.redis_client)
+        self.replica = Replica(self.provider, self.notify_commit)
+        self.replica_lock = threading.Lock()
+        """The member of this process handles one message at a time."""
         self._celery = make_celery(self.config, patience=REDIS_TIMEOUT_SECONDS)
+
+    def notify_commit(self) -> None:
+        """Notify requests that wait for a commit, at all processes of this MDP."""
+        self.redis_client.use(lambda client: client.publish(PUBLISHED_CHANNEL, b"1"))
 
     def cookie_name(self) -> str:
         return SESSION_COOKIE

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple
 
 from mdv.backbone.document_state import ReplicatedDocument, make_change, merge_change
+from mdv.backbone.local_operation import Signer, no_signature
 from mdv.backbone.messages import (
     BackboneMessage,
     ClosePromise,
@@ -104,6 +105,7 @@ class BackboneMember:
         self._new_life = new_life
         self.verify: Callable[[LogRow, Operation], bool] = lambda row, operation: True
         """True if the origin of an operation has signed it. Others are dropped."""
+        self.signer: Signer = no_signature
         self.relay_after = RELAY_AFTER
         self._page_rows = page_rows
         self._reports = VectorReports(store.facts.reports)
@@ -188,7 +190,8 @@ class BackboneMember:
         facts, body = self.store.facts, encode_operation(operation)
         chain = next_chain(facts.chain_of(operation.life), body)
         facts.vector[operation.life], facts.chains[operation.life] = operation.seq, chain
-        self.store.append(LogRow(operation.life, operation.seq, chain, body))
+        signature = self.signer(operation.life, operation.seq, chain)
+        self.store.append(LogRow(operation.life, operation.seq, chain, body, signature))
 
     def _announce(self, kind: str, data: Mapping[str, Any], now: int) -> None:
         """Make an operation about members or the schema."""
@@ -244,6 +247,8 @@ class BackboneMember:
         self._lead_number()
         facts, away = self.store.facts, frozenset(names)
         others = [name for name in facts.table.active() if name not in away]
+        if self._closing is not None and self._closing.lives <= facts.table.closed.keys():
+            self._closing = None  # another process has finished it
         if self._closing is not None or self._open_promises():
             raise Refused("Other lives are being closed. Wait until this is done.")
         if self.name in away or not (is_removal or facts.table.is_majority(others)):
@@ -253,7 +258,10 @@ class BackboneMember:
             facts.removing |= away
         self._closing = _Closing(away, lives, is_removal, {})
         self._promise(lives)
-        return [message for name in others for message in self._promise_requests(name)]
+        requests = [message for name in others for message in self._promise_requests(name)]
+        if not requests:
+            self._finish_closing()
+        return requests
 
     def _promise(self, lives: Iterable[Life]) -> None:
         facts = self.store.facts

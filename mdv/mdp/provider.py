@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 from mdv.backbone.local_operation import Signer, no_signature
 from mdv.config import CASCADE, Config
 from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.backbone_signer import StoredSigner
 from mdv.mdp.eca.rule_set import RuleSetCache
 from mdv.mdp.eca.run import DEFAULT_RUN_LIMITS, RunLimits
 from mdv.mdp.eca.slow_rules import SlowRules
@@ -43,7 +44,9 @@ class Provider:
     def configured(cls, engine: Engine, config: Config) -> Provider:
         """Return the provider that the settings describe."""
         limits = RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds)
-        return cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE)
+        provider = cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE)
+        provider.signer = StoredSigner(engine)
+        return provider
 
     def for_dry_run(self) -> Provider:
         """Return a provider whose changes of rules do not affect the rules that this one has cached."""

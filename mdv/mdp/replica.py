@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from uuid import uuid4
 
 from sqlalchemy import Connection
 
 from mdv.backbone.conflicts import BackboneConflict, ConflictRules, find_conflicts
 from mdv.backbone.kinds import SET_KINDS
-from mdv.backbone.member import BackboneMember
+from mdv.backbone.member import RELAY_AFTER, BackboneMember
 from mdv.backbone.messages import BackboneMessage, Envelope
 from mdv.backbone.operation import LogRow
 from mdv.backbone.replica_store import MemberFacts
@@ -24,7 +24,7 @@ from mdv.backbone.replicated_set import ElementState
 from mdv.backbone.sums import document_sums
 from mdv.backbone.vector import Life
 from mdv.db.replica.documents import find_replicated, iter_sums, list_merged, read_rows
-from mdv.db.replica.facts import StoredFacts, create_facts, read_facts
+from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts
 from mdv.db.replica.jobs import has_interactive_jobs
 from mdv.db.replica.log import list_operations
 from mdv.db.replica.marks import find_document_marks
@@ -38,6 +38,7 @@ from mdv.mdp.transaction import Transaction
 from mdv.model import Document, Statement
 from mdv.rdf.schema import Schema
 from mdv.rdf.validate import validate
+from mdv.replication.signed_operations import is_signed_by_origin
 
 TARGET_SECONDS = 0.3
 """The target duration of a local transaction that applies operations."""
@@ -59,6 +60,7 @@ class Replica:
         self._provider = provider
         self._published = published
         self._member: BackboneMember | None = None
+        self.relay_after = RELAY_AFTER
         self._size = FIRST_SIZE
 
     # The member
@@ -79,10 +81,24 @@ class Replica:
                 raise Conflict("This MDP is a member of a backbone already. Let it leave that one first.")
             create_facts(connection, name, url, mode, str(tx.state.epoch))
 
-    @contextmanager
-    def member(self) -> Iterator[BackboneMember]:
-        """Yield the member in a transaction with the lock. What it changes is committed at the end of the block."""
+    def discard(self) -> None:
+        """Forget the backbone. The documents remain."""
         with self._provider.engine.begin() as connection:
+            Transaction(self._provider, connection).lock()
+            forget_backbone(connection)
+        self._member = None
+
+    def mode(self, connection: Connection) -> str | None:
+        """Return the kind of the replicated set; None if this MDP is in no backbone."""
+        stored = read_facts(connection)
+        return stored.mode if stored is not None else None
+
+    @contextmanager
+    def member(self, connection: Connection | None = None) -> Iterator[BackboneMember]:
+        """Yield the member in a transaction with the lock. What it changes is committed at the end of the block.
+        `connection`: the transaction, which the caller commits."""
+        begun = self._provider.engine.begin() if connection is None else nullcontext(connection)
+        with begun as connection:
             tx = Transaction(self._provider, connection)
             with tx.locking(LockPurpose.DOCUMENTS):
                 """The lock pins plans."""
@@ -103,8 +119,11 @@ class Replica:
 
     def _attach(self, store: PostgresReplicaStore) -> BackboneMember:
         if self._member is None:
-            self._member = BackboneMember(store, store.kind, lambda: str(uuid4()))
+            self._member = member = BackboneMember(store, store.kind, lambda: str(uuid4()))
+            member.relay_after, member.signer = self.relay_after, self._provider.signer
         self._member.attach(store)
+        if store.facts.key:
+            self._member.verify = lambda row, operation: is_signed_by_origin(store.facts.table, row, operation)
         return self._member
 
     def _notice_restore(self, member: BackboneMember, stored: StoredFacts) -> None:
@@ -128,6 +147,11 @@ class Replica:
                     return step(member)
             except RuleOverBudget as error:
                 suspend_over_budget(error, self._provider)
+
+    @property
+    def waiting(self) -> int:
+        """The number of operations that wait for others, in this process."""
+        return self._member.waiting if self._member is not None else 0
 
     @property
     def is_cut(self) -> bool:

@@ -33,7 +33,9 @@ def refuse_unless_lead(facts: MemberFacts) -> None:
     lead = facts.table.lead[2]
     if lead != facts.name:
         url = facts.table.members[lead].url if lead in facts.table.members else ""
-        raise NotLead(f"Only the lead of the backbone can do this: {lead} at {url or 'an unknown URL'}.", lead=lead, url=url)
+        raise NotLead(
+            f"Only the lead of the backbone can do this: {lead} at {url or 'an unknown URL'}.", lead=lead, url=url
+        )
 
 
 def store_schema_in_force(replica: Replica, provider: Provider) -> bool:
@@ -54,6 +56,15 @@ def store_schema_in_force(replica: Replica, provider: Provider) -> bool:
         log.error("the schema of the backbone is refused", schema=facts.table.schema, reason=error.detail)
     with replica.member() as member:
         member.store.facts.schema_here = max(member.store.facts.schema_here, facts.table.schema)
+    return True
+
+
+def refuse_schema_unless_lead(connection: Connection, provider: Provider) -> bool:
+    """Raise `NotLead` if another member decides on the schema. Return True if this MDP is in a backbone."""
+    facts = Replica(provider).facts(connection)
+    if facts is None:
+        return False
+    refuse_unless_lead(facts)
     return True
 
 

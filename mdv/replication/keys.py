@@ -1,6 +1,7 @@
 """The Ed25519 keys of members.
 
-A private key is its seed of 32 bytes. A public key is text, base64url without padding, as in the table of members.
+A private key is its seed of 32 bytes. A public key is text, base64url without padding, as in the table of members. The
+package `cryptography` is loaded with the first use, since most MDPs are in no backbone.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import binascii
 import secrets
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 SEED_BYTES = 32
 _OPERATION = b"mdv backbone operation\0"
@@ -41,6 +43,8 @@ def verify(public: str, message: bytes, signature: bytes) -> bool:
     >>> verify(public_key(bytes(32)), b"a", sign(bytes(32), b"a")), verify(public_key(bytes(32)), b"b", bytes(64))
     (True, False)
     """
+    from cryptography.exceptions import InvalidSignature
+
     try:
         _public(public).verify(signature, message)
     except (InvalidSignature, ValueError):
@@ -88,11 +92,15 @@ def _operation(life: str, seq: int, chain: bytes) -> bytes:
 
 @lru_cache(maxsize=16)
 def _private(seed: bytes) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 
 @lru_cache(maxsize=256)
 def _public(text: str) -> Ed25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     return Ed25519PublicKey.from_public_bytes(_decode(text))
 
 
