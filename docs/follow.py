@@ -14,7 +14,7 @@ MDV, SUB = "urn:mdv:schema#", "http://www.w3.org/2000/01/rdf-schema#subPropertyO
 
 
 class Copy:
-    """What was told so far: resources with their statements, and which of them are selected."""
+    """The resources received so far with their statements, and which of them are selected."""
 
     def __init__(self) -> None:
         self.cursor: str | None = None

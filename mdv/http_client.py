@@ -23,7 +23,7 @@ MAX_CONNECTIONS = 64
 MAX_KEPT_CONNECTIONS = 16
 
 REPEATABLE = "repeatable"
-"""The extension of a request that may be repeated whatever its method, as a query by POST."""
+"""The extension of a request that may be repeated although its method is not idempotent, such as a query by POST."""
 
 _IDEMPOTENT_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
 

@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -131,7 +132,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the seed of the order even with `-q`."""
+    """Print the seed of the order even with `-q`, and with `--durations=N` the N slowest files."""
+    if count := config.getoption("durations"):
+        seconds: Counter[str] = Counter()
+        for reports in terminalreporter.stats.values():
+            for report in reports:
+                if isinstance(report, pytest.TestReport):
+                    seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+        terminalreporter.section(f"slowest {count} files")
+        for name, spent in seconds.most_common(count):
+            terminalreporter.write_line(f"{spent:.1f}s {name}")
     if (seed := config.getoption("randomly_seed", None)) is not None:
         terminalreporter.write_line(f"Repeat this order with --randomly-seed={seed}.")
 

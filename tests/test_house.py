@@ -49,6 +49,8 @@ MDP_FLOORS = [
     {"subscribe"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document"},
+    {"replica"},
+    {"replica_store"},
     {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
     {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"},
     {"transaction", "eca.reread"},
@@ -61,6 +63,7 @@ MDP_FLOORS = [
     {"edit"},
     {"rule_cache"},
     {"selection_counts"},
+    {"replica_changes"},
     {"publish", "driving_predicate", "precompute", "evaluate"},
     {"merge", "filter", "webhook_sender", "feed_progress", "search_index"},
     {"batch_size", "groups", "schemas", "feed", "plan", "webhooks", "retention", "worker_heartbeats"}
@@ -238,6 +241,27 @@ def test_sql_is_written_only_in_its_package() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert not statement.search(node.value), f"{path}:{node.lineno} holds SQL"
+
+
+UNUSUAL_WORDS = re.compile(
+    r"(?<![`*\"])\b(whoever|anew|so many|somebody|everybody|anybody|nobody|(is|are|was|were) (said|told))\b",
+    re.IGNORECASE,
+)
+WRITTEN = [
+    *DOCUMENTS,
+    ROOT / "CHANGELOG.md",
+    ROOT / "Makefile",
+    *SOURCES,
+    *(path for path in sorted((ROOT / "web" / "templates").rglob("*.html"))),
+    *(path for folder in ("mdv", "docs") for path in sorted((ROOT / folder).rglob("*.sql"))),
+]
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_avoid_unusual_words(path: Path) -> None:
+    """Name the person or thing instead: "the user", "an administrator", "every member"."""
+    lines = path.read_text("utf-8").splitlines()
+    assert [f"{number}: {line}" for number, line in enumerate(lines, 1) if UNUSUAL_WORDS.search(line)] == []
 
 
 CONSTRAINTS = ("constraints.txt", "constraints-peers.txt")

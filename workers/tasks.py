@@ -174,7 +174,7 @@ def _schemas() -> SchemaCache:
 @cache
 def _deliveries() -> WebhookSender:
     private = Config.from_environment().webhook_private
-    return WebhookSender(_engine(), private, told=lambda outcome: WEBHOOK_ATTEMPTS.labels(outcome).inc())
+    return WebhookSender(_engine(), private, on_attempt=lambda outcome: WEBHOOK_ATTEMPTS.labels(outcome).inc())
 
 
 def _notify_callers(endings: Sequence[JobOutcome]) -> None:

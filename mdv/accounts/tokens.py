@@ -74,7 +74,7 @@ def get_token(connection: Connection, number: int) -> Token:
 
 
 def is_last_administrator_token(connection: Connection, token: Token, admin_token: str | None) -> bool:
-    """True if nobody could administer without this token: there is no user with the role admin, no other valid admin
+    """True if no caller could administer without this token: there is no user with the role admin, no other valid admin
     token without limits, and no `admin_token` in the settings."""
     if token.role != "admin" or token.is_limited or token.state != "valid" or admin_token:
         return False

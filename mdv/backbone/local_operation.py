@@ -2,7 +2,8 @@
 
     net change of each document → operation → log row
 
-It does what `BackboneMember.change` does, on what a transaction knows: the statements that came and went, and the hashes.
+It does what `BackboneMember.change` does, on what a transaction knows: the statements that came and went, and their
+hashes.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ A message may be lost, repeated or late. The caller commits the store after each
 returned. Two rules keep the members equal:
 
 - An operation is applied once, after everything that it depends on, by all members or by none.
-- Nobody sends an operation whose deps lack something that a member takes as stable. So a member that was restored from
-  a backup, or that was away for too long, begins a new life: it takes over the state of a peer that knows about the new
-  life, and repeats its own changes on it (`redo.py`).
+- No member sends an operation whose deps lack something that a member takes as stable. So a member that was restored
+  from a backup, or that was away for too long, begins a new life: it takes over the state of a peer that knows
+  about the new life, and repeats its own changes on it (`redo.py`).
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class BackboneMember:
         return self.change([LocalChange(uri, wanted - stored, stored - wanted, prefixes)], now)
 
     def change(self, changes: Iterable[LocalChange], now: int) -> Operation | None:
-        """Change documents. What changes nothing is dropped. Return the operation; None if nothing changes."""
+        """Change documents. Edits without effect are dropped. Return the operation; None if nothing changes."""
         facts, store, kind = self.store.facts, self.store, self.kind
         operation = self._next_operation(DOCUMENTS, now)
         documents = []
@@ -419,7 +419,7 @@ class BackboneMember:
 
     @property
     def vector(self) -> dict[Life, int]:
-        """The vector that others are told: without own operations that are not sent yet."""
+        """The vector that is sent to others: without own operations that are not sent yet."""
         facts = self.store.facts
         if facts.status is MemberStatus.CHECKING and facts.seq > facts.started_at:
             return {**facts.vector, facts.life: facts.started_at}
@@ -562,7 +562,7 @@ class BackboneMember:
         facts = self.store.facts
         self.is_cut = False
         if not self.is_active or not self._held:
-            return  # own operations that are not sent yet are made on the vector that others are told
+            return  # own operations that are not sent yet are made on the vector that is sent to others
         self._drop_paused()
         self.store.prefetch(change for operation in self._next_held() for change in operation.documents)
         work = _Work(self.store, self.kind)

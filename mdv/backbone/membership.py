@@ -105,11 +105,11 @@ class MemberTable:
     def is_quorum(self, name: str, seen_by: Collection[str]) -> bool:
         """True if a new life of a member may act. Half of the members must know it: then one of them takes part in
         every closing. It is enough if all others that are active know it."""
-        everybody = [other for other, member in self.members.items() if not member.is_removed]
+        remaining = [other for other, member in self.members.items() if not member.is_removed]
         others = {other for other in self.active() if other != name}
-        return 2 * len(set(seen_by) & set(everybody) - {name}) >= len(everybody) or others <= set(seen_by)
+        return 2 * len(set(seen_by) & set(remaining) - {name}) >= len(remaining) or others <= set(seen_by)
 
     def is_majority(self, names: Iterable[str]) -> bool:
         """True if these members are more than half of those that were not removed."""
-        everybody = [name for name, member in self.members.items() if not member.is_removed]
-        return 2 * len(set(names) & set(everybody)) > len(everybody)
+        remaining = [name for name, member in self.members.items() if not member.is_removed]
+        return 2 * len(set(names) & set(remaining)) > len(remaining)

@@ -1,7 +1,7 @@
 """Encode prepared documents as bytes for the staging table, and decode them for promotion.
 
-There are three streams in Arrow's own format: documents, statements, and candidates of the filter. Somebody with write
-access to the staging table could insert wrong data, but not code.
+There are three streams in Arrow's own format: documents, statements, and candidates of the filter. An attacker with
+write access to the staging table could insert wrong data, but not code.
 """
 
 from __future__ import annotations

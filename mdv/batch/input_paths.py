@@ -33,7 +33,7 @@ class InputPaths:
     """The globs with the indexes of their arguments; each glob is a list of regular expressions, one for each path
     step."""
     files: tuple[str, ...]
-    """The given paths that are files. They are read whatever their suffix."""
+    """The given paths that are files. They are read with any suffix."""
 
     def place(self, path: str) -> tuple[int, str]:
         """Return the index of the argument that found a file, and the file's path relative to that argument.

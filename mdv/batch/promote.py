@@ -2,7 +2,7 @@
 
 A transaction takes as many chunks as need about as long as a worker's batch (`mdv.mdp.batch_size`), so that interactive
 registrations wait no longer than usual. A chunk leaves staging in the transaction that registers its documents. So it
-is promoted exactly once, whichever process is killed.
+is promoted exactly once, also if a process is killed.
 """
 
 from __future__ import annotations

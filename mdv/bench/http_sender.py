@@ -53,7 +53,7 @@ class HttpSender:
         return time.perf_counter() - began
 
     async def send_at_rate(self, rate: float, over: asyncio.Event) -> None:
-        """Send at fixed times, whatever the responses, until `over` is set."""
+        """Send at fixed times, independent of the responses, until `over` is set."""
         idle: list[HttpConnection] = []
 
         async def send(planned: float) -> None:

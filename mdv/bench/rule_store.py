@@ -109,9 +109,9 @@ class RuleStore:
         """Register the last documents again with another memory value, and check the results."""
         batch, seconds = self._register(self._documents(moved=1))
         self._check_counts("updated", len(batch))
-        ceased = {(turn, number, False) for turn in self.turns for number in self._matching(turn)}
+        stopped = {(turn, number, False) for turn in self.turns for number in self._matching(turn)}
         came = {(turn, number, True) for turn in self.turns for number in self._matching(turn, 1)}
-        self._check(ceased | came)
+        self._check(stopped | came)
         return seconds
 
     def strpos(self) -> float:

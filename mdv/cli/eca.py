@@ -226,7 +226,7 @@ def _change_states(rules: tuple[str, ...], verb: str, state: str) -> None:
 @click.argument("rules", metavar="R...", nargs=-1, required=True)
 @data_option
 def remove(rules: tuple[str, ...]) -> None:
-    """Remove rules. What they did to documents stays.
+    """Remove rules. Their changes of documents stay.
 
     To remove what the rules of a set inserted, delete the document urn:mdv:eca:SET.
     """

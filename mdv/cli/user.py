@@ -122,7 +122,7 @@ _TERMINAL_COLUMNS: Columns = {
 
 
 def warn_without_administrator(left: Administrators) -> None:
-    """Warn if nobody can administer any more but the owner of the admin token of the settings."""
+    """Warn if only the owner of the admin token of the settings can still administer."""
     if left.users == 0 and left.tokens == 0:
         click.echo("mdv: No user and no token can administer now, except for MDV_ADMIN_TOKEN if it is set:"
                    " `mdv user create NAME --role admin` creates an administrator.", err=True)  # fmt: skip

@@ -73,9 +73,9 @@ def lock_state(connection: Connection) -> State:
     session = driver(connection)
     with pipelined(session):  # sends BEGIN in the same message
         row = session.execute(load_sql("store")["lock_state"], prepare=True)
-    values: Sequence[Any] = row.fetchall()[0]
-    *numbers, replica = values
-    return State(*numbers, None if replica is None else json.dumps(replica))
+    *given, replica = row.fetchall()[0]
+    values: Sequence[Any] = [*given, None if replica is None else json.dumps(replica)]
+    return State(*values)
 
 
 def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], State]:

@@ -799,7 +799,7 @@ class StatementStore:
             rows = self._connection.execute(
                 select(vocabulary.c.id, vocabulary.c.uri).where(vocabulary.c.id.in_(unknown))
             )
-            names |= {number: uri for number, uri in rows}
+            names |= {row.id: row.uri for row in rows}
         return {
             key: Statement(
                 self._resource_names[key.resource],

@@ -23,7 +23,7 @@ PAUSED_BY_ADMIN = "Paused manually."
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A URL that is notified of new events in an LMR's feed. `told`: the last offset that was delivered. `failures` and
+    """A URL that is notified of new events in an LMR's feed. `delivered`: up to this offset. `failures` and
     `dead`: failed attempts and dead messages since the last delivery."""
 
     id: int
@@ -34,7 +34,7 @@ class Webhook:
     old_secret_until: datetime | None
     state: str
     reason: str | None
-    told: int
+    delivered: int
     failures: int
     failing_since: datetime | None
     dead: int

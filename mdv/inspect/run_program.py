@@ -108,7 +108,7 @@ def read_binding(given: Mapping[str, Any]) -> dict[str, Term]:
 
 def check_code(code: str, schema: Schema, prefixes: Mapping[str, str], inputs: Sequence[str] = ()) -> tuple[Mark, ...]:
     """Return the warnings about a program. Raise `InvalidProgram` if it is not valid."""
-    return check_program(_parsed(code, schema, prefixes), schema, inputs=frozenset(inputs))
+    return check_program(parse_code(code, schema, prefixes), schema, inputs=frozenset(inputs))
 
 
 def span_of(text: str, span: Span) -> dict[str, int]:
@@ -127,7 +127,8 @@ def mark_json(text: str, mark: Mark) -> dict[str, Any]:
     return {"message": mark.message, "span": span_of(text, mark.span)} | hint
 
 
-def _parsed(code: str, schema: Schema, prefixes: Mapping[str, str]) -> Program:
+def parse_code(code: str, schema: Schema, prefixes: Mapping[str, str]) -> Program:
+    """Return the program of a text, with terms in the place of names. Raise `InvalidProgram` if it is not valid."""
     if len(prefixes) > MAX_PREFIXES:
         raise InvalidProgram(f"`prefixes` has more than {MAX_PREFIXES:,} entries.")
     for prefix, iri in prefixes.items():
@@ -170,7 +171,7 @@ class ProgramRun:
 
     def __init__(self, request: ProgramRequest, writer: ProgramWriter, schema: SchemaInForce, seed: str) -> None:
         self.request, self.writer, self.schema = request, writer, schema
-        program = _parsed(request.code, schema.schema, request.prefixes)
+        program = parse_code(request.code, schema.schema, request.prefixes)
         self._marks = check_program(program, schema.schema, inputs=frozenset(request.binding))
         settings = MachineSettings(
             process=f"urn:mdv:real:process/{seed}", into=writer.into, seed=seed, is_read_only=request.is_read_only,

@@ -33,7 +33,7 @@ class LmrInfoCache:
         self._asked = float("-inf")
         self._known: LmrInfo | None = None
 
-    def told(self, answers: bool = True) -> LmrInfo | None:
+    def current(self, answers: bool = True) -> LmrInfo | None:
         """Return the description; request it if it is too old. `answers` is False if the MDP is known not to answer.
 
         One thread sends the request; others get the cached description without waiting.

@@ -209,7 +209,7 @@ class Replica:
         return sorted((one, count) for one, count in counted if every or count not in (0, 1))
 
     def conflicts(self, connection: Connection, after: str = "", limit: int = 100) -> list[BackboneConflict]:
-        """Return the open conflicts of the next documents after a URI, which were changed at several members at once."""
+        """Return the open conflicts of the next documents after a URI that were changed at several members at once."""
         schema = self._provider.schemas.now(connection).schema
         rules, now = conflict_rules(schema), now_in_microseconds()
         rows = list_merged(connection, after, limit)

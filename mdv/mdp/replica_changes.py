@@ -28,8 +28,8 @@ class MarkChange:
 class ReplicatedChanges:
     """The changes of one local transaction. It is the `Replication` of its statement store.
 
-    `replacements`: documents that are new here. `kept`: the others, with their `additions` and `deletions`, and `found`,
-    the look-ups of these. `replica`: the JSON of `mdp_state.replica`.
+    `replacements`: documents that are new here. `kept`: the others, with their `additions` and `deletions`, and
+    `found`, the look-ups of these. `replica`: the JSON of `mdp_state.replica`.
     """
 
     replacements: Sequence[Replacement]

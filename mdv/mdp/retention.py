@@ -28,7 +28,7 @@ LMRS_PER_PAGE = 500
 JOB_RETENTION_SECONDS = 7 * 86400.0
 SIGN_IN_FAILURE_RETENTION_SECONDS = 86400.0
 RUN_RETENTION_SECONDS = 7 * 86400.0
-"""How long runs of event-condition-action rules are kept. What the rules changed stays recorded for ever."""
+"""How long runs of event-condition-action rules are kept. The changes of the rules stay recorded for ever."""
 JOBS_PER_TRANSACTION = 5000
 """How many jobs, or runs, are deleted in one transaction."""
 

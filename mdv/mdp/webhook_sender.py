@@ -43,8 +43,8 @@ SendFunction = Callable[[str, bytes, dict[str, str]], WebhookResponse]
 
 
 class WebhookSender:
-    """Sends the messages of one process. `told` is called after each attempt with the state: delivered, waiting or
-    dead."""
+    """Sends the messages of one process. `on_attempt` is called after each attempt with the state: delivered,
+    waiting or dead."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class WebhookSender:
         post: SendFunction | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         chance: Callable[[], float] = random.random,
-        told: Callable[[str], None] = lambda state: None,
+        on_attempt: Callable[[str], None] = lambda state: None,
     ) -> None:
         self._engine = engine
         self._post = post or (lambda url, body, headers: send(url, body, headers, private))
-        self._clock, self._chance, self._told = clock, chance, told
+        self._clock, self._chance, self._on_attempt = clock, chance, on_attempt
         self._wakeups: SimpleQueue[Message | None] = SimpleQueue()
         self._in_flight: Counter[int] = Counter()
         self._lock = Lock()
@@ -143,7 +143,7 @@ class WebhookSender:
             with self._engine.begin() as connection:
                 state = record_attempt(connection, message, response, self._clock(), self._chance)
             if state is not None:
-                self._told(state)
+                self._on_attempt(state)
                 log.info("webhook", webhook=message.webhook_id, lmr=message.lmr, message=str(message.id), state=state,
                          attempt=message.attempts, status=response.status, reason=response.reason)  # fmt: skip
         except Exception as error:

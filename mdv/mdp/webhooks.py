@@ -121,7 +121,7 @@ def resume_webhook(connection: Connection, lmr: Lmr, number: int, now: datetime)
     if waiting is not None:
         db.reset_message(connection, waiting.id, now)
     else:
-        fresh["made_offset"] = found.told
+        fresh["made_offset"] = found.delivered
     return db.update_webhook(connection, number, **fresh)
 
 
@@ -218,8 +218,8 @@ def record_attempt(
     if response.is_success:
         if not db.record_attempt(connection, message, "delivered", response.status, None, now):
             return None
-        told = max(webhook.told, message.offset)
-        db.update_webhook(connection, webhook.id, told_offset=told, failures=0, failing_since=None, dead=0)
+        delivered = max(webhook.delivered, message.offset)
+        db.update_webhook(connection, webhook.id, told_offset=delivered, failures=0, failing_since=None, dead=0)
         db.trim_deliveries(connection, webhook.id, MAX_KEPT_MESSAGES)
         return "delivered"
     seconds = None if response.status == HTTP_GONE else retry_delay(message.attempts, response.retry_after, chance)

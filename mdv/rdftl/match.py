@@ -2,7 +2,7 @@
 
 Law: `RuleMatcher.compile` returns what `compile_rules` and `abstract_rule` return, or raises the same error.
 
-The text of a rule is split at its name, at the URIs of `resource(…)` and at quoted texts. What is left is its skeleton.
+The text of a rule is split at its name, at the URIs of `resource(…)` and at quoted texts. The rest is its skeleton.
 The first rule with a skeleton is compiled with markers in their places. Then the result for another rule is that for
 the markers, with its own values. A skeleton is not used if a value could change more than itself: if it could be
 refused, or could be a name.

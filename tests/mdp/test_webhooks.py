@@ -63,7 +63,11 @@ class Post:
 
     def deliverer(self, private: bool = True) -> WebhookSender:
         return WebhookSender(
-            self.engine, private, clock=self.clock, chance=lambda: 0.5, told=lambda state: self.states.append(state)
+            self.engine,
+            private,
+            clock=self.clock,
+            chance=lambda: 0.5,
+            on_attempt=lambda state: self.states.append(state),
         )
 
     def add(self, lmr: Lmr) -> Webhook:
@@ -126,7 +130,7 @@ def test_a_registration_sends_one_signed_message_with_the_offset_of_the_feed(pos
     assert said["data"] == {"lmr": "library", "offset": offset, "position": page.position}
     told = [event for event in page.events if event.offset <= said["data"]["offset"]]
     assert {event.resource for event in told} == {"http://d/1#host"} and told[-1].last
-    assert post.now.told == offset and post.states == ["delivered"]
+    assert post.now.delivered == offset and post.states == ["delivered"]
 
 
 def test_a_new_webhook_is_not_notified_of_earlier_events(post: Post) -> None:
@@ -136,7 +140,7 @@ def test_a_new_webhook_is_not_notified_of_earlier_events(post: Post) -> None:
     assert {delivery.state for delivery in post.sent()} == {"delivered"}
     with post.engine.connect() as connection:
         assert db.list_deliveries(connection, later.id, None, 10) == []
-    assert later.told == post.newest
+    assert later.delivered == post.newest
 
 
 def test_a_change_that_does_not_concern_the_lmr_sends_no_message(post: Post) -> None:
@@ -169,7 +173,7 @@ def test_changes_during_a_retry_create_no_second_message(post: Post) -> None:
     post.work(2)
     # After delivery, the next message has the newest offset, and there is none for those between.
     assert post.receiver.offsets() == [first, first, first, last]
-    assert post.now.told == last
+    assert post.now.delivered == last
 
 
 def test_a_retry_has_the_same_id_and_body_and_a_new_signature(post: Post) -> None:
@@ -236,11 +240,11 @@ def test_a_message_is_dead_after_its_last_attempt_and_can_be_sent_again_under_it
     post.work(ATTEMPTS + 2)
     (dead,) = post.sent("dead")
     assert (dead.attempts, dead.status, dead.ended_at is not None) == (ATTEMPTS, 500, True)
-    assert len(post.receiver.got) == ATTEMPTS and post.now.told < offset and post.now.failures == ATTEMPTS
+    assert len(post.receiver.got) == ATTEMPTS and post.now.delivered < offset and post.now.failures == ATTEMPTS
     again = post.run(webhooks.retry_dead_message, dead.id, post.clock())
     assert (again.id, again.state, again.attempts) == (dead.id, "waiting", 0)
     post.work()
-    assert len({(got.id, got.body) for got in post.receiver.got}) == 1 and post.now.told == offset
+    assert len({(got.id, got.body) for got in post.receiver.got}) == 1 and post.now.delivered == offset
     with pytest.raises(Conflict, match="was delivered"):
         post.run(webhooks.retry_dead_message, dead.id, post.clock())
 
@@ -253,7 +257,7 @@ def test_the_message_after_a_dead_one_covers_all_changes(post: Post) -> None:
     post.work(2)
     assert post.receiver.offsets() == [first] * ATTEMPTS + [last]
     assert [delivery.state for delivery in post.sent()] == ["delivered", "dead"]
-    assert (post.now.told, post.now.dead) == (last, 0)
+    assert (post.now.delivered, post.now.dead) == (last, 0)
 
 
 def test_a_dead_message_is_not_sent_again_while_a_newer_one_waits(post: Post) -> None:
@@ -290,7 +294,7 @@ def test_repeated_dead_messages_pause_a_webhook_until_it_is_resumed(post: Post) 
     resumed = post.run(webhooks.resume_webhook, post.clock())
     assert (resumed.state, resumed.reason, resumed.failures) == ("active", None, 0)
     post.work()
-    assert post.receiver.offsets()[-1] == last and post.now.told == last
+    assert post.receiver.offsets()[-1] == last and post.now.delivered == last
 
 
 def test_resuming_sends_the_offset_of_a_dead_message_again(post: Post) -> None:
@@ -474,7 +478,7 @@ def test_slow_receivers_of_one_lmr_do_not_block_others(post: Post) -> None:
                 webhooks.add_webhook(connection, slow, sleepy.url, post.clock())
         offset = post.change()
         post.deliveries.wake()
-        eventually(lambda: post.now.told == offset)
+        eventually(lambda: post.now.delivered == offset)
         eventually(lambda: len(sleepy.got) == MAX_CONCURRENT_SENDS_PER_LMR)
         post.change(2)
         post.deliveries.wake()

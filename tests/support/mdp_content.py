@@ -79,6 +79,8 @@ _OF_THE_WAY = [
     "figures",
     *(f"search_{name}" for name in ("state", "pending", "texts")),
     *(f"eca_{name}" for name in ("templates", "rules", "keys", "classes", "counts", "runs", "changes")),
+    *(f"real_{name}" for name in ("processes", "states", "waits", "solutions", "log", "calls")),
+    "write_locks",
 ]
 """Tables that record how documents were registered, or that other tests compare."""
 

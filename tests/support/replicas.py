@@ -50,12 +50,16 @@ class Replicas:
         """Return connected members without documents. The first is the lead."""
         replicas = cls([ReplicaMdp(new_database(), name) for name in names])
         first, *others = replicas.members.values()
-        first.replica.create(first.name, f"http://{first.name}", mode)
-        with first.replica.member() as member:
-            member.found(now_in_microseconds())
+        replicas.start(first, mode)
         for other in others:
             replicas.join(other, mode)
         return replicas
+
+    def start(self, first: ReplicaMdp, mode: str) -> None:
+        """Let a member found the backbone."""
+        first.replica.create(first.name, f"http://{first.name}", mode)
+        with first.replica.member() as member:
+            member.found(now_in_microseconds())
 
     def join(self, other: ReplicaMdp, mode: str) -> None:
         self.members[other.name] = other

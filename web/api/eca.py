@@ -127,7 +127,7 @@ def put(rule: str) -> Response:
 @routes.route("DELETE", "/eca/rules/<rule>", "Remove a rule",
               {200: EcaRuleChanged, 202: Accepted} | describe_problems(404, 429))  # fmt: skip
 def delete(rule: str) -> Response:
-    """What the rule did to documents stays. To remove what the rules of a set inserted, delete the document
+    """Its changes of documents stay. To remove the insertions of all rules of a set, delete the document
     `urn:mdv:eca:SET`."""
     return _answer(change_eca_rules("remove", require_admin(), rule=rule))
 

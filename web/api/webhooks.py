@@ -124,7 +124,7 @@ def _webhook_as_dict(webhook: Webhook) -> dict[str, Any]:
         "url": webhook.url,
         "state": webhook.state,
         "reason": webhook.reason,
-        "told": webhook.told,
+        "told": webhook.delivered,
         "failures": webhook.failures,
         "failing_since": _text(webhook.failing_since),
         "created_at": _text(webhook.created_at),

@@ -70,7 +70,7 @@ class LmrServices:
 
     def mdp_info(self) -> LmrInfo | None:
         """Return what the MDP reports about this LMR. While the MDP is unreachable, return the last known values."""
-        return self._mdp_info.told(self.sync.status.last_error is None)
+        return self._mdp_info.current(self.sync.status.last_error is None)
 
     def cached_mdp_info(self) -> LmrInfo | None:
         """Return the last known values, without a request."""

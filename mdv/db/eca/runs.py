@@ -201,7 +201,7 @@ def mark_compensated(connection: Connection, copies: Mapping[int, Collection[int
 
 
 def delete_old_runs(connection: Connection, seconds: float, most: int) -> int:
-    """Delete at most `most` runs that are older than `seconds`. What their rules changed stays recorded."""
+    """Delete at most `most` runs that are older than `seconds`. The changes of their rules stay recorded."""
     with Pipeline(connection) as pipeline:
         done = pipeline.queue_named(load_sql("eca")["delete_old_runs"], seconds=seconds, most=most)
     return done.changed_rows

@@ -74,7 +74,7 @@ class LocalOperations:
         marks: dict[MarkKey, ElementState],
         after: dict[MarkKey, ElementState | None],
     ) -> NetChange:
-        difference, kind = change.difference, self._kind
+        difference = change.difference
         digest = sum([key.hash for key in difference.added]) - sum([key.hash for key in difference.removed])
         inserted: tuple[NumberedStatement, ...]
         deleted: tuple[NumberedStatement, ...]

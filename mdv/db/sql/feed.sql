@@ -232,7 +232,7 @@ select lmr_id, count(*) from feed group by lmr_id having count(*) > %(most)s;
 select count(*) from feed where lmr_id = %(lmr)s;
 
 -- name: by_hash
--- `compact` joins many rows with many rows, so nested loops are disabled, whatever the planner's estimates.
+-- `compact` joins many rows with many rows, so nested loops are disabled against the planner's estimates.
 select set_config('enable_nestloop', 'off', true), set_config('statement_timeout', '60s', true);
 
 -- name: compact

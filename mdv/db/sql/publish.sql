@@ -280,14 +280,14 @@ with event as (
      written as (
     insert into feed (lmr_id, "offset", tx, kind, resource_id)
     select lmr_id, number, %(tx)s, kind, resource_id from numbered),
-     told as (
+     counted as (
     select count(*) as events, array_agg(distinct lmr_id) as lmrs from numbered),
      published as (
     insert into publications (tx, last_offset, lmrs)
-    select %(tx)s, %(last_offset)s + events, lmrs from told where events > 0),
+    select %(tx)s, %(last_offset)s + events, lmrs from counted where events > 0),
      advanced as (
-    update mdp_state set last_offset = last_offset + (select events from told) where (select events from told) > 0)
-select events, coalesce(cardinality(lmrs), 0) from told;
+    update mdp_state set last_offset = last_offset + (select events from counted) where (select events from counted) > 0)
+select events, coalesce(cardinality(lmrs), 0) from counted;
 
 -- name: lmrs_by_resource
 -- The LMRs that received an event, for each resource.

@@ -71,6 +71,7 @@ select number, name from (
     union all select count(*), 'users' from users
     union all select count(*), 'webhooks' from webhooks
     union all select count(*), 'saved queries' from saved_queries
+    union all select count(*), 'processes' from real_processes
 ) found (number, name)
 where number > 0
 limit 1;

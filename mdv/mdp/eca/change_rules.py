@@ -136,7 +136,7 @@ def find_rule(connection: Connection, name: str) -> StoredEcaRule:
 def remove_rule(
     connection: Connection, name: str, provider: Provider, limits: WriteLimits = UNLIMITED
 ) -> EcaRuleChange:
-    """End a rule. What it did to documents stays. Raise `Forbidden` if the rule may write more than the caller."""
+    """Remove a rule. Its changes of documents stay. Raise `Forbidden` if the rule may write more than the caller."""
     tx = Transaction(provider, connection)
     tx.lock()
     rule = _find_own_rule(connection, name, limits)

@@ -3,7 +3,7 @@
     update → apply → what became visible and invisible → events → conditions, all on one state → copies first → next
 
 An update is a registration, or one action. A copy of a rule's actions that run immediately is placed before the rest of
-the schedule. A deferred one runs after it. What an update does is an edit of documents, like any other change.
+the schedule. A deferred one runs after it. The effects of an update are edits of documents, like any other change.
 """
 
 from __future__ import annotations
