@@ -7,6 +7,7 @@ from flask import Flask
 from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
+    backbone,
     documents,
     eca,
     eca_analysis,
@@ -52,6 +53,7 @@ ROUTE_GROUPS = [
         explain,
         filter,
         jobs,
+        backbone,
         status,
     )
 ]

@@ -1054,3 +1054,107 @@ class DeliveryShown(BaseModel):
     created_at: str
     tried_at: str | None
     ended_at: str | None
+
+
+class NewBackbone(Strict):
+    name: StrictStr = Field(description="name of this MDP in the backbone", json_schema_extra={"example": "m1"})
+    url: StrictStr = Field(description="URL at which the other members reach this MDP")
+    mode: Literal["orset", "cset"] = Field("orset", description="replicated set; it cannot be changed later")
+
+
+class BackboneEntry(Strict):
+    """How this MDP joins a backbone."""
+
+    name: StrictStr = Field(description="name of this MDP in the backbone", json_schema_extra={"example": "m2"})
+    url: StrictStr = Field(description="URL at which the other members reach this MDP")
+    code: StrictStr = Field(description="code of the invitation", max_length=4096)
+    merge: StrictBool = Field(False, description="register the documents of this MDP in the backbone")
+
+
+class NewBackboneMember(Strict):
+    name: StrictStr = Field(description="name of the new member", json_schema_extra={"example": "m2"})
+    url: StrictStr = Field(description="URL at which the others reach it")
+    key: StrictStr = Field(description="its public Ed25519 key, base64url")
+    life: StrictStr = Field(description="its life", min_length=1, max_length=100)
+    code: StrictStr | None = Field(
+        None, description="code of the invitation; or in the header `Authorization: Bearer CODE`", max_length=4096
+    )
+    documents: StrictInt = Field(0, ge=0, description="number of documents that the new member has")
+    merge: StrictBool = Field(False, description="true: its documents become part of the backbone")
+
+
+class MemberChange(Strict):
+    paused: StrictBool = Field(description="true: nothing is pulled from this member")
+
+
+class BackboneInvitationShown(BaseModel):
+    """The code of an invitation. It is shown once."""
+
+    code: str = Field(description="for one new member: `mdv peer join CODE`")
+    expires: int = Field(description="when it expires, in seconds since 1970")
+
+
+class BackboneMemberShown(BaseModel):
+    """A member, as this MDP sees it."""
+
+    name: str
+    url: str
+    life: str | None = Field(description="its present life: the history of its database")
+    state: str = Field(description="active, checking, returning, leaving, lapsed or unknown")
+    paused: bool = Field(description="true: this MDP pulls nothing from it")
+    last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
+    error: str = Field("", description="why the last request failed")
+    lag: int | None = Field(None, description="operations that it could send and that are missing here")
+    behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
+
+
+class BackboneShown(BaseModel):
+    """The backbone, as this MDP sees it."""
+
+    id: str
+    mode: str = Field(description="orset or cset")
+    name: str = Field(description="name of this MDP")
+    life: str = Field(description="life of this MDP")
+    lead: str = Field(description="name of the member that decides on members and the schema")
+    term: int
+    state: str = Field(description="active; checking after a start; returning in a new life")
+    members: list[BackboneMemberShown]
+    vector: dict[str, int] = Field(description="last operation of each life that is applied here")
+    lag: int = Field(description="operations that others have and that are missing here")
+    lag_seconds: float = Field(description="how long they have been missing")
+    waiting: int = Field(description="operations that wait for others")
+    forked: list[str] = Field(description="lives that two databases have continued")
+    replicating: bool = Field(description="true: `mdv replicate` is running")
+
+
+class ExchangeQuery(Strict):
+    wait: float = Field(0, ge=0, le=60, description="seconds that a poll without news may wait")
+    wants: str = Field(
+        "", description="lives whose operations end the wait, besides those of this MDP", max_length=4096
+    )
+
+
+class BackboneLogQuery(Strict):
+    have: str = Field("{}", description="vector: life → last operation that the caller has", max_length=65536)
+    of: str | None = Field(None, description="life; by default the own operations of this MDP", max_length=100)
+    limit: int = Field(1000, ge=1, le=1000, description="maximum number of operations")
+    wait: float = Field(0, ge=0, le=60, description="seconds to wait for operations")
+
+
+class BackboneStateQuery(Strict):
+    after: str | None = Field(None, description="the `next` of the previous page", max_length=2048)
+    buckets: str | None = Field(None, description="comma-separated numbers of buckets", max_length=8192)
+    limit: int = Field(1000, ge=1, le=1000, description="maximum number of documents")
+
+
+class BackboneChecksumQuery(Strict):
+    bucket: int | None = Field(None, ge=0, lt=65536, description="list the documents of this bucket")
+
+
+class MarksQuery(Strict):
+    uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
+    all: bool = Field(False, description="true: also statements whose number is 0 or 1")
+
+
+class BackboneConflictQuery(ListQuery):
+    uri: str | None = Field(None, description="only conflicts of this document", json_schema_extra=EXAMPLE)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
@@ -15,7 +16,7 @@ import structlog
 from flask import current_app
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from mdv.accounts.sessions import Session, find_session
@@ -24,6 +25,7 @@ from mdv.config import Config
 from mdv.errors import NotFound
 from mdv.inspect.eca_rule_base import RuleBaseCache
 from mdv.inspect.sql.labels import read_labels
+from mdv.inspect.sql.status import read_status
 from mdv.mdp.admission import Admission
 from mdv.mdp.feed import FeedReader
 from mdv.mdp.feed_progress import FeedProgress
@@ -35,6 +37,7 @@ from web.feed_notifier import FeedNotifier
 from web.log_notifier import LogNotifier
 from web.slots import Slots
 from web.submit_limit import SubmitLimit
+from web.used_nonces import UsedNonces
 from workers.app import make_celery
 from workers.messages import PUBLISHED_CHANNEL, JobMessage, decode_job_message, done_key
 from workers.redis_client import RedisClient
@@ -91,6 +94,17 @@ class Services:
         self.replica_lock = threading.Lock()
         """The member of this process handles one message at a time."""
         self._celery = make_celery(self.config, patience=REDIS_TIMEOUT_SECONDS)
+
+    def count_documents(self) -> int:
+        """Return the number of documents; a large one is an estimate."""
+        with self.engine.connect() as connection:
+            return read_status(connection).documents.count
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Yield a connection whose queries all see the same state."""
+        with self.engine.execution_options(isolation_level="REPEATABLE READ").connect() as connection:
+            yield connection
 
     def notify_commit(self) -> None:
         """Notify requests that wait for a commit, at all processes of this MDP."""

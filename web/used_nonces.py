@@ -11,7 +11,7 @@ MAX_NONCES = 100_000
 
 
 class UsedNonces:
-    """The nonces of the last minutes. The processes of an MDP share them through Redis; without it, each has its own."""
+    """The nonces of the last minutes. The processes of an MDP share them by Redis; without it, each has its own."""
 
     def __init__(self, client: RedisClient) -> None:
         self._client = client

@@ -91,6 +91,12 @@ def next_chain(chain: bytes, body: bytes) -> bytes:
 
 def encode_operation(operation: Operation) -> bytes:
     """Return the body of an operation. The same operation gives the same bytes."""
+    text = json.dumps(operation_fields(operation), ensure_ascii=False, separators=(",", ":"))
+    return zlib.compress(text.encode(), 6, _GZIP)
+
+
+def operation_fields(operation: Operation) -> dict[str, Any]:
+    """Return an operation as JSON."""
     fields: dict[str, Any] = {
         "life": operation.life,
         "seq": operation.seq,
@@ -103,7 +109,7 @@ def encode_operation(operation: Operation) -> bytes:
         fields["documents"] = [_change_fields(change) for change in operation.documents]
     else:
         fields["data"] = operation.data
-    return zlib.compress(json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(), 6, _GZIP)
+    return fields
 
 
 def decode_operation(body: bytes) -> Operation:

@@ -24,7 +24,8 @@ from mdv.cli.demo import load_demo
 from mdv.cli.lmr import LOCAL_LMR
 from mdv.cli.output import escape_controls, on_terminal
 from mdv.cli.serve import METRICS_FOLDER_VARIABLE, upgrade_database
-from mdv.cli.server_commands import lmr_command, web_command, worker_command
+from mdv.cli.server_commands import lmr_command, replicate_command, web_command, worker_command
+from mdv.cli.up_backbone import connect_mdps, is_member
 from mdv.config import Config
 from mdv.errors import BadRequest, Conflict, MdvError, NotAllowed, NotStarted
 from mdv.mdp_places import CRDTS, MAX_MDPS, MdpPlace, choose_mdps, list_places, write_mdps
@@ -56,7 +57,7 @@ WORKER_GRACE_SECONDS = 5.0
     help="Load a demo at the first start: the example of the paper and a catalogue of books.",
 )
 @click.option("--mdps", type=click.IntRange(1, MAX_MDPS), metavar="N", help="Start N MDPs, which replicate all"
-              " documents (a backbone). Their ports are 10 apart.  [default: as at the last start, else 1]")  # fmt: skip
+              " documents (a backbone). Their ports are 10 apart.  [default: as last time, else 1]")  # fmt: skip
 @click.option("--crdt", type=click.Choice(CRDTS), help="Replicated set of a new backbone  [default: orset]")
 @folder_option
 def up(port: int, lmr_port: int, host: str, demo: bool, mdps: int | None, crdt: str | None) -> None:
@@ -94,6 +95,8 @@ def up(port: int, lmr_port: int, host: str, demo: bool, mdps: int | None, crdt: 
             clients = [stack.enter_context(Client(system)) for system in systems]
             for place, mdp in zip(places, clients, strict=True):
                 servers.until_ready(mdp, place.label("web"))
+            if len(places) > 1:
+                connect_mdps(places, systems, clients, chosen.crdt)
             systems = [
                 servers.start_lmr(host, place, system, _lmr_token(place.folder, system, mdp))
                 for place, system, mdp in zip(places, systems, clients, strict=True)
@@ -330,6 +333,8 @@ class _Servers(Supervisor):
         self._logs[place.label("worker")] = logs / "worker.log"
         self.keep(place.label("worker"), launch_worker)
         self._start_program(place, "web", web_command(host, place.port, processes.web), environment)
+        if place.name or is_member(databases.postgres):
+            self._start_program(place, "replicate", replicate_command(), environment)
         return system
 
     def _start_program(self, place: MdpPlace, name: str, argv: list[str], environment: Mapping[str, str]) -> None:

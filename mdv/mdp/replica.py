@@ -8,7 +8,7 @@ The core decides; `replica_store.py` collects what it writes, and the transactio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from uuid import uuid4
 
@@ -17,13 +17,13 @@ from sqlalchemy import Connection
 from mdv.backbone.conflicts import BackboneConflict, ConflictRules, find_conflicts
 from mdv.backbone.kinds import SET_KINDS
 from mdv.backbone.member import RELAY_AFTER, BackboneMember
-from mdv.backbone.messages import BackboneMessage, Envelope
+from mdv.backbone.messages import BackboneMessage, Envelope, TransferredDocument
 from mdv.backbone.operation import LogRow
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import ElementState
-from mdv.backbone.sums import document_sums
+from mdv.backbone.sums import bucket_of, document_sums
 from mdv.backbone.vector import Life
-from mdv.db.replica.documents import find_replicated, iter_sums, list_merged, read_rows
+from mdv.db.replica.documents import ReplicatedRow, find_replicated, iter_sums, list_merged, read_rows
 from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts
 from mdv.db.replica.jobs import has_interactive_jobs
 from mdv.db.replica.log import list_operations
@@ -210,13 +210,53 @@ class Replica:
 
     def conflicts(self, connection: Connection, after: str = "", limit: int = 100) -> list[BackboneConflict]:
         """Return the open conflicts of the next documents after a URI that were changed at several members at once."""
+        return self._conflicts_of(connection, list_merged(connection, after, limit))
+
+    def conflict_page(
+        self, connection: Connection, after: str, limit: int, uri: str | None = None
+    ) -> tuple[list[BackboneConflict], str | None]:
+        """Return the open conflicts of some documents after the URI `after`, or of one document, and where the next page
+        begins. A page has all conflicts of its documents."""
+        if uri is not None:
+            return self._conflicts_of(connection, list(find_replicated(connection, [uri]).values())), None
+        found: list[BackboneConflict] = []
+        while len(found) < limit:
+            rows = list_merged(connection, after, limit)
+            found += self._conflicts_of(connection, rows)
+            if len(rows) < limit:
+                return found, None
+            after = rows[-1].stored.uri
+        return found, after
+
+    def _conflicts_of(self, connection: Connection, rows: Sequence[ReplicatedRow]) -> list[BackboneConflict]:
         schema = self._provider.schemas.now(connection).schema
         rules, now = conflict_rules(schema), now_in_microseconds()
-        rows = list_merged(connection, after, limit)
         stored = read_rows(connection, [row.stored.id for row in rows])
         found: list[BackboneConflict] = []
         for row in rows:
             found += find_conflicts(row.stored.uri, row.document, stored[row.stored.id], rules, now)
+        return found
+
+    def documents_of_bucket(self, connection: Connection, bucket: int) -> list[tuple[str, int, int]]:
+        """Return the URI, the version and the digest of the documents of a bucket, also of deleted ones."""
+        return sorted(row for row in iter_sums(connection) if bucket_of(row[0]) == bucket)
+
+    def state_page(
+        self, connection: Connection, after: str, limit: int, buckets: Collection[int] | None
+    ) -> list[TransferredDocument]:
+        """Return the next documents after a URI with the states of their statements: all, or those of some buckets."""
+        kind = SET_KINDS[self.mode(connection) or "orset"]
+        uris = sorted(uri for uri, _, _ in iter_sums(connection)
+                      if uri > after and (buckets is None or bucket_of(uri) in buckets))[:limit]  # fmt: skip
+        rows = find_replicated(connection, uris)
+        numbers = [row.stored.id for row in rows.values()]
+        dots, marks = read_rows(connection, numbers), find_document_marks(connection, kind, numbers)
+        found = []
+        for uri in uris:
+            number = rows[uri].stored.id
+            states: dict[Statement, ElementState] = {one: kind.state_of_row(dot) for one, dot in dots[number].items()}
+            states |= {one: state for (marked, one), state in marks.items() if marked == number}
+            found.append(TransferredDocument(uri, rows[uri].document, states))
         return found
 
 

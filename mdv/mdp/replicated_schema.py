@@ -69,7 +69,7 @@ def refuse_schema_unless_lead(connection: Connection, provider: Provider) -> boo
 
 
 def announce_schema(connection: Connection, provider: Provider) -> None:
-    """Put the schema that this transaction has stored in force at all members, if this MDP is the lead of a backbone."""
+    """Put the schema that this transaction has stored in force at all members. This MDP is the lead."""
     text = schema_as_text(provider.schemas.now(connection)) or ""
     with Replica(provider).member(connection) as member:
         facts = member.store.facts

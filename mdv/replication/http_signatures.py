@@ -14,8 +14,8 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from mdv.errors import Unauthenticated
@@ -73,7 +73,13 @@ def content_digest(body: bytes) -> str:
     return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
 
 
-def read_signature(headers: Mapping[str, str]) -> RequestSignature | None:
+class RequestHeaders(Protocol):
+    """The headers of a request. Names are case-insensitive in requests that were received."""
+
+    def get(self, name: str, /) -> str | None: ...
+
+
+def read_signature(headers: RequestHeaders) -> RequestSignature | None:
     """Return the signature of a request; None if it has none. Raise `Unauthenticated` if it is malformed."""
     given, value = headers.get("Signature-Input"), headers.get("Signature")
     if given is None and value is None:
@@ -95,7 +101,7 @@ def verify_request(
     signature: RequestSignature,
     method: str,
     url: str,
-    headers: Mapping[str, str],
+    headers: RequestHeaders,
     body: bytes,
     now: int,
 ) -> None:

@@ -120,7 +120,8 @@ def decode_row(value: Any) -> LogRow:
 # Documents
 
 
-def _write_document(one: TransferredDocument, kind: SetKind) -> Json:
+def document_fields(one: TransferredDocument, kind: SetKind) -> Json:
+    """Return a document with the states of its statements as JSON."""
     document = one.document
     return {
         "uri": one.uri,
@@ -259,7 +260,7 @@ def _write_state(state: StateAnswer, kind: SetKind) -> Json:
         "sender": state.sender, "life": state.life, "vector": dict(state.vector), "reports": _plain(state.reports),
         "chains": {life: _base64(chain) for life, chain in state.chains.items()}, "table": _write_table(state.table),
         "stable": dict(state.stable), "promised": dict(state.promised), "buckets": sorted(state.buckets),
-        "documents": [_write_document(document, kind) for document in state.documents], "asked_by": state.asked_by,
+        "documents": [document_fields(document, kind) for document in state.documents], "asked_by": state.asked_by,
     }  # fmt: skip
 
 

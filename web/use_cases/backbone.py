@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import structlog
 from flask import request
 from sqlalchemy import Connection
 
-from mdv.accounts.callers import Caller
 from mdv.backbone.kinds import SET_KINDS
 from mdv.backbone.messages import BackboneMessage, JoinRequest, LogPage, LogPoll
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import SetKind
+from mdv.backbone.sums import BUCKETS
 from mdv.client import is_loopback
-from mdv.errors import BadRequest, Conflict, Forbidden, MdvError, NotFound, Unauthenticated, Unavailable
+from mdv.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated, Unavailable
 from mdv.http_client import HttpClient
 from mdv.mdp.backbone_members import InvitationContent, NewMember
 from mdv.replication.http_signatures import read_signature, verify_request
@@ -117,6 +117,31 @@ def _wait_for_news(s: Services, poll: LogPoll, wait: float, wants: Collection[st
         s.log_notifier.wait_until(has_news, deadline)
 
 
+def wait_for_operations(s: Services, life: str, after: int, wait: float) -> None:
+    """Wait until this MDP has applied more operations of a life."""
+
+    def has_more(connection: Connection) -> bool:
+        facts = s.replica.facts(connection)
+        return facts is None or facts.vector.get(life, 0) > after
+
+    with s.waits.slot("log") as has_slot:
+        if has_slot:
+            s.log_notifier.wait_until(has_more, time.monotonic() + min(wait, s.config.max_wait_seconds))
+
+
+def read_buckets(text: str | None) -> set[int] | None:
+    """Return the numbers of buckets in a parameter; None if it is absent."""
+    if text is None:
+        return None
+    try:
+        found = {int(part) for part in text.split(",")}
+    except ValueError:
+        found = {-1}
+    if not all(0 <= number < BUCKETS for number in found):
+        raise BadRequest(f"`buckets` is a comma-separated list of numbers from 0 to {BUCKETS - 1}.")
+    return found
+
+
 # Status
 
 
@@ -152,8 +177,9 @@ def describe_backbone(s: Services) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def describe_member(facts: MemberFacts, name: str, status: ReplicationStatus) -> dict[str, Any]:
-    member, link = facts.table.members[name], status.links.get(name)
+def describe_member(facts: MemberFacts, name: str, status: ReplicationStatus | None) -> dict[str, Any]:
+    """Return a member, as this one sees it."""
+    member, link = facts.table.members[name], status.links.get(name) if status is not None else None
     lives = sorted(member.current) or sorted(member.begun)
     item: dict[str, Any] = {
         "name": name,
@@ -184,6 +210,15 @@ def member_state(facts: MemberFacts, name: str) -> str:
 
 
 # Changes
+
+
+def refuse_documents(documents: int, merge: bool) -> None:
+    """Raise `Conflict` if a new member has documents that are not to be merged."""
+    if documents and not merge:
+        raise Conflict(
+            f"The new member has {documents:,} documents. Start with an empty MDP, or register its documents in the"
+            " backbone with merge (`mdv peer join --merge`)."
+        )
 
 
 def announce_to_lead(content: InvitationContent, new: NewMember, documents: int, merge: bool) -> None:
