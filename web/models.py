@@ -182,6 +182,8 @@ class Registration(BaseModel):
     created: bool
     dry_run: bool | None = None
     told: list[str] | None = Field(None, description="dry run only: the LMRs that would be notified, at most 100")
+    etag: str | None = Field(None, description="with a backbone, the `ETag`: version and digest of the document")
+    token: str | None = Field(None, description="with a backbone, names the change for `GET /status?after=`")
     fired: int | None = Field(None, description="how often event-condition-action rules fired; always in a dry run")
     run: int | dict[str, Any] | None = Field(None, description="the run of rules; for a dry run, its tree")
     references: list[DanglingReference] | None = Field(

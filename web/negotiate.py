@@ -48,18 +48,18 @@ def rdf_content_type(syntax: Syntax) -> str:
     return syntax.media_type + ("; charset=utf-8" if syntax.media_type.startswith("text/") else "")
 
 
-def rdf_response(text: bytes, syntax: Syntax, version: int | None = None) -> Response:
+def rdf_response(text: bytes, syntax: Syntax, etag: str | int | None = None) -> Response:
     response = Response(text, content_type=rdf_content_type(syntax))
     response.headers["Vary"] = "Accept"
-    if version is not None:
-        response.set_etag(str(version))
+    if etag is not None:
+        response.set_etag(str(etag))
         response.make_conditional(request)
     return response
 
 
-def not_modified(syntax: Syntax, version: int) -> Response | None:
+def not_modified(syntax: Syntax, etag: str | int) -> Response | None:
     """Return a 304 response if the caller already has this version (`If-None-Match`), else None."""
-    response = rdf_response(b"", syntax, version)
+    response = rdf_response(b"", syntax, etag)
     return response if response.status_code == NOT_MODIFIED else None
 
 

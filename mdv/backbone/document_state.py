@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mdv.backbone.operation import NumberedStatement, Operation, ReplicatedChange, digest_text
+from mdv.backbone.etag import document_etag
+from mdv.backbone.operation import NumberedStatement, Operation, ReplicatedChange
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.vector import NO_DOT, Dot, Vector, includes, joined
 from mdv.model import Statement
@@ -59,7 +60,7 @@ class ReplicatedDocument(NamedTuple):
         >>> ReplicatedDocument(5, 0x1F0C9A2E00000000, 3).etag
         '"5-1f0c9a2e"'
         """
-        return f'"{self.version}-{digest_text(self.digest)[:8]}"'
+        return f'"{document_etag(self.version, self.digest)}"'
 
 
 NO_DOCUMENT = ReplicatedDocument()

@@ -25,6 +25,7 @@ from mdv.mdp.register import (
     check_registered,
     outcome_of,
     reactions_of,
+    replication_of,
 )
 from mdv.mdp.transaction import Transaction
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
@@ -114,11 +115,14 @@ def edit_document(
     done = tx.finish()
     if item.uri not in done.documents:
         subjects = {statement.subject for statement in (*item.additions, *item.removals)}
-        return RegistrationOutcome(item.uri, before.version, done.position, unchanged=len(subjects), present=True)
+        return RegistrationOutcome(
+            item.uri, before.version, done.position, unchanged=len(subjects), present=True,
+            **replication_of(before, done.token),
+        )  # fmt: skip
     names = tuple(done.publication.names()) if naming else None
     effect = done.documents[item.uri]
     return outcome_of(
-        item.uri, done.position, effect, names, present=effect.present, reactions=reactions_of(tx, done, naming)
+        item.uri, done, names, present=effect.present, reactions=reactions_of(tx, done, naming)
     )  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from mdv.backbone.etag import document_etag
 from mdv.cause import NO_REACTIONS
 from mdv.db.delta import Replacement, StoredDocument, TypedValue
-from mdv.db.state import State
 from mdv.db.statement_store import list_described_resources
 from mdv.errors import InvalidDocument, MdvError, NotFound, PreconditionFailed, Refused
 from mdv.mdp.eca.refusals import record_refusal
@@ -91,9 +91,13 @@ class RegistrationOutcome:
     """How often event-condition-action rules fired, if they did."""
     run: int | dict[str, Any] | None = None
     """The ID of their run; for a dry run, its trace."""
+    etag: str | None = None
+    """With a backbone, the ETag of the document: its version and digest."""
+    token: str | None = None
+    """With a backbone, names the operation, so that callers can wait for it at other members."""
 
     def as_dict(self) -> dict[str, Any]:
-        optional = ("told", "present", "fired", "run")
+        optional = ("told", "present", "fired", "run", "etag", "token")
         return {name: value for name, value in asdict(self).items() if name not in optional or value is not None}
 
 
@@ -195,10 +199,10 @@ def _register_together(
 
     def result_of(item: Prepared) -> RegistrationOutcome:
         if item.uri in same:
-            return _unchanged(item, stored[item.uri], tx.state)
+            return _unchanged(item, stored[item.uri], tx)
         before = stored.get(item.uri)
         created = item.document is not None and (before is None or not before.present)
-        return outcome_of(item.uri, done.position, done.documents[item.uri], lmrs, created, reactions=reactions)
+        return outcome_of(item.uri, done, lmrs, created, reactions=reactions)
 
     reactions = reactions_of(tx, done, naming)
     return [result or result_of(item) for item, result in zip(batch, results, strict=True)]
@@ -254,7 +258,7 @@ def _sort_out(
             results.append(error)
             continue
         if current is not None and is_same:
-            results.append(_unchanged(item, current, tx.state))
+            results.append(_unchanged(item, current, tx))
         else:
             results.append(None)
             replacements.append(_replacement(item, current, tx.schema))
@@ -274,7 +278,7 @@ def _check(item: Prepared, stored: StoredDocument | None, schema: SchemaInForce)
 
 def check_preconditions(uri: str, conditions: Preconditions, stored: StoredDocument | None) -> None:
     """Raise `PreconditionFailed` if the stored version of a document does not satisfy the conditions."""
-    version = str(stored.version) if stored is not None and stored.present else None
+    version = document_etag(stored.version, stored.digest) if stored is not None and stored.present else None
     wanted, unwanted = conditions.if_match, conditions.if_none_match
     if wanted is not None and (version is None or ("*" not in wanted and version not in wanted)):
         now = f"its version is {version}" if version else "it is not registered"
@@ -296,9 +300,19 @@ def check_registered(uri: str, stored: StoredDocument | None) -> StoredDocument:
     return stored
 
 
-def _unchanged(item: Prepared, stored: StoredDocument, state: State) -> RegistrationOutcome:
+def _unchanged(item: Prepared, stored: StoredDocument, tx: Transaction) -> RegistrationOutcome:
     subjects = {statement.subject for statement in item.document.statements} if item.document else set()
-    return RegistrationOutcome(item.uri, stored.version, state.position, unchanged=len(subjects))
+    return RegistrationOutcome(
+        item.uri, stored.version, tx.state.position, unchanged=len(subjects), **replication_of(stored, tx.token)
+    )
+
+
+def replication_of(stored: StoredDocument | DocumentOutcome, token: str | None) -> Mapping[str, Any]:
+    """Return the fields of a result about the backbone: none without one."""
+    if stored.digest is None:
+        return {}
+    version = stored.version if isinstance(stored, StoredDocument) else stored.counts.version
+    return {"etag": document_etag(version, stored.digest), "token": token}
 
 
 def _replacement(item: Prepared, stored: StoredDocument | None, schema: SchemaInForce) -> Replacement:
@@ -315,8 +329,7 @@ def _typed(statements: Iterable[Statement], schema: SchemaInForce) -> tuple[Type
 
 def outcome_of(
     uri: str,
-    position: int,
-    done: DocumentOutcome,
+    done: TransactionOutcome,
     lmrs: tuple[str, ...] | None,
     created: bool = False,
     present: bool | None = None,
@@ -324,11 +337,12 @@ def outcome_of(
 ) -> RegistrationOutcome:
     """Return the result of a registration or an edit from the effect of its transaction on the document. `reactions`:
     see `reactions_of`."""
-    counts = done.counts
+    effect = done.documents[uri]
+    counts = effect.counts
     return RegistrationOutcome(
-        uri, counts.version, position, counts.inserted, counts.updated, counts.deleted, counts.unchanged,
-        matched=done.matched, lmrs=done.lmrs, created=created, told=lmrs, present=present,
-        **reactions,
+        uri, counts.version, done.position, counts.inserted, counts.updated, counts.deleted, counts.unchanged,
+        matched=effect.matched, lmrs=effect.lmrs, created=created, told=lmrs, present=present,
+        **reactions, **replication_of(effect, done.token),
     )  # fmt: skip
 
 

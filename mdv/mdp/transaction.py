@@ -20,6 +20,7 @@ from typing import NamedTuple
 from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection, NestedTransaction
 
+from mdv.backbone.etag import token_of
 from mdv.backbone.local_operation import LocalFacts
 from mdv.cause import REPLICA, Cause
 from mdv.db.delta import EffectiveEdits, EncodedStatement, Replacement, ResourceCounts, StoreChange, StoredDocument
@@ -85,22 +86,25 @@ class OneByOne(Exception):
 
 
 class DocumentOutcome(NamedTuple):
-    """The effect of a transaction on a document: its resources, newly matched resources, affected LMRs, and whether it
-    has statements now."""
+    """The effect of a transaction on a document: its resources, newly matched resources, affected LMRs, whether it has
+    statements now, and its digest if there is a backbone."""
 
     counts: ResourceCounts
     matched: int
     lmrs: int
     present: bool = True
+    digest: int | None = None
 
 
 class TransactionOutcome(NamedTuple):
-    """The effect of a transaction that changed documents. `run`: the ID of the run of event-condition-action rules."""
+    """The effect of a transaction that changed documents. `run`: the ID of the run of event-condition-action rules.
+    `token`: of its operation, if there is a backbone."""
 
     position: int
     documents: Mapping[str, DocumentOutcome]
     publication: PublicationResult
     run: int | None = None
+    token: str | None = None
 
 
 class Transaction:
@@ -380,9 +384,8 @@ class Transaction:
 
     def _replication(self) -> Replication | None:
         """Return what writes the log of the backbone; None without one."""
-        if self._replicated is not None or self.state.replica is None:
+        if self._replicated is not None or (facts := self._local_facts()) is None:
             return self._replicated
-        facts = LocalFacts.from_json(json.loads(self.state.replica))
         return LocalOperations(self.connection, self.state, facts, self.provider.signer)
 
     # Operations of other members
@@ -464,7 +467,8 @@ class Transaction:
         if store is None or not store.is_changed:
             if store is not None:
                 store.withdraw()
-            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED, self._store_run(self.state.position))
+            run = self._store_run(self.state.position)
+            return TransactionOutcome(self.state.position, {}, NOTHING_PUBLISHED, run, self.token)
         self._validate_edits(store)
         return self._store_filter_publish(store, candidates)
 
@@ -509,11 +513,25 @@ class Transaction:
         matched = count_matched(self.connection, found.matched(), change)
         RESOURCES_MATCHED.inc(sum(matched.values()))
         lmrs = publication.by_document(self.connection, change.described)
+        replicas = store.effects.documents if store.effects is not None else {}
+        digests = {uri: replica.digest for uri, replica in replicas.items()}
         documents = {
-            uri: DocumentOutcome(counts, matched[uri], lmrs[uri], present)
+            uri: DocumentOutcome(counts, matched[uri], lmrs[uri], present, digests.get(uri))
             for uri, (counts, present) in store.outcomes.items()
         }
-        return TransactionOutcome(self.position, documents, publication, self._store_run(self.position))
+        run = self._store_run(self.position)
+        return TransactionOutcome(self.position, documents, publication, run, self.token)
+
+    @property
+    def token(self) -> str | None:
+        """The token of this change, or of the last one if nothing has changed; None without a backbone."""
+        if self._store is not None and self._store.effects is not None:
+            return self._store.effects.token
+        facts = self._local_facts()
+        return None if facts is None else token_of((facts.life, facts.seq))
+
+    def _local_facts(self) -> LocalFacts | None:
+        return None if self.state.replica is None else LocalFacts.from_json(json.loads(self.state.replica))
 
     def _store_run(self, position: int) -> int | None:
         """Store what event-condition-action rules did, and queue detached copies as jobs. Return the ID of the run;

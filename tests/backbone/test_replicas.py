@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 
 from mdv.backbone.conflicts import BackboneConflict
+from mdv.backbone.etag import document_etag
 from mdv.cause import UPDATE, Cause
+from mdv.errors import PreconditionFailed
+from mdv.inspect.sql.documents import read_document
+from mdv.mdp.eca.change_rules import EcaDraft, add_rules
 from mdv.mdp.edit import Edit
 from mdv.mdp.transaction import Transaction
 from mdv.model import Statement, Term
 from tests.support.replicas import NewDatabase, ReplicaMdp, Replicas
 
 SCHEMA = ":Book a rdfs:Class . :title a rdf:Property . :tag a rdf:Property ; mdv:setValued true ."
+COPY_TAG = "ON INSERT (_, tag, _) IF $delta.target = 'x' DO INSERT ($delta, tag, 'copied')"
 D = "http://d/1"
 X = f"<{D}#x>"
 
@@ -301,3 +306,50 @@ def test_documents_from_before_the_backbone_reach_the_others(new_database: NewDa
     replicas.rest()
     assert tags(first) == {"y"}
     assert_equal(replicas)
+
+
+def test_etags_and_tokens(three: Replicas) -> None:
+    a, b, _ = three.members.values()
+    first = a.put_one(D, f"{X} :tag 'x' .")
+    life = a.facts.life
+    digest = a.one("select digest from documents") % 2**64
+    assert (first.etag, first.token) == (f"1-{digest:016x}"[:10], f"{life[:12]}-{a.facts.seq}")
+    three.rest()
+    assert b.put_one(D, f"{X} :tag 'x' .").etag == first.etag
+    with pytest.raises(PreconditionFailed):
+        b.put_one(D, f"{X} :tag 'y' .", if_match=("1",))
+    second = b.put_one(D, f"{X} :tag 'y' .", if_match=(first.etag or "",))
+    three.rest()
+    history = a.rows("select version, cause, agent, origin_life, origin_seq from document_versions order by version")
+    assert history == [
+        (1, "registration", None, life, a.facts.seq),
+        (2, "replica", "b", b.facts.life, b.facts.seq),
+    ]
+    with a.engine.connect() as connection:
+        assert document_etag(2, a.one("select digest from documents")) == second.etag
+        assert read_document(connection, D).etag == second.etag  # type: ignore[union-attr]
+
+
+def test_reactions_fire_only_where_the_change_was_made(new_database: NewDatabase) -> None:
+    replicas = found(new_database, "orset", "ab")
+    a, b = replicas.members.values()
+    for member in (a, b):
+        with member.engine.begin() as connection:
+            add_rules(connection, EcaDraft(COPY_TAG), member.provider)
+    a.put_one(D, f"{X} :tag 'x' .")
+    replicas.rest()
+    assert_equal(replicas)
+    assert [m.one("select count(*) from eca_runs") for m in (a, b)] == [1, 0]
+    assert b.rows("select value from filter_data order by value") == [("copied",), ("x",)]
+
+
+def test_nothing_is_written_without_a_backbone(new_database: NewDatabase) -> None:
+    alone = ReplicaMdp(new_database(), "alone")
+    alone.put_schema(SCHEMA)
+    outcome = alone.put_one(D, f"{X} :tag 'x' .")
+    assert outcome.etag is None and outcome.token is None and "etag" not in outcome.as_dict()
+    assert alone.rows("select digest, statements, replica from documents") == [(None, None, None)]
+    assert alone.rows("select origin_life, origin_seq, digest from document_versions") == [(None, None, None)]
+    assert alone.rows("select replica, marks from mdp_state") == [(None, 0)]
+    for table in ("replica_log", "replica_drafts", "statement_marks", "backbone"):
+        assert alone.rows(f"select * from {table}") == []

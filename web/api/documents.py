@@ -9,6 +9,7 @@ from urllib.parse import quote
 from flask import Response, jsonify, make_response, request
 
 from mdv.accounts.callers import Caller, check_may_write
+from mdv.backbone.etag import token_of
 from mdv.cause import CAUSE_KINDS
 from mdv.errors import BadRequest, MdvError, NotFound
 from mdv.inspect.sql.documents import (
@@ -69,6 +70,7 @@ VERSION = object_schema(version="integer", position="integer", at="string", pres
                  cause="string", agent="string", by="string")  # fmt: skip
 VERSION["properties"]["cause"] = {"type": "string", "enum": list(CAUSE_KINDS)}
 VERSION["properties"] |= {name: {"type": ["string", "null"]} for name in ("agent", "by")}
+VERSION["properties"]["token"] = {"type": "string", "description": "of its operation, if there is a backbone"}
 ATOM = object_schema(uri_reference="string", property="string", value="string") | {}
 ATOM["properties"]["class"] = {"type": "string"}
 DRY_RUN_WAIT_SECONDS = 30
@@ -192,7 +194,9 @@ def history(query: HistoryQuery) -> Response:
         raise NotFound(f"The document {uri} was never registered.")
     more = str(versions[query.limit - 1].version) if len(versions) > query.limit else None
     items = [
-        {name: getattr(v, name) for name in VERSION["required"]} | {"at": v.at.isoformat()}
+        {name: getattr(v, name) for name in VERSION["required"]}
+        | {"at": v.at.isoformat()}
+        | ({} if v.origin is None else {"token": token_of(v.origin)})
         for v in versions[: query.limit]
     ]
     return jsonify({"items": items, "next": more})
@@ -232,10 +236,10 @@ def _rdf(uri: str, version: int | None) -> Response:
             raise NotFound(f"The document {uri} {what}.")
         if not document.present:
             raise NotFound(f"The document {uri} was deleted in version {document.version}.")
-    if (unchanged := not_modified(syntax, document.version)) is not None:
+    if (unchanged := not_modified(syntax, document.etag)) is not None:
         return unchanged
     response = document_response(document, syntax)
-    response.set_etag(str(document.version))
+    response.set_etag(document.etag)
     return response
 
 
@@ -270,7 +274,7 @@ def _ended(status: JobMessage, wait: int | None) -> Response:
     is_real = not result.get("dry_run")
     response = make_response(result, 201 if is_real and result.get("created") else 200)
     if is_real:
-        response.set_etag(str(result["version"]))
+        response.set_etag(result.get("etag") or str(result["version"]))
     if response.status_code == 201:
         response.headers["Location"] = f"/api/v1/documents?uri={quote(result['document'], safe='')}"
     if wait is not None:

@@ -145,7 +145,7 @@ def edit_document() -> Response:
         if draft is not None:
             edits["add"].append([*old[:2], read_term(old.object._replace(value=draft).as_dict()).as_dict()])
         body = json.dumps(edits).encode()
-        result = change_document("edit", found.uri, caller, body, JSON, version=str(found.version)).result
+        result = change_document("edit", found.uri, caller, body, JSON, version=found.etag).result
     except MdvError as error:
         return _render_document(found, statement=old, draft=draft, problem=error.problem())
     said = "value_removed" if draft is None else "value_changed"
@@ -190,7 +190,7 @@ def delete_document() -> Response:
     caller = require_editor()
     found = _find_version(request.form.get("uri"), None)
     check_may_write(caller, found.uri)
-    change_document("delete", found.uri, caller, version=str(_check_unchanged(found).version))
+    change_document("delete", found.uri, caller, version=_check_unchanged(found).etag)
     return redirect_to("document", uri=found.uri, said="deleted")
 
 
@@ -219,7 +219,7 @@ def restore_document() -> Response:
     found = _find_version(request.form.get("uri"), request.form.get("restored"))
     check_may_write(caller, found.uri)
     newest = _check_unchanged(_find_version(found.uri, None))
-    expected = str(newest.version) if newest.present else ABSENT
+    expected = newest.etag if newest.present else ABSENT
     change_document("register", found.uri, caller, *_stored_text(found), version=expected)
     return redirect_to("document", uri=found.uri, said="restored")
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from mdv.backbone.document_json import document_from_json, document_text, signed, unsigned
 from mdv.backbone.document_state import NO_DOCUMENT, ReplicatedDocument
+from mdv.backbone.etag import token_of
 from mdv.backbone.kinds import SET_KINDS
 from mdv.backbone.local_operation import LocalFacts, NetChange, Signer, make_local_operation
 from mdv.backbone.operation import NumberedStatement
@@ -53,7 +54,7 @@ class LocalOperations:
                 made.operation.dot, change.difference.prefixes if is_last_writer else None,
             )  # fmt: skip
         rows = mark_rows(self._kind, before, after)
-        token = f"{made.operation.life[:12]}-{made.operation.seq}"
+        token = token_of(made.operation.dot)
         return ReplicationEffects(
             documents, [made.row] if made.row is not None else [], [made.draft] if made.draft is not None else [],
             json.dumps(made.facts.to_json()), rows, more_marks(rows, before), token,

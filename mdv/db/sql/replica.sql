@@ -91,9 +91,6 @@ from every e where e.id = d.id;
 -- A document was taken over from another member: its version goes on there.
 delete from document_versions where document_id = any (%(documents)s::bigint[]);
 
--- name: read_backbone
-select name, url, mode, facts from backbone;
-
 -- name: read_backbone_state
 select s.replica::text, s.epoch::text, b.name, b.url, b.mode, b.facts from mdp_state s, backbone b;
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from mdv.backbone.etag import document_etag
 from mdv.db.tables import (
     document_versions,
     documents,
@@ -38,7 +39,7 @@ MAX_ROWS_READ_UNCOUNTED = 1000
 @dataclass(frozen=True, slots=True)
 class DocumentVersion:
     """A version of a document: its position, its time, the numbers of changed resources, and its cause: the name of a
-    kind of causes, the agent, and the caller."""
+    kind of causes, the agent, and the caller. `origin`: with a backbone, the life and number of its operation."""
 
     uri: str
     version: int
@@ -52,11 +53,12 @@ class DocumentVersion:
     cause: str
     agent: str | None
     by: str | None
+    origin: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentInfo:
-    """A document without its statements."""
+    """A document without its statements. `digest`: of its statements, with a backbone."""
 
     id: int
     uri: str
@@ -64,12 +66,17 @@ class DocumentInfo:
     position: int
     present: bool
     prefixes: dict[str, str]
+    digest: int | None = None
+
+    @property
+    def etag(self) -> str:
+        return document_etag(self.version, self.digest)
 
 
 def read_document(connection: Connection, uri: str, version: int | None = LATEST) -> DocumentInfo | None:
     """Return the latest or a given version of a document; None if it does not exist."""
     d, v = documents.c, document_versions.c
-    query = select(d.id, d.uri, v.version, v.position, v.present, v.prefixes).join_from(
+    query = select(d.id, d.uri, v.version, v.position, v.present, v.prefixes, v.digest).join_from(
         documents, document_versions, v.document_id == d.id
     )
     row = connection.execute(
@@ -170,14 +177,16 @@ def list_versions(connection: Connection, uri: str, before: int, limit: int) -> 
     d, v = documents.c, document_versions.c
     query = (
         select(d.uri, v.version, v.position, v.present, transactions.c.at,
-               v.inserted, v.updated, v.deleted, v.unchanged, v.cause, v.agent, v.changed_by)
+               v.inserted, v.updated, v.deleted, v.unchanged, v.cause, v.agent, v.changed_by,
+               v.origin_life, v.origin_seq)
         .join_from(documents, document_versions, v.document_id == d.id)
         .join(transactions, transactions.c.position == v.position)
         .where(d.uri == uri, v.version < before)
         .order_by(v.version.desc())
         .limit(limit)
     )  # fmt: skip
-    return [DocumentVersion(*tuple(row)) for row in connection.execute(query)]
+    rows: list[Sequence[Any]] = [tuple(row) for row in connection.execute(query)]
+    return [DocumentVersion(*values, origin=None if life is None else (life, seq)) for *values, life, seq in rows]
 
 
 def list_atoms(
