@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from mdv.backbone.membership import MemberLives
@@ -51,8 +51,8 @@ class NewMember(NamedTuple):
     code: str
 
 
-Announce = Callable[[InvitationContent, NewMember], object]
-"""Sends the request of a new member to the lead. Raises an error if the lead refuses it."""
+Announce = Callable[[InvitationContent, NewMember], Mapping[str, str]]
+"""Sends the request of a new member to the lead. Returns the URLs of the members. Raises an error if it is refused."""
 
 
 def found_backbone(replica: Replica, provider: Provider, name: str, url: str, mode: str, allows_plain: bool) -> None:
@@ -120,9 +120,10 @@ def join_backbone(
         with replica.member() as member:
             facts = member.store.facts
             member.join(_hash(content.secret), now_in_microseconds())
-            # The lead tells the others. Until its state arrives, we know of the lead alone.
-            facts.table.members[content.lead] = MemberLives(url=content.url)
-            announce(content, NewMember(name, url, public_key(private_key), facts.life, content.secret))
+            members = announce(content, NewMember(name, url, public_key(private_key), facts.life, content.secret))
+            # Half of the members must know the new life before it begins, so all of them are polled.
+            for other in members.keys() - {name}:
+                facts.table.members[other] = MemberLives(url=members[other])
     except MdvError:
         replica.discard()
         raise

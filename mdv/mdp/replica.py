@@ -154,6 +154,11 @@ class Replica:
         return self._member.waiting if self._member is not None else 0
 
     @property
+    def has_new_schema(self) -> bool:
+        """True if the schema of the backbone is not stored here, as far as this process knows."""
+        return self._member is not None and has_new_schema(self._member.store.facts)
+
+    @property
     def is_cut(self) -> bool:
         """True if there are operations that can be applied at once."""
         return self._member is not None and self._member.is_cut
@@ -258,6 +263,11 @@ class Replica:
             states |= {one: state for (marked, one), state in marks.items() if marked == number}
             found.append(TransferredDocument(uri, rows[uri].document, states))
         return found
+
+
+def has_new_schema(facts: MemberFacts) -> bool:
+    """True if the schema of the backbone is not stored in the database yet."""
+    return facts.table.schema > facts.schema_here and facts.table.schema_text is not None
 
 
 def conflict_rules(schema: Schema) -> ConflictRules:

@@ -126,7 +126,8 @@ class Replicator:
         for name, url in peers.items():
             if name not in self._followers:
                 self._followers[name] = _Follower(self, name, url)
-        store_schema_in_force(self._replica, self._provider)
+        with self._turn:
+            store_schema_in_force(self._replica, self._provider)
         if self._may_settle(facts):
             with self._turn:
                 self._replica.settle()
@@ -174,6 +175,8 @@ class Replicator:
         """Process an answer of a peer. Return what to send to it next."""
         with self._turn:
             answers: list[Envelope] = self._replica.receive(message, now_in_microseconds())
+            if self._replica.has_new_schema:
+                store_schema_in_force(self._replica, self._provider)
         return [answer for to, answer in answers if to == peer]
 
     def note(self, peer: str, **changes: object) -> None:

@@ -13,7 +13,7 @@ from mdv.backbone.replica_store import MemberFacts
 from mdv.errors import MdvError, NotLead
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
-from mdv.mdp.replica import Replica, now_in_microseconds
+from mdv.mdp.replica import Replica, has_new_schema, now_in_microseconds
 from mdv.mdp.schemas import SCHEMA_URI, SchemaInForce, read_schema_document
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import TURTLE
@@ -46,7 +46,7 @@ def store_schema_in_force(replica: Replica, provider: Provider) -> bool:
     """
     with provider.engine.connect() as connection:
         facts = replica.facts(connection)
-    if facts is None or facts.table.schema <= facts.schema_here or facts.table.schema_text is None:
+    if facts is None or facts.table.schema_text is None or not has_new_schema(facts):
         return False
     document = read_schema_document(facts.table.schema_text.encode(), TURTLE.media_type)
     try:

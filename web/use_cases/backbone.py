@@ -19,6 +19,7 @@ from mdv.client import is_loopback
 from mdv.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated, Unavailable
 from mdv.http_client import HttpClient
 from mdv.mdp.backbone_members import InvitationContent, NewMember
+from mdv.mdp.replica import has_new_schema
 from mdv.replication.http_signatures import read_signature, verify_request
 from mdv.replication.link_status import LINKS_KEY, LINKS_SECONDS, ReplicationStatus, missing_operations
 from mdv.replication.peer_client import problem_of
@@ -83,8 +84,8 @@ def exchange(
     for message in messages:
         if message.sender != sender:
             raise Forbidden(f"The messages of {message.sender!r} were sent by {sender!r}.")
-        if isinstance(message, JoinRequest):
-            raise BadRequest("New members are added with POST /api/v1/backbone/members.")
+    # A request to join is repeated until the state arrives. `POST /backbone/members` has processed it.
+    messages = [message for message in messages if not isinstance(message, JoinRequest)]
     answers = _process(s, messages, sender)
     if wait > 0 and len(messages) == 1 and isinstance(messages[0], LogPoll) and messages[0].of is None:
         poll = messages[0]
@@ -165,7 +166,7 @@ def describe_backbone(s: Services) -> dict[str, Any]:
         "life": facts.life,
         "lead": lead,
         "term": term,
-        "state": facts.status.value,
+        "state": member_state(facts, facts.name),
         "members": [describe_member(facts, name, status) for name in sorted(facts.table.members)
                     if not facts.table.members[name].is_removed],
         "vector": dict(facts.vector),
@@ -203,7 +204,7 @@ def member_state(facts: MemberFacts, name: str) -> str:
     """Return the state of a member in one word."""
     member = facts.table.members[name]
     if name == facts.name:
-        return facts.status.value
+        return "returning" if has_new_schema(facts) else facts.status.value
     if name in facts.removing:
         return "leaving"
     return "active" if member.current else "lapsed" if member.begun else "unknown"
@@ -221,8 +222,8 @@ def refuse_documents(documents: int, merge: bool) -> None:
         )
 
 
-def announce_to_lead(content: InvitationContent, new: NewMember, documents: int, merge: bool) -> None:
-    """Send the request of this MDP to become a member to the lead."""
+def announce_to_lead(content: InvitationContent, new: NewMember, documents: int, merge: bool) -> dict[str, str]:
+    """Send the request of this MDP to become a member to the lead. Return the URLs of the members."""
     body = {"name": new.name, "url": new.url, "key": new.key, "life": new.life, "code": new.code,
             "documents": documents, "merge": merge}  # fmt: skip
     url = f"{content.url}/api/v1/backbone/members"
@@ -233,3 +234,4 @@ def announce_to_lead(content: InvitationContent, new: NewMember, documents: int,
             raise Unavailable(f"The lead at {content.url} cannot be reached: {error}.") from error
     if not response.is_success:
         raise problem_of(response, content.url)
+    return {str(one["name"]): str(one["url"]) for one in response.json()["members"]}
