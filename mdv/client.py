@@ -44,6 +44,7 @@ from mdv.system import System
 API_BASE = "/api/v1"
 JSON = "application/json"
 RDFTL = "text/x-rdftl"
+NDJSON = "application/x-ndjson"
 MAX_PAGE_SIZE = 1000
 MAX_ATTEMPTS = 6
 MAX_RETRY_SECONDS = 10.0
@@ -167,6 +168,24 @@ class Client:
         if response.status_code == httpx2.codes.ACCEPTED:
             return _as_answered(self.wait_for_job(self._json(response)["job"]))
         return {} if response.status_code == httpx2.codes.NO_CONTENT else self._json(response)
+
+    def events(self, path: str, body: Item) -> Iterator[Item]:
+        """Yield the JSON lines of an answer as they arrive. To close the iterator closes the connection."""
+        headers = {"Content-Type": JSON, "Accept": NDJSON}
+        content = json.dumps(body).encode()
+        try:
+            with self._http.stream("POST", API_BASE + path, content=content, headers=headers) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._problem(response)
+                for line in response.iter_lines():
+                    yield json.loads(line)
+        except httpx2.ConnectError as error:
+            raise self._unreachable(error) from error
+        except (httpx2.TransportError, ValueError) as error:
+            raise Unavailable(
+                f"The answer of {self._system.url} broke off: {error or type(error).__name__}."
+            ) from error
 
     def rdf(self, path: str, media_type: str, **params: Any) -> bytes:
         """Return a response as RDF in the given syntax."""

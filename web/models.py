@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, StrictBool, Strict
 EXAMPLE: dict[str, Any] = {"example": "http://mdv.example/doc.rdf", "format": "iri"}
 
 
+NoNul = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+
+
 class Strict(BaseModel):
     """Parameters. Unknown names are rejected, so that a typo is not taken for a default."""
 
@@ -144,6 +147,50 @@ class ProgramChecked(BaseModel):
     warnings: list[dict[str, Any]] = Field(description="each with `message`, `span` and possibly `hint`")
 
 
+class ProgramExplainBody(ProgramCheckBody):
+    into: StrictStr | None = Field(
+        None, description="document that additions in the default context go to", min_length=1, max_length=2048
+    )
+
+
+class ProgramExplained(BaseModel):
+    """What a program would do. `subject`, `property` and `object` are null where they can be anything."""
+
+    position: int
+    steps: list[dict[str, Any]] = Field(
+        description="parts of the program in the order of its text: `level`, `operation`, `text`, `span` or `action`"
+        " (whose body it is in); of a read also `access`, `repeats` (for each solution of what is before it), `count`"
+        " (statements that match its constants, up to 1,000) and `more`"
+    )
+    may_read: list[dict[str, Any]] = Field(
+        description="statements that it may read: `documents` (null: all), `subject`, `property`, `object`"
+    )
+    may_write: list[dict[str, Any]] = Field(
+        description="statements that it may change: `change`, `document` (null: any), `subject`, `property`, `object`"
+    )
+    calls: list[str] = Field(description="actions that it may call; their bodies are included")
+    starts: list[str] = Field(description="actions that it may start as processes; their bodies are not included")
+    complete: bool = Field(description="false: it may read or write more than is listed; `gaps` says why")
+    gaps: list[str]
+    warnings: list[dict[str, Any]]
+
+
+class RealActionsQuery(ListQuery):
+    holding: NoNul | None = Field(None, description="only actions whose URI contains this text", max_length=2048)
+
+
+class RealActionShown(BaseModel):
+    """A stored action."""
+
+    uri: str
+    label: str | None = None
+    documents: list[str] = Field(description="documents with its body, at most 20")
+    inputs: list[str] = Field([], description="names of the variables that a call binds")
+    outputs: list[str] = Field([], description="names of the variables that a call returns")
+    code: str | None = Field(description="text of the body; null if it cannot be found")
+    problem: str | None = Field(description="why it cannot be called")
+
+
 class TraceQuery(Strict):
     document: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
 
@@ -237,7 +284,6 @@ class UpdateDone(BaseModel):
     dry_run: bool | None = None
 
 
-NoNul = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 """A text that the database can store."""
 
 

@@ -1,5 +1,5 @@
-"""The demo, loaded into a new system once: the example of the paper, a small catalogue of books, and event rules that
-turn changes of learning objects into messages."""
+"""The demo, loaded into a new system once: the example of the paper, a small catalogue of books, event rules that turn
+changes of learning objects into messages, and works of art for programs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from mdv.client import Client
 
 BASE = "http://mdv.example/"
-SCHEMAS = ("schema.ttl", "library/schema.ttl", "learning/schema.ttl")
+SCHEMAS = ("schema.ttl", "library/schema.ttl", "learning/schema.ttl", "art/schema.ttl")
 PAPER_DOCUMENTS = ("doc.rdf", "orion.ttl", "atlas.ttl")
 PAPER_RULE = "paper"
 LOCAL_RULES = {PAPER_RULE: "paper.rule", "english": "library/english.rule"}
 SCHOOL = "school"
 SCHOOL_RULES = {"children": "library/children.rule", "sea": "library/sea.rule"}
+ART_DOCUMENTS = ("art/works.ttl",)
 EVENT_RULES = "learning/messages.rdftl"
 LEARNER, LEARNING_OBJECT, OTHER_LEARNER = "learning/anna.ttl", "learning/sql-course.ttl", "learning/ben.ttl"
 NEW_DESCRIPTION = ("Twelve lessons with exercises.", "Twelve lessons with exercises and solutions.")
@@ -41,7 +42,7 @@ def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Ca
         return
     try:
         mdp.put_schema("\n".join(map(_text, SCHEMAS)).encode(), syntax_of_name(SCHEMAS[0]).media_type)
-        documents = (*PAPER_DOCUMENTS, *library_documents())
+        documents = (*PAPER_DOCUMENTS, *library_documents(), *ART_DOCUMENTS)
         for name in documents:
             _register(mdp, name, _text(name))
         _add_paper_rule(system)
@@ -51,7 +52,7 @@ def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Ca
         _load_learning(mdp)
         (folder / LOADED_MARKER).touch()
         count = len(documents) + len((LEARNER, LEARNING_OBJECT, OTHER_LEARNER))
-        report(f"The demo is loaded: {count} documents below {BASE}, the example of the paper, some books, e-learning.")
+        report(f"The demo is loaded: {count} documents below {BASE}, the example of the paper, books, e-learning, art.")
     except MdvError as error:
         report(f"The demo was not loaded: {error.detail}")
 

@@ -23,7 +23,7 @@ from mdv.rdf.parse import is_absolute_iri
 from mdv.rdf.schema import Schema
 from mdv.rdf.term_json import read_term, write_statement
 from mdv.rdf.validate import refuse_reserved, validate
-from mdv.real.check import check_program
+from mdv.real.check import check_program, solution_variables
 from mdv.real.compile_code import compile_program
 from mdv.real.events import (
     MachineSettings,
@@ -34,12 +34,12 @@ from mdv.real.events import (
     SolutionFound,
     WaitingFor,
 )
-from mdv.real.machine import Machine
 from mdv.real.machine_state import ProgramFault
 from mdv.real.overlay import Overlay
 from mdv.real.resolve import read_program
 from mdv.real.store import FactReader, ReadPattern, ScopedRead, StatementChange, WriteRefusal
 from mdv.real.syntax import Program
+from mdv.real.trace import TracedMachine, TracedStep
 from mdv.real.vocabulary import BUILT_IN_PREFIXES, LRM, RDF_FIRST, RDF_REST, REAL
 from mdv.rules.ast import Span
 from mdv.rules.text_errors import Mark, flaw_of
@@ -79,7 +79,8 @@ class ProgramWriter:
 
 @dataclass(frozen=True, slots=True)
 class ProgramRequest:
-    """A program and how it runs. `limit`: it ends after that many solutions."""
+    """A program and how it runs. `limit`: it ends after that many solutions. `trace`: how many of its first
+    steps are events."""
 
     code: str
     is_read_only: bool = False
@@ -87,6 +88,7 @@ class ProgramRequest:
     prefixes: Mapping[str, str] = field(default_factory=dict)
     limit: int | None = None
     max_wait: float = 60.0
+    trace: int = 0
 
 
 def read_binding(given: Mapping[str, Any]) -> dict[str, Term]:
@@ -125,6 +127,16 @@ def mark_json(text: str, mark: Mark) -> dict[str, Any]:
     """Return a warning with its place."""
     hint = {} if mark.hint is None else {"hint": mark.hint}
     return {"message": mark.message, "span": span_of(text, mark.span)} | hint
+
+
+def trace_json(text: str, step: TracedStep) -> dict[str, Any]:
+    """Return a traced step. A part is a term, or the name of a variable with `?`."""
+    parts = [f"?{part}" if isinstance(part, str) else part.as_dict() for part in step.parts]
+    place = {} if step.span is None or not step.span.end else {"span": span_of(text, step.span)}
+    return {
+        "n": step.number, "operation": step.operation, "parts": parts, "found": step.is_found, "place": step.place,
+        "binding": {name: term.as_dict() for name, term in step.binding.items()},
+    } | place  # fmt: skip
 
 
 def parse_code(code: str, schema: Schema, prefixes: Mapping[str, str]) -> Program:
@@ -177,7 +189,9 @@ class ProgramRun:
             process=f"urn:mdv:real:process/{seed}", into=writer.into, seed=seed, is_read_only=request.is_read_only,
             limits=LIMITS,
         )  # fmt: skip
-        self.machine = Machine(compile_program(program, request.code), settings, request.binding)
+        self.variables = solution_variables(program, frozenset(request.binding))
+        code = compile_program(program, request.code)
+        self.machine = TracedMachine(code, settings, request.binding, request.trace)
         self.root = _RecordedOverlay()
         self.machine.overlays[0] = self.root
         self.view: PostgresView | None = None
@@ -298,6 +312,9 @@ class ProgramRun:
     # --- events ---
 
     def _news(self) -> Iterator[dict[str, Any]]:
+        for step in self.machine.trace:
+            yield {"type": "trace"} | trace_json(self.request.code, step)
+        self.machine.trace.clear()
         for document, statement, is_added in self.root.recorded:
             change = "added" if is_added else "removed"
             yield {"type": "effect", "change": change, "document": document, "statement": write_statement(statement)}

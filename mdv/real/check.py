@@ -76,6 +76,21 @@ def check_program(
     return tuple(sorted(dict.fromkeys(check.marks), key=lambda mark: (mark.span.start, mark.span.end)))
 
 
+def solution_variables(program: Program, inputs: frozenset[str] = frozenset()) -> list[str]:
+    """Return the variables that solutions may bind, in the order of the text. EXPAND may bind others, too.
+
+    >>> from mdv.real.resolve import read_program
+    >>> solution_variables(read_program("rdfs:label(?x, ?t) AND NO rdf:type(?x, ?c) AND $new"))
+    ['x', 't', 'new']
+    """
+    bound = _Check(None, {}).bind(program.body, inputs, None)
+    places: dict[str, int] = {}
+    for node in walk(program.body):
+        if isinstance(node, RealVariable) and node.name in bound:
+            places.setdefault(node.name, node.span.start)
+    return sorted(bound, key=lambda name: (places.get(name, -1), name))
+
+
 class _Check:
     def __init__(self, schema: Schema | None, actions: Mapping[str, Signature]) -> None:
         self.actions = actions

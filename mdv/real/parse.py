@@ -99,6 +99,25 @@ def parse_program(text: str) -> Program:
     return program
 
 
+def is_unfinished(text: str) -> bool:
+    """True if the text is the beginning of a program: more text could make it valid.
+
+    >>> is_unfinished("TRUE AND"), is_unfinished("[ TRUE"), is_unfinished("TRUE"), is_unfinished("TRUE )")
+    (True, True, False, False)
+    >>> is_unfinished("rdfs:label(?x, 'a"), is_unfinished("")
+    (True, True)
+    """
+    try:
+        parse_tree(_grammar(), text, "program")
+    except UnexpectedText as error:
+        rest = text[error.position :].strip()
+        return not rest or (rest[0] in _OPENING_QUOTES and rest.count(_OPENING_QUOTES[rest[0]]) < 1 + (rest[0] != "“"))
+    return False
+
+
+_OPENING_QUOTES = {'"': '"', "'": "'", "“": "”"}
+
+
 @cache
 def _grammar() -> Lark:
     grammar = (files("mdv.real") / "grammar.lark").read_text("utf-8")

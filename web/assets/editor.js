@@ -10,6 +10,7 @@ import { Compartment, EditorState } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { rdftlCompletionSource, rdftlLanguage } from "./rdftl_language.js";
+import { realCompletionSource, realLanguage } from "./real_language.js";
 import { completionSource, ruleLanguage } from "./rule_language.js";
 
 const LANGUAGES = {
@@ -19,8 +20,9 @@ const LANGUAGES = {
   jsonld: () => json(),
   rule: (area) => ruleLanguage(new Set(area.dataset.keywords.split(" "))),
   rdftl: (area) => rdftlLanguage(new Set(area.dataset.keywords.split(" "))),
+  real: (area) => realLanguage(new Set(area.dataset.keywords.split(" "))),
 };
-const COMPLETION_SOURCES = { rule: completionSource, rdftl: rdftlCompletionSource };
+const COMPLETION_SOURCES = { rule: completionSource, rdftl: rdftlCompletionSource, real: realCompletionSource };
 
 const colours = HighlightStyle.define(
   [

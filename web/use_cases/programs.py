@@ -72,6 +72,7 @@ def prepare_program(
     binding: Mapping[str, Any] | None = None,
     prefixes: Mapping[str, str] | None = None,
     limit: int | None = None,
+    trace: int = 0,
 ) -> ProgramRun:
     """Return a run in the mode `read` or `sandbox`, which has not begun."""
     writer = ProgramWriter(
@@ -79,7 +80,7 @@ def prepare_program(
         WriteLimits(caller.document_prefixes, caller.resource_prefixes),
     )  # fmt: skip
     asked = ProgramRequest(
-        code, is_read_only, read_binding(binding or {}), prefixes or {}, limit, s.config.max_wait_seconds
+        code, is_read_only, read_binding(binding or {}), prefixes or {}, limit, s.config.max_wait_seconds, trace
     )
     with s.single.connect() as connection:
         schema = s.schemas.now(connection)
@@ -115,9 +116,6 @@ def stream_program(
     """Return an answer that sends the first events of a program, and the others as they happen."""
     write = _ndjson if media_type == NDJSON else _server_sent
     client = client_connection()
-    if client is not None:  # disconnect clients that do not read
-        closing.callback(_restore_timeout, client, client.gettimeout())
-        client.settimeout(SEND_SECONDS)
 
     def chunks() -> Iterator[bytes]:
         if first:
@@ -133,9 +131,17 @@ def stream_program(
         except Exception as error:
             yield write([{"type": "error", "problem": unexpected(error).problem()}])
 
-    response = Response(
-        stream_with_context(chunks()), content_type=media_type, headers={"Vary": "Accept", "Cache-Control": "no-store"}
-    )
+    return stream_to_client(stream_with_context(chunks()), media_type, closing)
+
+
+def stream_to_client(parts: Iterator[bytes], media_type: str, closing: ExitStack) -> Response:
+    """Return an answer that sends these parts. A client that does not read is disconnected. `closing`: closed at the
+    end."""
+    client = client_connection()
+    if client is not None:
+        closing.callback(_restore_timeout, client, client.gettimeout())
+        client.settimeout(SEND_SECONDS)
+    response = Response(parts, content_type=media_type, headers={"Vary": "Accept", "Cache-Control": "no-store"})
     response.call_on_close(closing.close)
     return response
 

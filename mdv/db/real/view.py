@@ -102,6 +102,10 @@ class PostgresView:
                 return found[:limit]
             after = rows[-1]
 
+    def count(self, pattern: ReadPattern, scope: ReadScope, limit: int) -> int:
+        """Return the number of distinct statements that match a pattern, at most `limit`."""
+        return len(self._read(pattern, scope, self._position, None, limit))
+
     def _matching(self, pattern: ReadPattern, rows: list[Statement]) -> list[Statement]:
         if not pattern.is_typed:
             return rows

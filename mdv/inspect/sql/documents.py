@@ -185,8 +185,8 @@ def list_versions(connection: Connection, uri: str, before: int, limit: int) -> 
         .order_by(v.version.desc())
         .limit(limit)
     )  # fmt: skip
-    rows: list[Sequence[Any]] = [tuple(row) for row in connection.execute(query)]
-    return [DocumentVersion(*values, origin=None if life is None else (life, seq)) for *values, life, seq in rows]
+    rows = [[*row[:-2], None if row[-2] is None else (row[-2], row[-1])] for row in connection.execute(query)]
+    return [DocumentVersion(*row) for row in rows]
 
 
 def list_atoms(
