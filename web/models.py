@@ -231,6 +231,7 @@ class Registration(BaseModel):
     told: list[str] | None = Field(None, description="dry run only: the LMRs that would be notified, at most 100")
     etag: str | None = Field(None, description="with a backbone, the `ETag`: version and digest of the document")
     token: str | None = Field(None, description="with a backbone, names the change for `GET /status?after=`")
+    replicas: int | None = Field(None, description="with `Prefer: replicas=N`: other members that have the change")
     fired: int | None = Field(None, description="how often event-condition-action rules fired; always in a dry run")
     run: int | dict[str, Any] | None = Field(None, description="the run of rules; for a dry run, its tree")
     references: list[DanglingReference] | None = Field(
@@ -281,6 +282,8 @@ class UpdateDone(BaseModel):
     matched: int = Field(description="resources that newly match a subscription rule")
     lmrs: int = Field(description="number of notified LMRs")
     warnings: list[TextFlaw]
+    token: str | None = Field(None, description="with a backbone, names the change for `GET /status?after=`")
+    replicas: int | None = Field(None, description="with `Prefer: replicas=N`: other members that have the change")
     dry_run: bool | None = None
 
 
@@ -1033,6 +1036,7 @@ class MdpStatus(BaseModel):
     queue: QueueStatus
     workers: list[WorkerHeard] | None = Field(description="null if Redis is unavailable")
     database_bytes: int
+    reached: bool | None = Field(None, description="with `after`: the change of the token is here")
 
 
 class LocalDocumentResult(BaseModel):
@@ -1104,6 +1108,11 @@ class DeliveryShown(BaseModel):
     ended_at: str | None
 
 
+class MdpStatusQuery(Strict):
+    after: str | None = Field(None, description="token of a change at any MDP of the backbone", max_length=100)
+    wait: float = Field(0, ge=0, le=60, description="seconds to wait for that change")
+
+
 class NewBackbone(Strict):
     name: StrictStr = Field(description="name of this MDP in the backbone", json_schema_extra={"example": "m1"})
     url: StrictStr = Field(description="URL at which the other members reach this MDP")
@@ -1147,6 +1156,7 @@ class BackboneMemberShown(BaseModel):
 
     name: str
     url: str
+    key: str = Field(description="its public Ed25519 key, base64url")
     life: str | None = Field(description="its present life: the history of its database")
     state: str = Field(description="active, checking, returning, leaving, lapsed or unknown")
     paused: bool = Field(description="true: this MDP pulls nothing from it")

@@ -196,8 +196,8 @@ def conflicts(as_json: bool) -> None:
     if not items:
         print_line("There are no conflicts.")
         return
-    write_table(("kind", "document", "about", "values"),
-                ([one["kind"], one["document"], " ".join(one.get("about", ())), _values(one)] for one in items))  # fmt: skip
+    rows = ([one["kind"], one["document"], " ".join(one.get("about", ())), _values(one)] for one in items)
+    write_table(("kind", "document", "about", "values"), rows)
 
 
 def _values(conflict: Item) -> str:

@@ -29,7 +29,6 @@ def connect_mdps(places: Sequence[MdpPlace], systems: Sequence[System], clients:
             code = first.change("POST", "/backbone/invitations")["code"]
             entry = {"name": place.name, "url": system.url, "code": code, "merge": True}
             mdp.change("POST", "/backbone/entry", entry, READY_SECONDS)
-    for place, mdp in zip(places, clients, strict=True):
         if wait_until_active(mdp, READY_SECONDS)["state"] != "active":
             raise MdvError(f"{place.name} did not become a member of the backbone: see {place.folder / 'logs'}.")
 
@@ -47,7 +46,7 @@ def _check_url(known: dict[str, object], system: System) -> None:
     url = next(one["url"] for one in members if one["name"] == known["name"])
     if url != system.url:
         raise Conflict(
-            f"The other members know {known['name']} as {url}, not as {system.url}: start with the same --port and --host."
+            f"The other members know {known['name']} as {url}, not as {system.url}: start with the same --port."
         )
 
 

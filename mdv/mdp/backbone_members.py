@@ -51,8 +51,11 @@ class NewMember(NamedTuple):
     code: str
 
 
-Announce = Callable[[InvitationContent, NewMember], Mapping[str, str]]
-"""Sends the request of a new member to the lead. Returns the URLs of the members. Raises an error if it is refused."""
+Contacts = Mapping[str, tuple[str, str]]
+"""The URLs and the public keys of members, by name."""
+
+Announce = Callable[[InvitationContent, NewMember], Contacts]
+"""Sends the request of a new member to the lead. Returns all members. Raises an error if it is refused."""
 
 
 def found_backbone(replica: Replica, provider: Provider, name: str, url: str, mode: str, allows_plain: bool) -> None:
@@ -123,7 +126,7 @@ def join_backbone(
             members = announce(content, NewMember(name, url, public_key(private_key), facts.life, content.secret))
             # Half of the members must know the new life before it begins, so all of them are polled.
             for other in members.keys() - {name}:
-                facts.table.members[other] = MemberLives(url=members[other])
+                facts.table.members[other] = MemberLives(url=members[other][0], key=members[other][1])
     except MdvError:
         replica.discard()
         raise

@@ -220,8 +220,8 @@ class Replica:
     def conflict_page(
         self, connection: Connection, after: str, limit: int, uri: str | None = None
     ) -> tuple[list[BackboneConflict], str | None]:
-        """Return the open conflicts of some documents after the URI `after`, or of one document, and where the next page
-        begins. A page has all conflicts of its documents."""
+        """Return the open conflicts of some documents after the URI `after`, or of one document, and where the next
+        page begins. A page has all conflicts of its documents."""
         if uri is not None:
             return self._conflicts_of(connection, list(find_replicated(connection, [uri]).values())), None
         found: list[BackboneConflict] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -19,6 +19,7 @@ from sqlalchemy import Engine
 
 from mdv.backbone.kinds import SET_KINDS
 from mdv.backbone.member import BackboneMember
+from mdv.backbone.membership import MemberLives
 from mdv.backbone.messages import BackboneMessage, Envelope, LogPage, LogPoll, StateRequest
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 from mdv.db.replica.keys import read_private_key
@@ -179,6 +180,18 @@ class Replicator:
                 store_schema_in_force(self._replica, self._provider)
         return [answer for to, answer in answers if to == peer]
 
+    def meet(self, contacts: Mapping[str, tuple[str, str]]) -> None:
+        """Note members that this one does not know yet, because it joins: half of all must know it before it begins."""
+
+        def add(member: BackboneMember) -> None:
+            facts = member.store.facts
+            for name in contacts.keys() - facts.table.members.keys() - {facts.name}:
+                facts.table.members[name] = MemberLives(url=contacts[name][0], key=contacts[name][1])
+
+        facts = self._facts()
+        if facts is not None and contacts.keys() - facts.table.members.keys() - {facts.name}:
+            self._call(add)
+
     def note(self, peer: str, **changes: object) -> None:
         self._links[peer] = replace(self._links.get(peer, LinkStatus()), **changes)  # type: ignore[arg-type]
 
@@ -246,6 +259,8 @@ class _Follower:
         polls = [message for message in messages if isinstance(message, LogPoll)]
         is_plain = status is MemberStatus.ACTIVE and len(polls) == len(messages)
         answers = client.exchange(messages, replicator.wait if is_plain else 0, silent if is_plain else ())
+        if status is MemberStatus.RETURNING:
+            replicator.meet(client.contacts)
         has_rows, rounds = False, 0
         while answers and not self._is_over and rounds < MAX_ROUNDS:
             rounds += 1

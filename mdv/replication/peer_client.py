@@ -16,7 +16,7 @@ from mdv.client import error_from_problem, is_loopback
 from mdv.errors import MdvError, Unauthenticated, Unavailable
 from mdv.http_client import REPEATABLE, HttpClient
 from mdv.replication.http_signatures import sign_request
-from mdv.replication.wire import decode_messages, encode_messages
+from mdv.replication.wire import decode_contacts, decode_messages, encode_messages
 
 API = "/api/v1/backbone"
 TIMEOUT_SECONDS = 60.0
@@ -31,6 +31,8 @@ class PeerClient:
         self.url = url
         self._name, self._private_key, self._kind = name, private_key, kind
         self._clock_difference = 0
+        self.contacts: dict[str, tuple[str, str]] = {}
+        """The URLs and keys of all members, if the last answer has them."""
         self._http = HttpClient(timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS, pool=None),
                                 follow_redirects=False, trust_env=not is_loopback(url))  # fmt: skip
 
@@ -45,6 +47,7 @@ class PeerClient:
         query = {"wait": f"{wait:g}"} if wait else {}
         query |= {"wants": " ".join(sorted(wants))} if wants else {}
         response = self._send("POST", "/messages", query, encode_messages(messages, self._kind), TIMEOUT_SECONDS + wait)
+        self.contacts = decode_contacts(response.content)
         return decode_messages(response.content, self._kind)
 
     def leave(self) -> None:

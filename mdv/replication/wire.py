@@ -38,10 +38,22 @@ Json = dict[str, Any]
 MAX_NUMBER = 2**63
 
 
-def encode_messages(messages: Iterable[BackboneMessage], kind: SetKind) -> bytes:
-    """Return messages as JSON."""
+def encode_messages(messages: Iterable[BackboneMessage], kind: SetKind, table: MemberTable | None = None) -> bytes:
+    """Return messages as JSON. `table`: the members, for one that joins and must ask all of them."""
     found = [{"type": _TYPES[type(message)][0], **_TYPES[type(message)][1](message, kind)} for message in messages]
-    return json.dumps({"messages": found}, ensure_ascii=False, separators=(",", ":")).encode()
+    body: Json = {"messages": found}
+    if table is not None:
+        body["members"] = {name: [one.url, one.key] for name, one in table.members.items() if not one.is_removed}
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_contacts(body: bytes) -> dict[str, tuple[str, str]]:
+    """Return the URLs and the public keys of the members in a body, by name."""
+    try:
+        members = json.loads(body).get("members", {})
+        return {_text(name): (_text(url), _text(key)) for name, (url, key) in members.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadRequest(f"The members are malformed: {error}.") from None
 
 
 def decode_messages(body: bytes, kind: SetKind) -> list[BackboneMessage]:

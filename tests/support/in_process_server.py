@@ -80,7 +80,8 @@ def _work(config: Config, woken: threading.Event, stopped: threading.Event) -> N
 
     worker = Worker(
         engine, config.max_document_bytes, partial(notify_callers, redis), notify_feeds,
-        longest=config.job_limit_seconds, rule_seconds=config.rule_seconds, provider=Provider.configured(engine, config),
+        longest=config.job_limit_seconds, rule_seconds=config.rule_seconds,
+        provider=Provider.configured(engine, config),
     )  # fmt: skip
     while not stopped.is_set():
         woken.wait(IDLE_SECONDS)

@@ -30,7 +30,9 @@ def documents(backbone: HttpBackbone, *uris: str) -> None:
     for uri in uris:
         answers = [member.api.get("/documents", uri=uri, headers={"Accept": "application/n-triples"})
                    for member in backbone.members.values()]  # fmt: skip
-        found = {(one.status_code, one.headers.get("ETag"), "\n".join(sorted(one.text.splitlines()))) for one in answers}
+        found = {
+            (one.status_code, one.headers.get("ETag"), "\n".join(sorted(one.text.splitlines()))) for one in answers
+        }
         assert len(found) == 1, found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Response, request
 
+from mdv.backbone.messages import StateRequest
 from mdv.backbone.operation import LogRow, decode_operation, operation_fields
 from mdv.backbone.vector import Life
 from mdv.errors import BadRequest, Forbidden, Forked, StateIsNeeded, Unauthenticated
@@ -74,7 +75,7 @@ def get_backbone() -> dict[str, Any]:
 
 
 @routes.route("POST", "/backbone", "Found a backbone", {201: BackboneShown} | describe_problems(409, 413, 415),
-              body=describe_json_body(NewBackbone, {"name": "m1", "url": "https://m1.example", "mode": "orset"}))  # fmt: skip
+              body=describe_json_body(NewBackbone, {"name": "m1", "url": "https://m1.example"}))  # fmt: skip
 def found() -> tuple[dict[str, Any], int]:
     """This MDP is the first member, and the lead. Its documents and its schema become those of the backbone."""
     require_unlimited_admin()
@@ -116,7 +117,8 @@ def add_member() -> tuple[dict[str, Any], int]:
 
 
 @routes.route("POST", "/backbone/entry", "Join a backbone", {201: BackboneShown} | describe_problems(409, 413, 415),
-              body=describe_json_body(BackboneEntry, {"name": "m2", "url": "https://m2.example", "code": "…"}))  # fmt: skip
+              body=describe_json_body(BackboneEntry, {"name": "m2", "url": "https://m2.example",
+                                                      "code": "…"}))  # fmt: skip
 def join() -> tuple[dict[str, Any], int]:
     """This MDP becomes a member of the backbone of an invitation. 409 if it has documents, unless `merge` is true: then
     they are registered in the backbone after its state was transferred."""
@@ -174,10 +176,12 @@ def messages(query: ExchangeQuery) -> Response:
     `@authority`, `@path`, `@query` and `content-digest`, with `created`, `nonce`, `keyid` and `alg="ed25519"`."""
     s = services()
     body = read_body(s.config.body_seconds)
-    sender, _, kind = signing_member(body)
+    sender, facts, kind = signing_member(body)
     given = run_in_thread(decode_messages, body, kind)
     answers = exchange(given, sender, query.wait, query.wants.split())
-    return Response(run_in_thread(encode_messages, answers, kind), content_type=JSON)
+    is_joining = any(isinstance(message, StateRequest) for message in given)
+    table = facts.table if is_joining else None
+    return Response(run_in_thread(encode_messages, answers, kind, table), content_type=JSON)
 
 
 @routes.route("GET", "/backbone/log", "Read the log",
@@ -185,8 +189,9 @@ def messages(query: ExchangeQuery) -> Response:
                      "content": {NDJSON: {"schema": {"type": "string"}}}}} | describe_problems(404, 409, 410),
               query=BackboneLogQuery, is_for_members=True)  # fmt: skip
 def read_log(query: BackboneLogQuery) -> Response:
-    """The first line is `{"vector", "up_to_date"}`. Each other line is an operation, with its `chain` (the hash over all
-    operations of its life so far) and the `signature` of its origin. 410 `state-needed` if they are no longer kept."""
+    """The first line is `{"vector", "up_to_date"}`. Each other line is an operation, with its `chain` (the hash over
+    all operations of its life so far) and the `signature` of its origin. Operations that every member has are no longer
+    kept: 410 `state-needed`."""
     require_member_or_admin()
     s = services()
     have = _read_vector(query.have)
@@ -286,8 +291,8 @@ def checksum(query: BackboneChecksumQuery) -> dict[str, Any]:
                                    "properties": {"items": {"type": "array", "items": {"type": "object"}}}},
                                   "The counters")} | describe_problems(404), query=MarksQuery)  # fmt: skip
 def marks(query: MarksQuery) -> dict[str, Any]:
-    """Returns `{"statement": [s, p, o], "k": n}` for the statements of a document that are or were there: the counter of
-    a `cset`, or the number of insertions that a statement of an `orset` has. By default those other than 0 and 1."""
+    """Returns `{"statement": [s, p, o], "k": n}` for the statements of a document that are or were there: the counter
+    of a `cset`, or the number of insertions that a statement of an `orset` has. By default those other than 0 and 1."""
     require_reader()
     s = services()
     read_facts(s)

@@ -18,7 +18,7 @@ from mdv.backbone.sums import BUCKETS
 from mdv.client import is_loopback
 from mdv.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated, Unavailable
 from mdv.http_client import HttpClient
-from mdv.mdp.backbone_members import InvitationContent, NewMember
+from mdv.mdp.backbone_members import Contacts, InvitationContent, NewMember
 from mdv.mdp.replica import has_new_schema
 from mdv.replication.http_signatures import read_signature, verify_request
 from mdv.replication.link_status import LINKS_KEY, LINKS_SECONDS, ReplicationStatus, missing_operations
@@ -185,6 +185,7 @@ def describe_member(facts: MemberFacts, name: str, status: ReplicationStatus | N
     item: dict[str, Any] = {
         "name": name,
         "url": member.url,
+        "key": member.key,
         "life": facts.life if name == facts.name else (lives[-1] if lives else None),
         "state": member_state(facts, name),
         "paused": name in facts.paused,
@@ -222,8 +223,8 @@ def refuse_documents(documents: int, merge: bool) -> None:
         )
 
 
-def announce_to_lead(content: InvitationContent, new: NewMember, documents: int, merge: bool) -> dict[str, str]:
-    """Send the request of this MDP to become a member to the lead. Return the URLs of the members."""
+def announce_to_lead(content: InvitationContent, new: NewMember, documents: int, merge: bool) -> Contacts:
+    """Send the request of this MDP to become a member to the lead. Return the URLs and keys of the members."""
     body = {"name": new.name, "url": new.url, "key": new.key, "life": new.life, "code": new.code,
             "documents": documents, "merge": merge}  # fmt: skip
     url = f"{content.url}/api/v1/backbone/members"
@@ -234,4 +235,4 @@ def announce_to_lead(content: InvitationContent, new: NewMember, documents: int,
             raise Unavailable(f"The lead at {content.url} cannot be reached: {error}.") from error
     if not response.is_success:
         raise problem_of(response, content.url)
-    return {str(one["name"]): str(one["url"]) for one in response.json()["members"]}
+    return {str(one["name"]): (str(one["url"]), str(one["key"])) for one in response.json()["members"]}
