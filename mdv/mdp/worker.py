@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 from uuid import UUID
@@ -60,6 +60,8 @@ BATCH_SIZE_AFTER_DEATHS = (MAX_DOCUMENTS_PER_BATCH, MAX_DOCUMENTS_PER_BATCH // 1
 """The batch size for jobs that were running when 0, 1, 2 … workers died. One of them may be the cause."""
 BUSY_RETRY_SECONDS = 1.0
 """How long a change of rules is deferred while another one is being precomputed."""
+NO_RUN: Mapping[str, Any] = {"fired": 0, "run": None}
+"""What a dry run reports about event-condition-action rules if none was triggered."""
 MAX_EDITS_PER_COMMIT = 32
 """Each edit has a savepoint of its own. Postgres gets slower if a transaction has more than 64 of them."""
 BULK_BATCH_INTERVAL = 10
@@ -374,7 +376,8 @@ class Worker:
 def _job_outcome(job: Job, result: EditJobOutcome | MdvError) -> JobOutcome:
     if isinstance(result, MdvError):
         return JobOutcome(job, None, result.problem())
-    return JobOutcome(job, result.as_dict() | ({"dry_run": True} if job.options.get("dry_run") else {}), None)
+    found = result.as_dict()
+    return JobOutcome(job, {**NO_RUN, **found, "dry_run": True} if job.options.get("dry_run") else found, None)
 
 
 def _preconditions(job: Job) -> Preconditions:

@@ -392,7 +392,8 @@ class _Builder:
 
     def head(self, tree: Tree[Token]) -> WrittenResource | WrittenVariable:
         if tree.data == "resource":
-            names = _names(tree)
+            # The empty text stands for all resources.
+            names = [name for name in _names(tree) if name.text]
             return WrittenResource(names[0] if names else None, _span(tree))
         variable, *fields = _tokens(tree)
         if not fields:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import NamedTuple
 
 from mdv.model import RDF_TYPE, RDFS_RESOURCE, XSD
@@ -63,6 +64,7 @@ from mdv.rdftl.syntax import (
     WrittenNot,
     WrittenOperand,
     WrittenPath,
+    WrittenPreamble,
     WrittenResource,
     WrittenRule,
     WrittenStep,
@@ -85,13 +87,14 @@ _FIELDS: dict[ChangeKind, tuple[DeltaField, ...]] = {
     ChangeKind.UPDATE: (DeltaField.SOURCE, DeltaField.ARC_NAME, DeltaField.OLD_TARGET, DeltaField.NEW_TARGET),
 }
 
+_TARGET_FIELDS = (DeltaField.TARGET, DeltaField.OLD_TARGET, DeltaField.NEW_TARGET)
 _UNKNOWN = ""
 """Stands for the IRI of a property that could not be resolved."""
 
 
 def resolve_rule(written: WrittenRule, schema: Schema, report: FlawReport) -> EcaRule:
     """Return the rule with all names resolved. Flaws and warnings go to the report."""
-    resolver = _Resolver(RuleNames(schema, written.preamble, report), written.event)
+    resolver = _Resolver(RuleNames(schema, written.preamble, report), written.preamble, written.event)
     resolver.define(written.lets)
     event = resolver.event(written.event, written.event_lets)
     return EcaRule(
@@ -110,7 +113,7 @@ def resolve_rule(written: WrittenRule, schema: Schema, report: FlawReport) -> Ec
 
 def resolve_update(written: WrittenUpdate, schema: Schema, report: FlawReport) -> tuple[Action, ...]:
     """Return the actions of an update with all names resolved. Flaws and warnings go to the report."""
-    return _Resolver(RuleNames(schema, written.preamble, report), None).actions(written.actions)
+    return _Resolver(RuleNames(schema, written.preamble, report), written.preamble, None).actions(written.actions)
 
 
 class _Binding(NamedTuple):
@@ -125,8 +128,8 @@ class _Binding(NamedTuple):
 class _Resolver:
     """Resolves one rule or update. `event` is the event that binds `$delta`; None in an update."""
 
-    def __init__(self, names: RuleNames, event: WrittenChange | None) -> None:
-        self.names, self.schema, self.report = names, names.schema, names.report
+    def __init__(self, names: RuleNames, preamble: WrittenPreamble, event: WrittenChange | None) -> None:
+        self.names, self.schema, self.report, self.preamble = names, names.schema, names.report, preamble
         self.delta_event = event
         self.in_event = False
         self.in_qualifier = 0
@@ -496,16 +499,34 @@ class _Resolver:
 
     def kind(self, path: NodePath) -> ValueKind | None:
         """Return how the values of a path are compared; None if its last property is unknown."""
-        last = path.steps[-1] if path.steps else None
-        if last is None or last.axis is not Axis.TARGET or last.property is None:
+        name = self.last_property(path)
+        if name is None:
             return ValueKind.TEXT
-        property_ = self.schema.property_of(last.property)
+        property_ = self.schema.property_of(name)
         return property_.kind if property_ else None
+
+    def last_property(self, path: NodePath) -> str | None:
+        """Return the property whose values a path selects, if it is one. The targets of `$delta` are values of the
+        property of the event."""
+        if path.steps:
+            last = path.steps[-1]
+            return last.property if last.axis is Axis.TARGET else None
+        is_target = isinstance(path.head, DeltaValue) and path.head.field in _TARGET_FIELDS
+        return self.delta_arc if is_target else None
+
+    @cached_property
+    def delta_arc(self) -> str | None:
+        """The property of the event. LETs before the event need it, too; the event itself reports its flaws."""
+        if self.delta_event is None or isinstance(self.delta_event, WrittenNodeChange):
+            return None
+        names = RuleNames(self.schema, self.preamble, FlawReport(self.report.text, self.report.what))
+        arc, _ = _Resolver(names, self.preamble, None).arc(self.delta_event.triples[0].arc)
+        return arc if isinstance(arc, str) else None
 
     def described(self, written: WrittenOperand, operand: Operand) -> str:
         shown = _short(self.report.text, written.span)
-        if isinstance(operand, NodePath) and operand.steps and operand.steps[-1].axis is Axis.TARGET:
-            property_ = self.schema.property_of(operand.steps[-1].property or "")
+        if isinstance(operand, NodePath) and (name := self.last_property(operand)) is not None:
+            property_ = self.schema.property_of(name)
             if property_ is not None:
                 range_ = self.schema.shorten(property_.range) if property_.range else None
                 return f"{shown} is of range {range_}" if range_ else f"{shown} is without a declared range"

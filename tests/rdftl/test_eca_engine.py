@@ -77,6 +77,17 @@ def test_an_update_event_has_old_and_new_targets(eca: Mdp) -> None:
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "tag", "1")}
 
 
+def test_old_and_new_targets_are_compared_as_numbers(eca: Mdp) -> None:
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 9 . <http://r/2> a :Lo ; :level 9 .")
+    add(eca, "ON UPDATE (_, level, _ -> _) IF $delta.new_target > $delta.old_target DO INSERT ($delta, tag, 'more')")
+    add(eca, "ON UPDATE (_, level, _ -> _) IF $delta.new_target = '010' DO INSERT ($delta, tag, 'ten')")
+
+    put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 10 . <http://r/2> a :Lo ; :level 8 .")
+
+    found = statements(eca, "urn:mdv:eca:main")
+    assert found == {("http://r/1", "tag", "more"), ("http://r/1", "tag", "ten")}
+
+
 def test_an_action_updates_an_arc_of_a_document_that_is_registered_now(eca: Mdp) -> None:
     add(eca, "ON INSERT (_, subject, _) IF TRUE DO UPDATE ($delta, level, _ -> 2)")
 
@@ -174,6 +185,26 @@ def test_rules_are_disabled_enabled_replaced_and_removed(eca: Mdp) -> None:
         remove_rule(connection, "mark", eca.provider)
     put(eca, "http://d/4", "<http://r/4> :subject 'x' .")
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/2", "tag", "old"), ("http://r/3", "tag", "new")}
+
+
+@pytest.mark.parametrize("change", ["remove", "replace"])
+def test_a_rule_that_is_not_preceded_any_more_runs_by_its_id(eca: Mdp, change: str) -> None:
+    event = "ON INSERT (_, subject, 'x') IF TRUE DO"
+    add(eca, f"RULE first {event} INSERT ($delta, level, 1)")
+    add(eca, f"RULE second {event} UPDATE ($delta, level, _ -> 2)")
+    add(eca, f"RULE third PRECEDES first {event} DELETE ($delta, level, 7)")
+    put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "level", "1")}, "second, third, first"
+
+    with eca.engine.begin() as connection:
+        if change == "remove":
+            remove_rule(connection, "third", eca.provider)
+        else:
+            text = f"RULE third {event} DELETE ($delta, level, 7)"
+            replace_rule(connection, "third", EcaDraft(text), eca.provider)
+
+    put(eca, "http://d/2", "<http://r/2> :subject 'x' .")
+    assert ("http://r/2", "level", "2") in statements(eca, "urn:mdv:eca:main"), "first, second"
 
 
 def test_a_shadow_rule_is_recorded_and_does_nothing(eca: Mdp) -> None:

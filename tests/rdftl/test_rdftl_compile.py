@@ -161,6 +161,12 @@ def test_a_resource_is_named_in_full_or_relative_to_base(written: str, uri: str 
         assert action.path == NodePath(NamedNode(uri))  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("written", ["", " ", "''", '""'])
+def test_a_resource_without_a_uri_is_every_resource(written: str) -> None:
+    (action,) = compile_update(f"DELETE resource({written})", rdftl_schema()).actions
+    assert action.path == NodePath(AllNodes())  # type: ignore[union-attr]
+
+
 def test_base_and_namespaces_of_the_text_come_before_those_of_the_schema() -> None:
     found = rule(
         f"BASE <http://b/> USING NAMESPACE dc {BASE} "
@@ -273,6 +279,39 @@ def test_a_path_of_a_qualifier_begins_at_the_tested_node() -> None:
 def test_the_range_of_the_last_property_decides_the_kind(text: str, operator: Operator, kind: ValueKind) -> None:
     found = comparison(text)
     assert (found.operator, found.kind) == (operator, kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "event", "kind"),
+    [
+        ("$delta.target = 5", "INSERT (_, size, _)", ValueKind.NUMBER),
+        ("$delta.new_target < $delta.old_target", "UPDATE (_, price, _ -> _)", ValueKind.NUMBER),
+        ("$delta.target > resource(x)/target(size)", "DELETE (_, size, _)", ValueKind.NUMBER),
+        ("resource(x)[target(size) = $delta.target]", "DELETE (_, size, _)", ValueKind.NUMBER),
+        ("$delta.target ≥ '2024-02-29'", "INSERT (_, day, _)", ValueKind.INSTANT),
+        ("$delta.target = 5", "INSERT (_, note, _)", ValueKind.TEXT),
+        ("$delta.target = 5", "INSERT (_, _, _)", ValueKind.TEXT),
+        ("$delta.source = 'x'", "INSERT (_, size, _)", ValueKind.TEXT),
+        ("$delta.arc_name = 'x'", "INSERT (_, size, _)", ValueKind.TEXT),
+    ],
+)
+def test_the_property_of_the_event_decides_the_kind_of_its_targets(text: str, event: str, kind: ValueKind) -> None:
+    found = condition(text, event)
+    if isinstance(found, Exists):
+        (found,) = found.path.qualifiers
+    assert isinstance(found, ValueComparison) and found.kind is kind
+
+
+def test_a_let_before_the_event_compares_its_targets_by_kind() -> None:
+    found = rule("LET $x := resource(y)[target(size) < $delta.target] ON INSERT (_, size, _) IF $x DO DELETE $x")
+    assert isinstance(found.condition, Exists)
+    (tested,) = found.condition.path.qualifiers
+    assert isinstance(tested, ValueComparison) and tested.kind is ValueKind.NUMBER
+
+
+def test_a_target_that_does_not_compare_is_described_by_its_range() -> None:
+    text = "ON INSERT (_, size, _) IF $delta.target = 'many' DO DELETE $delta"
+    assert refusal(text) == ["'many' is not a number, and $delta.target is of range xsd:integer"]
 
 
 def test_the_fields_of_an_arc() -> None:

@@ -33,10 +33,11 @@ from tests.support.rdftl_rules import (
 VARIABLES = ("x", "y", "z")
 GREATEST = 12
 """The greatest number. Programs that need a greater one are not compared."""
-SCHEMA = schema_of_turtle("""
+SCHEMA_TEXT = """
 :Number a rdfs:Class . :Counter a rdfs:Class . :Variable a rdfs:Class .
 :succ rdfs:range :Number . :value rdfs:range :Number .
-""")
+"""
+SCHEMA = schema_of_turtle(SCHEMA_TEXT)
 DOCUMENT = "http://d/numbers"
 
 

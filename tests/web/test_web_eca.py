@@ -236,11 +236,24 @@ def test_a_dry_run_shows_the_run_and_changes_nothing(api: Api, doc: str, word: s
     assert api.get("/status").json()["position"] == position
     assert api.get("/documents", uri=doc).status_code == api.get("/eca/rules/draft").status_code == 404
     registered = api.put(doc, note(word), dry_run="true").json()
-    assert registered["fired"] == 0 and "run" not in registered
+    assert (registered["fired"], registered["run"]) == (0, None)
     add(api, note_rule("draft", word))
     registered = api.put(doc, note(word), dry_run="true").json()
     assert registered["fired"] == 1 and registered["run"]["copies"][0]["updates"][0]["change_count"] == 1
     assert api.get("/eca/rules/draft").json()["fired"] == 0
+
+
+def test_a_dry_run_reports_fired_and_run_even_if_nothing_would_change(api: Api, doc: str, word: str) -> None:
+    assert api.put(doc, note(word)).status_code == 201
+    statement = [doc + "#a", V + "note", {"type": "literal", "value": word}]
+    for tried in (
+        api.put(doc, note(word), wait=None, dry_run="true"),
+        api.patch(doc, {"add": [statement]}, wait=None, dry_run="true"),
+        api.delete(doc, wait=None, dry_run="true"),
+        api.http.post("/api/v1/eca/dry-run", json={"uri": doc, "document": note(word), "media_type": "text/turtle"}),
+    ):
+        assert tried.status_code == 200 and {"fired", "run"} <= tried.json().keys(), tried.text
+        assert tried.json()["fired"] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whether somebody waits for a job."""
+"""Queued jobs that callers wait for."""
 
 from __future__ import annotations
 

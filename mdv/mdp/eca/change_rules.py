@@ -85,7 +85,7 @@ def add_drafts(connection: Connection, drafts: Sequence[EcaDraft], provider: Pro
     if tx.schema.version != schema.version:
         written = _compile(drafts, tx.schema.schema)
     first = last_rule(connection) + 1
-    return _add(tx, written, range(first, first + len(written)), provider)
+    return _add(tx, written, range(first, first + len(written)), provider, ())
 
 
 def _compile(drafts: Sequence[EcaDraft], schema: Schema) -> list[tuple[EcaDraft, MatchedRule]]:
@@ -104,10 +104,15 @@ def _compile(drafts: Sequence[EcaDraft], schema: Schema) -> list[tuple[EcaDraft,
 
 
 def _add(
-    tx: Transaction, written: Sequence[tuple[EcaDraft, MatchedRule]], numbers: Sequence[int], provider: Provider
+    tx: Transaction,
+    written: Sequence[tuple[EcaDraft, MatchedRule]],
+    numbers: Sequence[int],
+    provider: Provider,
+    released: Collection[str],
 ) -> list[AddedEcaRule]:
+    """Store rules. `released`: the names that the rules mentioned that they replace."""
     connection = tx.connection
-    ranks = _rank(connection, dict(zip(numbers, (_order(one) for _, one in written), strict=True)))
+    ranks = _rank(connection, dict(zip(numbers, (_order(one) for _, one in written), strict=True)), released)
     store = TemplateStore(connection, tx.schema.schema, provider)
     rows = [
         _new_rule(store, draft, number, one, ranks[number])
@@ -141,8 +146,9 @@ def remove_rule(
     tx.lock()
     rule = _find_own_rule(connection, name, limits)
     followers = find_followers(connection, rule.name) if rule.name is not None else []
+    released = _mentioned_by(connection, rule.id)
     delete_rule(connection, rule.id)
-    _renew_ranks(connection)
+    _renew_ranks(connection, released)
     _advance(tx)
     warnings = [f"The rule {one} names {rule.name} in PRECEDES or FOLLOWS." for one in followers]
     return EcaRuleChange(rule.id, tx.position, tuple(warnings))
@@ -194,10 +200,11 @@ def replace_rule(
     compiled = RuleMatcher(tx.schema.schema).compile(draft.text)
     if len(compiled) != 1:
         raise InvalidRule(f"The text has {len(compiled)} rules. Send the text of one rule.")
+    released = _mentioned_by(connection, rule.id)
     delete_rule(connection, rule.id)
     state = rule.state if rule.state != QUARANTINED else "active"
     kept = draft._replace(rule_set=rule.rule_set, state=state)
-    (added,) = _add(tx, [(kept, compiled[0])], [rule.id], provider)
+    (added,) = _add(tx, [(kept, compiled[0])], [rule.id], provider, released)
     return added
 
 
@@ -212,8 +219,15 @@ def _find_own_rule(connection: Connection, name: str, limits: WriteLimits) -> St
     return rule
 
 
-def _renew_ranks(connection: Connection) -> None:
+def _mentioned_by(connection: Connection, number: int) -> set[str]:
+    """Return the names that a rule mentions in PRECEDES and FOLLOWS."""
     stored = read_order(connection, ())
+    return {*stored[number][0].precedes, *stored[number][0].follows} if number in stored else set()
+
+
+def _renew_ranks(connection: Connection, released: Collection[str]) -> None:
+    """Change the ranks of rules after one has ended. `released`: the names that it mentioned."""
+    stored = read_order(connection, released)
     ranks = rank_rules({number: rule for number, (rule, _) in stored.items()})
     set_ranks(connection, {number: ranks[number] for number, (_, rank) in stored.items() if ranks[number] != rank})
 
@@ -228,8 +242,9 @@ def _order(one: MatchedRule) -> OrderedRule:
     return OrderedRule(one.name, one.rule.precedes, one.rule.follows)
 
 
-def _rank(connection: Connection, new: dict[int, OrderedRule]) -> dict[int, Rank]:
-    """Return the ranks of new rules, and change those of others."""
+def _rank(connection: Connection, new: dict[int, OrderedRule], released: Collection[str]) -> dict[int, Rank]:
+    """Return the ranks of new rules, and change those of others. `released`: the names that the rules mentioned that
+    they replace."""
     names = Counter(rule.name for rule in new.values() if rule.name is not None)
     if repeated := [name for name, times in names.items() if times > 1]:
         raise Conflict(f"Two of these rules have the name {repeated[0]!r}. Give each its own name.")
@@ -237,7 +252,7 @@ def _rank(connection: Connection, new: dict[int, OrderedRule]) -> dict[int, Rank
     if taken := find_rule_names(connection, named):
         raise Conflict(f"There is already a rule with the name {sorted(taken)[0]!r}. Choose another name.")
     mentioned = {name for rule in new.values() for name in (*rule.precedes, *rule.follows)}
-    stored = read_order(connection, mentioned)
+    stored = read_order(connection, mentioned | {*released})
     known = {rule.name for rule, _ in stored.values()} | named
     if unknown := sorted(mentioned - known):
         raise InvalidRule(f"There is no rule with the name {unknown[0]!r}, which PRECEDES or FOLLOWS mentions.")
