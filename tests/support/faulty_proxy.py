@@ -82,21 +82,20 @@ class FaultyProxy:
                 """The servers log."""
 
             def _forward(self) -> None:
-                faults = proxy.faults
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 request = SeenRequest(self.command, self.path, dict(self.headers.items()), body)
                 proxy.seen.append(request)
                 del proxy.seen[:-50]
-                if faults.is_down or faults.hits("lose_request"):
+                if proxy.faults.is_down or proxy.faults.hits("lose_request"):
                     return self._cut()
-                time.sleep(faults.pause())
-                if faults.hits("alter") and body:
+                time.sleep(proxy.faults.pause())
+                if proxy.faults.hits("alter") and body:
                     request = SeenRequest(request.method, request.path, request.headers, body[:-1] + b" ")
-                if faults.hits("repeat"):
+                if proxy.faults.hits("repeat"):
                     send_request(port, request)
                 status, headers, answer = send_request(port, request)
-                time.sleep(faults.pause())
-                if faults.is_down or faults.hits("lose_answer"):
+                time.sleep(proxy.faults.pause())
+                if proxy.faults.is_down or proxy.faults.hits("lose_answer"):
                     return self._cut()
                 self.send_response(status)
                 for name, value in headers:
@@ -104,7 +103,7 @@ class FaultyProxy:
                         self.send_header(name, value)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
-                if faults.hits("truncate"):
+                if proxy.faults.hits("truncate"):
                     self.wfile.write(answer[: len(answer) // 2])
                     return self._cut()
                 self.wfile.write(answer)
