@@ -628,7 +628,8 @@ class BackboneMember:
 
     def _is_ready(self, operation: Operation) -> bool:
         facts = self.store.facts
-        if operation.kind == LIFE and not facts.table.is_member((operation.data or {})["member"]):
+        # A removed member may begin a life before it knows: all must apply that, or none. It has no effect.
+        if operation.kind == LIFE and (operation.data or {})["member"] not in facts.table.members:
             return False
         return covers(facts.vector, operation.deps)
 
