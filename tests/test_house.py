@@ -27,10 +27,9 @@ FLOORS = [
     {"mdv.rdf"},
     {"mdv.client", "mdv.feed", "mdv.webhooks"},
     {"mdv.system", "mdv.embedded", "mdv.http_client"},
-    {"mdv.supervise", "mdv.logs", "mdv.free_port"},
+    {"mdv.supervise", "mdv.logs", "mdv.free_port", "mdv.mdp_places"},
     {
         "mdv.cause",
-        "mdv.mdp_places",
         "mdv.model",
         "mdv.errors",
         "mdv.config",
@@ -45,8 +44,8 @@ FLOORS = [
 """From top to bottom. A package imports only from packages on lower layers."""
 
 MDP_FLOORS = [
-    {"worker"},
-    {"subscribe"},
+    {"worker", "replicate", "backbone_members"},
+    {"subscribe", "replicated_schema"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document"},
     {"replica"},
@@ -57,7 +56,7 @@ MDP_FLOORS = [
     {"eca.detached", "eca.readers"},
     {"eca.templates", "eca.abort_graph"},
     {"provider", "eca.trace"},
-    {"eca.run"},
+    {"eca.run", "backbone_signer"},
     {"eca.undo", "eca.evaluation", "eca.comparisons"},
     {"eca.actions", "eca.rule_set", "eca.changes", "eca.slow_rules"},
     {"edit"},

@@ -72,6 +72,7 @@ NAV_ITEMS = [
     ("schema", "Schema"),
     ("lmrs", "LMRs"),
     ("jobs", "Jobs"),
+    ("backbone", "Backbone"),
     ("administration", "Admin"),
 ]
 """The navigation of the pages: endpoint and label."""

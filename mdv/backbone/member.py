@@ -519,7 +519,7 @@ class BackboneMember:
         return [(page.sender, poll) for poll in polls]
 
     def silent_lives(self, now: int) -> list[Life]:
-        """Return the lives of others that were not heard of for a while: whoever has more of them is asked."""
+        """Return the lives of others that were not heard of for a while. Every peer that has more of them is asked."""
         self._now = now
         return [life for life in self.store.facts.table.current_lives()
                 if life != self.store.facts.life and self._is_silent(life)]  # fmt: skip

@@ -31,7 +31,7 @@ class MemberFacts:
     `started_at`: own operations up to here were made before the last start. `clock`: the last hybrid time.
     `promised`: lives of which no more is accepted. `forked`: lives that two databases have continued. `required`: lives
     of other members that a state must include to be taken over, by name. `invitations`: codes with their end.
-    `code`: the invitation of a member that joins. `url`, `key`: what others are told of this member. `removing`:
+    `code`: the invitation of a member that joins. `url`, `key`: sent to the others. `removing`:
     members that the lead is removing. `schema_here`: the schema that is stored in the database; a newer one of
     the table is stored in a transaction of its own.
     """

@@ -36,7 +36,7 @@ def serve(host: str, port: int, workers: int) -> None:
 def worker(concurrency: int, check: bool) -> None:
     """Run only a worker, for production."""
     if check:
-        require_settings("redis_url")
+        _check_settings("redis_url")
         _check_worker(Config.from_environment().redis_url)
     else:
         exec_server(worker_command(concurrency), "database_url", "redis_url")
@@ -68,7 +68,7 @@ def _check_worker(redis_url: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask before a downgrade. Required without a terminal.")
 def migrate(restored: bool, back_to: str | None, yes: bool) -> None:
     """Upgrade the database in MDV_DATABASE_URL to the tables of this version."""
-    require_settings("database_url")
+    _check_settings("database_url")
     url = Config.from_environment().database_url
     if back_to is not None:
         confirm(f"downgrade the database to revision {back_to}, and lose the data that its tables cannot hold", yes)
@@ -126,8 +126,7 @@ def downgrade_database(database_url: str, revision: str) -> None:
         engine.dispose()
 
 
-def require_settings(*names: str) -> None:
-    """Raise `BadCommand` if one of these settings is missing."""
+def _check_settings(*names: str) -> None:
     config = Config.from_environment()
     for name in names:
         if not getattr(config, name):
@@ -139,7 +138,7 @@ def require_settings(*names: str) -> None:
 
 def exec_server(argv: list[str], *needed: str) -> NoReturn:
     """Replace this process by the server, which then gets its signals and sets its exit code."""
-    require_settings(*needed)
+    _check_settings(*needed)
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     os.environ.setdefault(METRICS_FOLDER_VARIABLE, str(_make_metrics_folder()))
     os.chdir("/")

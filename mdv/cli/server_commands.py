@@ -52,4 +52,4 @@ def worker_command(concurrency: int) -> list[str]:
 
 def replicate_command() -> list[str]:
     """Return the command line of the replication of an MDP."""
-    return [sys.executable, "-m", "mdv.cli", "replicate"]
+    return [sys.executable, "-m", "workers.replicate"]

@@ -17,6 +17,8 @@ from mdv.replication.keys import make_private_key
 from tests.support.eventually import eventually
 from tests.support.faulty_proxy import Faults, SeenRequest, send_request
 from tests.support.http_backbone import HttpBackbone, HttpMember, http_backbone
+from tests.support.local_http import local_client
+from tests.support.page_visitor import Visitor
 from tests.support.server import ADMIN, SCHEMA, provider, turtle
 
 FIRST = "http://docs.example/first.rdf"
@@ -339,6 +341,35 @@ def test_the_log_is_a_line_of_json_for_each_operation(backbone: HttpBackbone, ur
         assert other.text.count("\n") == 1
         assert m1.api.http.get("/api/v1/backbone/log", params={"have": "[]"}).status_code == 400
     backbone.rest()
+
+
+# The page
+
+
+def test_the_page_shows_members_vectors_and_conflicts(backbone: HttpBackbone, uri: str) -> None:
+    m1, m2, _ = backbone.members.values()
+    assert m1.api.put(uri, provider(1)).status_code == 201
+    backbone.rest()
+    with partition(backbone):
+        assert m1.api.put(uri, provider(2)).status_code == 200
+        assert m2.api.put(uri, provider(3)).status_code == 200
+    backbone.rest()
+    with local_client(base_url=m2.server.url, timeout=60, follow_redirects=True) as http:
+        visitor = Visitor(http).sign_in(ADMIN)
+        page = visitor.get("/backbone").answer.text
+        assert "<strong>m2</strong>, active" in page and "No operation is missing here." in page
+        assert page.count('<g class="member') == 3 and page.count("<line") == 2
+        assert "several values" in page and uri in page
+        shown = visitor.post("/backbone/members/m3", paused="true").answer.text
+        assert 'class="tag warn">paused' in shown and '<line class="paused"' in shown
+        assert visitor.post("/backbone/members/m3", csrf="wrong", paused="false").status == 400
+        visitor.post("/backbone/members/m3", paused="false")
+    assert not any(one["paused"] for one in m2.backbone()["members"])
+
+
+def test_the_page_of_an_mdp_in_no_backbone_says_how_to_found_one(small: Any) -> None:
+    page = local_client(base_url=small.url, timeout=60).get("/backbone").text
+    assert "mdv up --mdps 3" in page
 
 
 # Strangers

@@ -35,6 +35,13 @@ def in_no_backbone() -> NotFound:
     return NotFound("This MDP is in no backbone. Found one with `mdv peer found`, or join one with `mdv peer join`.")
 
 
+def find_facts(s: Services) -> MemberFacts | None:
+    """Return what this member knows; None if this MDP is in no backbone."""
+    with s.single.connect() as connection:
+        facts = s.replica.facts(connection)
+    return facts if facts is not None and facts.table.members else None
+
+
 def read_facts(s: Services) -> tuple[MemberFacts, SetKind]:
     """Return what this member knows, and the kind of its set."""
     with s.single.connect() as connection:
