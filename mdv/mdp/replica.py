@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from typing import NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import Connection
 
-from mdv.backbone.conflicts import BackboneConflict, ConflictRules, find_conflicts
+from mdv.backbone.conflicts import MERGED, BackboneConflict, ConflictRules, find_conflicts
 from mdv.backbone.kinds import SET_KINDS
 from mdv.backbone.member import RELAY_AFTER, BackboneMember
 from mdv.backbone.messages import BackboneMessage, Envelope, TransferredDocument
@@ -26,8 +27,8 @@ from mdv.backbone.vector import Life
 from mdv.db.replica.documents import ReplicatedRow, find_replicated, iter_sums, list_merged, read_rows
 from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts
 from mdv.db.replica.jobs import has_interactive_jobs
-from mdv.db.replica.log import list_operations
-from mdv.db.replica.marks import find_document_marks
+from mdv.db.replica.log import list_operations, measure_log
+from mdv.db.replica.marks import count_marks, find_document_marks
 from mdv.db.state import LockPurpose
 from mdv.errors import Conflict, InvalidDocument, NotFound
 from mdv.mdp.provider import Provider
@@ -48,6 +49,17 @@ FIRST_SIZE = 2000
 MIN_SIZE = 100
 MAX_SIZE = 200_000
 """Changed statements, and documents, of one local transaction."""
+MAX_COUNTED = 1000
+
+
+class BackboneSizes(NamedTuple):
+    """The vector, the bytes of the log, the number of marks, of open conflicts and of documents that have diverged."""
+
+    vector: dict[Life, int]
+    log_bytes: int
+    marks: int
+    conflicts: int
+    diverged: int
 
 
 class Replica:
@@ -186,6 +198,18 @@ class Replica:
             member.settle()
 
     # Reading
+
+    def measure(self, connection: Connection) -> BackboneSizes | None:
+        """Return the sizes of what the backbone needs; None if this MDP is in no backbone. At most `MAX_COUNTED`
+        documents with conflicts are looked at."""
+        facts = self.facts(connection)
+        if facts is None:
+            return None
+        rows = list_merged(connection, "", MAX_COUNTED)
+        conflicts = sum(conflict.kind != MERGED for conflict in self._conflicts_of(connection, rows))
+        return BackboneSizes(
+            dict(facts.vector), measure_log(connection)[1], count_marks(connection), conflicts, len(facts.diverged)
+        )
 
     def read_rows(self, connection: Connection, life: Life, after: int, limit: int) -> list[LogRow] | None:
         """Return operations of a life from the log; None if some of them are no longer kept."""

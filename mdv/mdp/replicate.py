@@ -268,7 +268,10 @@ class _Follower:
             for answer in answers:
                 if isinstance(answer, LogPage):
                     has_rows = has_rows or bool(answer.rows)
-                    replicator.note(self._peer, contact=time.time(), offered=dict(answer.offered), error="", since=0.0)
+                    replicator.note(
+                        self._peer, contact=time.time(), offered=dict(answer.offered), error="", since=0.0,
+                        clock_skew=client.clock_skew,
+                    )  # fmt: skip
                 replies += replicator.receive(self._peer, answer)
             if any(isinstance(reply, StateRequest) for reply in replies) and rounds > 3:
                 break  # the peer must learn something from others first

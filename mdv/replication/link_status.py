@@ -25,7 +25,6 @@ class LinkStatus:
     since: float = 0.0
     """When the link began to fail; 0: it works."""
     clock_skew: float = 0.0
-    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +23,8 @@ from mdv.replication.wire import decode_contacts, decode_messages, encode_messag
 API = "/api/v1/backbone"
 TIMEOUT_SECONDS = 60.0
 CONNECT_SECONDS = 5.0
+MIN_CLOCK_SKEW_SECONDS = 2.0
+"""Smaller differences are not measured."""
 JSON = "application/json"
 
 
@@ -33,6 +37,8 @@ class PeerClient:
         self._clock_difference = 0
         self.contacts: dict[str, tuple[str, str]] = {}
         """The URLs and keys of all members, if the last answer has them."""
+        self.clock_skew = 0.0
+        """How far the clock of the peer is ahead, in seconds."""
         self._http = HttpClient(timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS, pool=None),
                                 follow_redirects=False, trust_env=not is_loopback(url))  # fmt: skip
 
@@ -79,6 +85,9 @@ class PeerClient:
             raise Unavailable(f"{self.url} cannot be reached: {error or type(error).__name__}.") from error
         if not response.is_success:
             raise problem_of(response, self.url)
+        with suppress(KeyError, ValueError):  # the header has whole seconds
+            ahead = parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()
+            self.clock_skew = 0.0 if abs(ahead) < MIN_CLOCK_SKEW_SECONDS else ahead
         return response
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mdv.cli.doctor_checks import judge_backbone
 from mdv.replication.http_signatures import sign_request
 from mdv.replication.keys import make_private_key
 from tests.support.eventually import eventually
@@ -275,6 +277,37 @@ def test_the_backbone_is_described(backbone: HttpBackbone) -> None:
     assert backbone["m2"].api.get("/backbone/").json()["id"] == found["id"]
 
 
+def test_the_metrics_have_the_backbone(backbone: HttpBackbone, small: Any) -> None:
+    m1 = backbone["m1"]
+    backbone.rest()
+    found = m1.api.http.get("/metrics").text
+    for name in ("log_bytes", "marks", "conflicts", "waiting", "divergence_total"):
+        assert re.search(rf"^mdv_backbone_{name} \d", found, re.MULTILINE), name
+    assert len(re.findall(r"^mdv_backbone_lag_seconds{life=", found, re.MULTILINE)) == len(m1.backbone()["vector"])
+    assert {name for name in ("m2", "m3") if f'last_contact_timestamp_seconds{{peer="{name}"}}' in found} == {
+        "m2",
+        "m3",
+    }
+    assert "mdv_backbone" not in small.api().http.get("/metrics").text
+
+
+def test_the_doctor_judges_the_backbone(backbone: HttpBackbone) -> None:
+    backbone.rest()
+    found = backbone["m1"].backbone()
+    assert judge_backbone(found, time.time()).verdict == "ok"
+    assert judge_backbone(found, time.time() + 3600).verdict == "warning"
+    other = found["members"][1]
+    for changed, verdict in (
+        ({"forked": ["x"]}, "failure"),
+        ({"replicating": False}, "failure"),
+        ({"members": [other | {"error": "cut"}]}, "warning"),
+        ({"members": [other | {"state": "lapsed"}]}, "warning"),
+        ({"members": [other | {"clock_skew": -60.0}]}, "warning"),
+        ({"state": "returning"}, "warning"),
+    ):
+        assert judge_backbone(found | changed, time.time()).verdict == verdict, changed
+
+
 def test_only_the_lead_invites_removes_and_changes_the_schema(backbone: HttpBackbone) -> None:
     m2 = backbone["m2"]
     url = backbone["m1"].url
@@ -360,9 +393,11 @@ def test_the_page_shows_members_vectors_and_conflicts(backbone: HttpBackbone, ur
         assert "<strong>m2</strong>, active" in page and "No operation is missing here." in page
         assert page.count('<g class="member') == 3 and page.count("<line") == 2
         assert "several values" in page and uri in page
-        shown = visitor.post("/backbone/members/m3", paused="true").answer.text
+        changed = visitor.post("/backbone/members/m3", paused="true")
+        assert changed.status == 200, changed.words
+        shown = changed.answer.text
         assert 'class="tag warn">paused' in shown and '<line class="paused"' in shown
-        assert visitor.post("/backbone/members/m3", csrf="wrong", paused="false").status == 400
+        assert visitor.post("/backbone/members/m3", csrf="wrong", paused="false").status == 403
         visitor.post("/backbone/members/m3", paused="false")
     assert not any(one["paused"] for one in m2.backbone()["members"])
 

@@ -48,7 +48,7 @@ def pause_a_member(name: str) -> Response:
     with s.replica_lock:
         pause_member(s.replica, name, request.form.get("paused") == "true")
     s.notify_commit()
-    return redirect_to(url_for("pages.backbone"))
+    return redirect_to("backbone")
 
 
 def _may_change() -> bool:

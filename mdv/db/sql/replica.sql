@@ -169,3 +169,6 @@ with gone as (delete from backbone), log as (delete from replica_log), drafts as
      marks as (delete from statement_marks),
      plain as (update documents set digest = null, statements = null, replica = null where digest is not null)
 update mdp_state set replica = null, marks = 0;
+
+-- name: count_marks
+select marks from mdp_state;
