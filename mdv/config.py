@@ -21,7 +21,8 @@ MAX_SETTING_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One environment variable: its default, its description, the bounds of a number, and the choices of a word."""
+    """One environment variable: its default, its description, the bounds of a number, and the choices of a word.
+    `is_prefixes`: a list of URI prefixes, otherwise a list is one of networks."""
 
     variable: str
     default: Any
@@ -29,6 +30,7 @@ class Setting:
     minimum: float = 1
     maximum: int = MAX_NUMBER
     choices: tuple[str, ...] = ()
+    is_prefixes: bool = False
 
 
 COMMUTE, CASCADE = "commute", "cascade"
@@ -82,6 +84,22 @@ SETTINGS: dict[str, Setting] = {
         "what a compensation does about later rules that read what it undoes: `commute` leaves them, `cascade`"
         " compensates them, too",
         choices=(COMMUTE, CASCADE),
+    ),
+    "real_steps": Setting("MDV_REAL_STEPS", 10_000_000, "maximum number of steps of a process"),
+    "real_seconds": Setting("MDV_REAL_SECONDS", 60.0, "maximum CPU time of a process, in seconds", 0.01, DAY_SECONDS),
+    "real_effects": Setting("MDV_REAL_EFFECTS", 1_000_000, "maximum number of effects of a process"),
+    "real_solutions": Setting("MDV_REAL_SOLUTIONS", 1_000_000, "maximum number of solutions of a process"),
+    "real_depth": Setting("MDV_REAL_DEPTH", 1_000, "maximum number of nested calls of a process"),
+    "real_family": Setting(
+        "MDV_REAL_FAMILY", 1_000, "maximum number of live processes that descend from one, with itself"
+    ),
+    "real_processes": Setting("MDV_REAL_PROCESSES", 10_000, "maximum number of live processes of one caller"),
+    "real_calls": Setting("MDV_REAL_CALLS", 100, "maximum number of calls of services by a process in a minute"),
+    "real_actions": Setting(
+        "MDV_REAL_ACTIONS",
+        (),
+        "comma-separated URI prefixes of the documents whose actions programs may run; default: any document",
+        is_prefixes=True,
     ),
     "keep_jobs_seconds": Setting(
         "MDV_KEEP_JOBS_SECONDS",
@@ -160,6 +178,15 @@ class Config:
     eca_depth: int
     eca_seconds: float
     eca_readers: str
+    real_steps: int
+    real_seconds: float
+    real_effects: int
+    real_solutions: int
+    real_depth: int
+    real_family: int
+    real_processes: int
+    real_calls: int
+    real_actions: tuple[str, ...]
     keep_jobs_seconds: int
     feed_seconds: int
     feed_events: int
@@ -197,7 +224,7 @@ def _read(setting: Setting, environment: Mapping[str, str]) -> Any:
     if isinstance(setting.default, int | float):
         return _read_number(setting, text)
     if isinstance(setting.default, tuple):
-        return _read_networks(setting, text)
+        return _read_prefixes(setting, text) if setting.is_prefixes else _read_networks(setting, text)
     if setting.choices and text not in setting.choices:
         raise SystemExit(f"{setting.variable} is {text!r}; it must be {' or '.join(setting.choices)}.")
     return text
@@ -223,6 +250,13 @@ def _read_networks(setting: Setting, text: str) -> tuple[Network, ...]:
         raise SystemExit(
             f"{setting.variable} is {text!r}; it must be a comma-separated list of IP addresses and networks: {error}."
         ) from None
+
+
+def _read_prefixes(setting: Setting, text: str) -> tuple[str, ...]:
+    prefixes = tuple(part.strip() for part in text.split(",") if part.strip())
+    if wrong := next((prefix for prefix in prefixes if ":" not in prefix), None):
+        raise SystemExit(f"{setting.variable} contains {wrong!r}; it must be a comma-separated list of URI prefixes.")
+    return prefixes
 
 
 def read_variable(variable: str, environment: Mapping[str, str]) -> str:

@@ -30,6 +30,15 @@ BEFORE_DETACHED = "before a detached job"
 """Before the transaction of a detached copy begins."""
 ECA_FAILPOINTS = (AFTER_REACTION, AFTER_UNDO, BEFORE_DETACHED)
 
+BEGUN_SLICE, RUN_SLICE, LOCKED_SLICE = "after the claim of a slice", "after a slice", "after the lock of a slice"
+CHANGED_SLICE, WAITING_SLICE, STORED_SLICE = "after the edits of a slice", "after its waits", "after its checkpoint"
+COMMITTED_SLICE = "after the commit of a slice"
+PROGRAM_FAILPOINTS = (
+    BEGUN_SLICE, RUN_SLICE, LOCKED_SLICE, CHANGED_SLICE, WAITING_SLICE, STORED_SLICE, COMMITTED_SLICE
+)  # fmt: skip
+"""In the order in which a slice of a process passes them. A slice that changes nothing and does not wait takes no
+lock."""
+
 BACKUP_FAILPOINTS = ("before the manifest", "after a table")
 """In a backup, and in a restore. A restore also passes "before the commit"."""
 

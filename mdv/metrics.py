@@ -38,6 +38,9 @@ REQUEST_SECONDS = Histogram(
     "mdv_http_request_seconds", "Response time of HTTP requests", ["call", "method"], buckets=_SHORT, registry=REGISTRY
 )
 JOBS_ENDED = Counter("mdv_jobs_ended_total", "Ended jobs", ["kind", "state"], registry=REGISTRY)
+SLICES = Counter(
+    "mdv_process_slices_total", "Slices of processes, by the state after them", ["state"], registry=REGISTRY
+)
 ATTEMPTS_FAILED = Counter("mdv_job_attempts_failed_total", "Job attempts that failed inside MDV", registry=REGISTRY)
 JOB_WAIT_SECONDS = Histogram(
     "mdv_job_waited_seconds",
@@ -76,6 +79,7 @@ def start_at_zero(counter: Counter, *labels: Iterable[str]) -> None:
 
 
 start_at_zero(WEBHOOK_ATTEMPTS, ("delivered", "waiting", "dead"))
+start_at_zero(SLICES, ("ready", "waiting", "calling", "full", "done", "failed", "stopped"))
 
 
 @contextmanager

@@ -10,6 +10,8 @@ RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 OWL = "http://www.w3.org/2002/07/owl#"
 MDV = "urn:mdv:schema#"
+LRM = "http://xrce.xerox.com/LRM#"
+REAL = "http://xrce.xerox.com/ReAL#"
 
 RDF_TYPE = RDF + "type"
 RDFS_RESOURCE = RDFS + "Resource"

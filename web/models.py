@@ -125,7 +125,7 @@ class ProgramBody(Strict):
     mode: Literal["read", "sandbox", "run"] = Field(
         "sandbox",
         description="read: a change outside { } is an error; sandbox: changes are kept in memory, reported and dropped;"
-        " run: not available yet",
+        " run: documents are changed",
     )
     binding: dict[str, dict[str, Any]] = Field({}, description="terms of variables, by name without `?`")
     prefixes: dict[str, StrictStr] = Field({}, description="URIs of prefixes that the program uses")
@@ -133,6 +133,45 @@ class ProgramBody(Strict):
         None, description="document that additions in the default context go to", min_length=1, max_length=2048
     )
     limit: StrictInt | None = Field(None, ge=1, le=1_000_000, description="the program ends after this many solutions")
+
+
+class ProcessStarted(BaseModel):
+    """A process that was started, or asked to stop."""
+
+    process: str
+    state: str
+    warnings: list[dict[str, Any]]
+
+
+class ProcessShown(BaseModel):
+    """A process: a program in the mode run."""
+
+    process: str = Field(description="its IRI, which also names its activity document")
+    id: str = Field(description="the part of its IRI that distinguishes it")
+    number: int
+    root: str = Field(description="the process that it descends from, or itself")
+    parent: str | None = Field(description="the process that spawned it")
+    action: str | None = Field(description="the action that SPAWN started")
+    state: str = Field(description="ready, waiting, calling, full, done, failed or stopped")
+    stalled: bool = Field(description="only waiting processes may write what it waits for")
+    caller: str
+    into: str
+    position: int
+    solutions: int
+    read: int = Field(description="solutions that were read")
+    effects: dict[str, int] = Field(description="numbers of statements that its slices added and removed")
+    steps: int
+    slices: int
+    conflicts: int = Field(description="slices that were run again, because what they read had changed")
+    seconds: float = Field(description="of CPU")
+    awaits: list[dict[str, Any]] = Field(description="what it waits for")
+    problem: dict[str, Any] | None
+    stop_asked: bool
+    message: dict[str, Any] | None = Field(description="of STOP")
+    created_at: str
+    ran_at: str | None
+    wake_at: str | None
+    ended_at: str | None
 
 
 class ProgramCheckBody(Strict):
@@ -365,6 +404,18 @@ class EcaDryRun(Strict):
     uri: StrictStr | None = Field(None, description="URI of the document")
     media_type: StrictStr | None = Field(None, description="syntax of the document; the default is application/rdf+xml")
     rules: list[PostedEcaRule] = Field([], description="draft rules", max_length=1000)
+
+
+class ProcessesQuery(ListQuery):
+    state: Literal["live", "ready", "waiting", "calling", "full", "done", "failed", "stopped"] | None = Field(
+        None, description="only processes in this state; live: all that have not ended"
+    )
+    root: str | None = Field(None, description="only processes that descend from this one, with itself")
+    caller: str | None = Field(None, description="only processes of this caller, such as `token ci#7`")
+
+
+class StopQuery(Strict):
+    message: str | None = Field(None, description="text for its activity document", max_length=2000)
 
 
 class EcaRunsQuery(ListQuery):

@@ -31,6 +31,7 @@ from mdv.mdp.feed import FeedReader
 from mdv.mdp.feed_progress import FeedProgress
 from mdv.mdp.jobs import get_job
 from mdv.mdp.provider import Provider
+from mdv.mdp.real.quotas import ProcessQuotas
 from mdv.mdp.replica import Replica
 from web.errors import first_line
 from web.feed_notifier import FeedNotifier
@@ -39,7 +40,14 @@ from web.slots import Slots
 from web.submit_limit import SubmitLimit
 from web.used_nonces import UsedNonces
 from workers.app import make_celery
-from workers.messages import PUBLISHED_CHANNEL, JobMessage, decode_job_message, done_key
+from workers.messages import (
+    PROGRAMS_TASK,
+    PUBLISHED_CHANNEL,
+    JobMessage,
+    decode_job_message,
+    done_key,
+    news_key,
+)
 from workers.redis_client import RedisClient
 from workers.wake import task_for, wake
 
@@ -88,6 +96,7 @@ class Services:
         """Slots for waiting requests. The worker sets the limits from its connection limit (`web.worker`)."""
         self.feed_requests = Slots(limit_per_key=MAX_FEED_REQUESTS)
         self.programs = Slots(MAX_PROGRAMS, MAX_PROGRAMS_PER_CALLER)
+        self.process_quotas = ProcessQuotas.configured(self.config)
         self.redis_client = RedisClient(self.redis)
         self.used_nonces = UsedNonces(self.redis_client)
         self.replica = Replica(self.provider, self.notify_commit)
@@ -130,6 +139,18 @@ class Services:
     def wake_worker(self, task: str) -> None:
         """Wake a worker, without blocking the caller."""
         threading.Thread(target=wake, args=(self.redis_client, self._celery, task), daemon=True).start()
+
+    def wake_programs(self) -> None:
+        """Wake a worker for a process that is ready."""
+        self.wake_worker(PROGRAMS_TASK)
+
+    def wait_for_news(self, process: str, seconds: float) -> None:
+        """Wait until a worker has run a slice of a process, up to `seconds`, and less without Redis."""
+        began = time.monotonic()
+        message = self.redis_client.use(lambda client: client.blpop([news_key(process)], timeout=max(seconds, 0.01)))
+        if not message:
+            left = began + min(seconds, JOB_POLL_SECONDS_WITHOUT_REDIS) - time.monotonic()
+            time.sleep(max(0.0, left))
 
     def clear_job_result(self, job_id: UUID) -> None:
         """Delete the published result of a job that is retried."""

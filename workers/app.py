@@ -22,7 +22,15 @@ from mdv.config import Config
 from mdv.mdp.worker_heartbeats import HEARTBEAT_TTL_SECONDS
 from mdv.metrics import serve_metrics
 from workers.log import redirect_celery_logs
-from workers.messages import RETENTION_TASK, RULES_TASK, SEARCH_TASK, WEBHOOKS_TASK, WORK_TASK, worker_key
+from workers.messages import (
+    PROGRAMS_TASK,
+    RETENTION_TASK,
+    RULES_TASK,
+    SEARCH_TASK,
+    WEBHOOKS_TASK,
+    WORK_TASK,
+    worker_key,
+)
 from workers.redis_client import RedisClient
 
 SWEEP_INTERVAL_SECONDS = 2.0
@@ -33,6 +41,8 @@ HEARTBEAT_INTERVAL_SECONDS = 5.0
 
 TASK_RUN_SECONDS = 10.0
 """A task executes waiting jobs for this long, and then lets other tasks run."""
+PROGRAMS_RUN_SECONDS = 0.5
+"""The same for processes of programs: registrations of documents must not wait long for them."""
 REDELIVERY_MARGIN_SECONDS = 30
 """An unacknowledged wake-up is redelivered this many seconds after the time limit of its task."""
 
@@ -81,6 +91,7 @@ class Sweep(bootsteps.StartStopStep):
         intervals = {
             WORK_TASK: SWEEP_INTERVAL_SECONDS,
             RULES_TASK: SWEEP_INTERVAL_SECONDS,
+            PROGRAMS_TASK: SWEEP_INTERVAL_SECONDS,
             WEBHOOKS_TASK: WEBHOOK_INTERVAL_SECONDS,
             RETENTION_TASK: RETENTION_INTERVAL_SECONDS,
             SEARCH_TASK: SEARCH_INTERVAL_SECONDS,

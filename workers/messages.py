@@ -14,6 +14,9 @@ WORK_TASK, RULES_TASK, RETENTION_TASK, WEBHOOKS_TASK = "mdv.work", "mdv.rules", 
 SEARCH_TASK = "mdv.search"
 """The task that updates the search index."""
 
+PROGRAMS_TASK = "mdv.programs"
+"""The task that runs processes of programs."""
+
 PUBLISHED_CHANNEL = "mdv:published"
 """The channel that is notified when a feed may have new events. The events are in the database."""
 
@@ -24,6 +27,11 @@ WAKE_UP_TTL_SECONDS = 2
 def done_key(job_id: UUID) -> str:
     """Return the key of the list on which the caller of a job waits."""
     return f"mdv:done:{job_id}"
+
+
+def news_key(process: str) -> str:
+    """Return the key of the list on which the reader of a process waits."""
+    return f"mdv:news:{process}"
 
 
 def wake_up_key(task: str) -> str:

@@ -22,15 +22,19 @@ from mdv.db.jobs import INTERACTIVE_PRIORITIES, JobOutcome, summarize_queue
 from mdv.gc_tuning import skip_final_collection, tune_gc
 from mdv.logs import configure_logs
 from mdv.mdp.provider import Provider
+from mdv.mdp.real.program_worker import ProgramWorker
+from mdv.mdp.real.quotas import ProcessQuotas
+from mdv.mdp.real.slice_commit import SliceOutcome
 from mdv.mdp.retention import apply_retention
 from mdv.mdp.schemas import SchemaCache
 from mdv.mdp.search_index import update_search_index
 from mdv.mdp.webhook_sender import SENDING_THREAD, WebhookSender
 from mdv.mdp.worker import Worker
 from mdv.metrics import WEBHOOK_ATTEMPTS
-from workers.app import SWEEP_INTERVAL_SECONDS, TASK_RUN_SECONDS, app
+from workers.app import PROGRAMS_RUN_SECONDS, SWEEP_INTERVAL_SECONDS, TASK_RUN_SECONDS, app
 from workers.messages import (
     JOB_MESSAGE_TTL_SECONDS,
+    PROGRAMS_TASK,
     PUBLISHED_CHANNEL,
     RETENTION_TASK,
     RULES_TASK,
@@ -43,7 +47,7 @@ from workers.messages import (
 )
 from workers.metrics_recorder import MetricsRecorder
 from workers.redis_client import RedisClient
-from workers.wake import clear_wake_up, wake
+from workers.wake import clear_wake_up, notify_reader, wake
 
 log = structlog.get_logger()
 
@@ -81,6 +85,15 @@ def work_rules() -> int:
     """Execute waiting jobs about rules, LMRs and the schema."""
     with _handle_wake_up(RULES_TASK):
         return _worker().work_rules(TASK_RUN_SECONDS, partial(wake, _redis_client(), app, RULES_TASK))
+
+
+@app.task(name=PROGRAMS_TASK)
+def run_programs() -> int:
+    """Run slices of ready processes."""
+    with _handle_wake_up(PROGRAMS_TASK):
+        slices = _programs().work(PROGRAMS_RUN_SECONDS, _wake_programs)
+        _arm_timer(_programs().seconds_until_due())
+        return slices
 
 
 @app.task(name=RETENTION_TASK)
@@ -134,6 +147,7 @@ def _poll_without_redis() -> None:
         try:
             _worker().work(TASK_RUN_SECONDS)
             _worker().work_rules(TASK_RUN_SECONDS)
+            _programs().work(PROGRAMS_RUN_SECONDS)
             _deliveries().wake()
         except Exception as error:  # the database may be unreachable as well; the next poll tries again
             log.warning("polling for jobs failed", reason=(str(error).splitlines() or [repr(error)])[0])
@@ -162,8 +176,43 @@ def _worker() -> Worker:
     config = Config.from_environment()
     return Worker(
         _engine(), config.max_document_bytes, _notify_callers, _notify_feeds, longest=config.job_limit_seconds,
-        provider=Provider.configured(_engine(), config),
+        provider=_provider(), woken=_wake_programs,
     )  # fmt: skip
+
+
+@cache
+def _provider() -> Provider:
+    return Provider.configured(_engine(), Config.from_environment())
+
+
+@cache
+def _programs() -> ProgramWorker:
+    quotas = ProcessQuotas.configured(Config.from_environment())
+    return ProgramWorker(_engine(), _provider(), quotas, _notify_reader, _notify_feeds)
+
+
+def _wake_programs() -> None:
+    wake(_redis_client(), app, PROGRAMS_TASK)
+
+
+def _notify_reader(outcome: SliceOutcome) -> None:
+    """Notify the request that reads the solutions of a process."""
+    if outcome.is_followed:
+        notify_reader(_redis_client(), outcome.iri)
+
+
+_timers: list[threading.Timer] = []
+
+
+def _arm_timer(seconds: float | None) -> None:
+    """Send a wake-up when the next process becomes ready by itself, if that is before the next sweep."""
+    if seconds is None or seconds > SWEEP_INTERVAL_SECONDS:
+        return
+    for timer in _timers:
+        timer.cancel()
+    _timers[:] = [threading.Timer(max(0.0, seconds), _wake_programs)]
+    _timers[0].daemon = True
+    _timers[0].start()
 
 
 @cache

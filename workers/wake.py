@@ -5,7 +5,14 @@ from __future__ import annotations
 from celery import Celery
 
 from mdv.db.jobs import JOB_KINDS, JobQueue
-from workers.messages import RULES_TASK, WAKE_UP_TTL_SECONDS, WORK_TASK, wake_up_key
+from workers.messages import (
+    JOB_MESSAGE_TTL_SECONDS,
+    RULES_TASK,
+    WAKE_UP_TTL_SECONDS,
+    WORK_TASK,
+    news_key,
+    wake_up_key,
+)
 from workers.redis_client import RedisClient
 
 TASKS = {JobQueue.DOCUMENTS: WORK_TASK, JobQueue.RULES: RULES_TASK}
@@ -25,3 +32,10 @@ def task_for(kind: str) -> str:
 def clear_wake_up(redis_client: RedisClient, task: str) -> None:
     """Clear the pending wake-up when a worker has received it. Later jobs need a new wake-up."""
     redis_client.use(lambda client: client.delete(wake_up_key(task)))
+
+
+def notify_reader(redis_client: RedisClient, process: str) -> None:
+    """Notify the request that reads the solutions of a process. It also looks at the database from time to time."""
+    key = news_key(process)
+    redis_client.use(lambda client: client.rpush(key, b"1"))
+    redis_client.use(lambda client: client.expire(key, JOB_MESSAGE_TTL_SECONDS))

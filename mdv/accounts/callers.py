@@ -28,6 +28,8 @@ class Caller:
     """The LMR that owns the token."""
     kind: str = "token"
     """`user`, `token` or `lmr`."""
+    token_id: int | None = None
+    """The number of the token, unless it is that of the settings."""
 
     @property
     def by(self) -> str:
@@ -59,7 +61,7 @@ def find_caller(engine: Engine, secret: str, admin_token: str | None, uses: Toke
     is_lmr = token.lmr_id is not None
     name = token.name if is_lmr else f"{token.name}#{token.id}"
     kind = "lmr" if is_lmr else "token"
-    return Caller(name, token.role, token.document_prefixes, token.resource_prefixes, token.lmr_id, kind)
+    return Caller(name, token.role, token.document_prefixes, token.resource_prefixes, token.lmr_id, kind, token.id)
 
 
 def may_act_for(engine: Engine, secret: str, admin_token: str | None, lmr: Lmr) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from mdv.backbone.document_state import RecentOperation, ReplicatedDocument
@@ -23,7 +24,8 @@ def document_to_json(document: ReplicatedDocument) -> dict[str, Any]:
     if last != NO_DOT and (not recent or recent[-1].dot != last):
         fields["last"] = list(last)
     if document.prefixes_by[0]:
-        fields["by"] = list(document.prefixes_by)
+        is_last = bool(recent) and document.prefixes_by == (recent[-1].at, recent[-1].dot[0])
+        fields["by"] = True if is_last else list(document.prefixes_by)
     if document.merges:
         fields["merges"] = dict(document.merges)
     if document.merged_at:
@@ -45,7 +47,8 @@ def document_from_json(
     """
     recent = tuple([RecentOperation((life, seq), at, bool(gone)) for life, seq, at, gone in fields.get("recent", ())])
     last = _dot(fields["last"]) if "last" in fields else recent[-1].dot if recent else NO_DOT
-    at, life = fields.get("by", (0, ""))
+    by = fields.get("by", (0, ""))
+    at, life = (recent[-1].at, recent[-1].dot[0]) if by is True else by
     remnants = frozenset((_dot(one), _dot(other)) for one, other in fields.get("remnants", ()))
     return ReplicatedDocument(
         version, digest, statements, prefixes, (at, life), last, recent, fields.get("merges", {}),
@@ -55,6 +58,15 @@ def document_from_json(
 
 def document_text(document: ReplicatedDocument) -> str:
     """Return the same as text."""
+    if document.merges or document.merged_at or document.remnants:
+        return json.dumps(document_to_json(document), separators=(",", ":"))
+    return _usual_text(document.last, document.recent, document.prefixes_by)
+
+
+@lru_cache(maxsize=100)
+def _usual_text(last: Dot, recent: tuple[RecentOperation, ...], prefixes_by: tuple[int, str]) -> str:
+    """Return the text of a document without conflicts. All new documents of an operation have the same."""
+    document = ReplicatedDocument(last=last, recent=recent, prefixes_by=prefixes_by)
     return json.dumps(document_to_json(document), separators=(",", ":"))
 
 

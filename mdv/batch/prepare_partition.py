@@ -34,9 +34,9 @@ from mdv.db.batch import (
 from mdv.db.engine import make_engine
 from mdv.errors import MdvError
 from mdv.gc_tuning import tune_gc
+from mdv.mdp.database_outage import is_database_outage
 from mdv.mdp.register import prepare
 from mdv.mdp.schemas import SchemaInForce, build_schema
-from mdv.mdp.worker import is_database_outage
 from mdv.model import Statement
 
 if TYPE_CHECKING:

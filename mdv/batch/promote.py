@@ -24,6 +24,7 @@ from mdv.db.metrics import record_metrics
 from mdv.errors import MdvError, Refused, Unavailable
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
+from mdv.mdp.database_outage import is_database_outage
 from mdv.mdp.eca.refusals import record_refusal
 from mdv.mdp.eca.slow_rules import RuleTimedOut
 from mdv.mdp.filter import Candidates
@@ -31,7 +32,6 @@ from mdv.mdp.provider import Provider
 from mdv.mdp.register import RegistrationOutcome, register
 from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.rules.suspend import suspend_over_budget
-from mdv.mdp.worker import is_database_outage
 from mdv.metrics import time_stage
 
 log = structlog.get_logger()

@@ -11,6 +11,7 @@ import click
 
 from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.output import on_terminal, print_line, write_json, write_table
+from mdv.cli.processes import add_process_commands, start_detached
 from mdv.cli.real_plans import actions, explain
 from mdv.cli.real_programs import (
     print_difference,
@@ -32,7 +33,7 @@ ANSWER_SECONDS = 600.0
 @data_option
 @click.pass_context
 def real(context: click.Context) -> None:
-    """Run and check programs in ReAL, the resource action language.
+    """Run and check programs in ReAL, the resource action language, and look at their processes.
 
     On a terminal, `mdv real` alone reads programs and runs them one after the other.
     """
@@ -44,12 +45,14 @@ def real(context: click.Context) -> None:
     prompt_for_programs(connect())
 
 
+add_process_commands(real)
+
+
 @real.command("run", example="mdv real run program.real --bind x=http://mdv.example/doc.rdf#host")
 @program_options
 @click.option("--read", "is_read", is_flag=True, help="Refuse changes outside { }.")
-@click.option(
-    "--sandbox", "is_sandbox", is_flag=True, help="Keep changes in memory, report them and drop them  [default]"
-)
+@click.option("--sandbox", "is_sandbox", is_flag=True, help="Keep changes in memory, report them and drop them.")
+@click.option("--detach", "is_detached", is_flag=True, help="Start a process, print its name and do not wait.")
 @click.option("--bind", "bindings", multiple=True, metavar="NAME=TERM",
               help="Bind a variable to a URI, a text in quotation marks, or a term as JSON.")  # fmt: skip
 @click.option("--into", metavar="URI", help="Document that additions in the default context go to.")
@@ -62,24 +65,30 @@ def run(
     prefixes: tuple[str, ...],
     is_read: bool,
     is_sandbox: bool,
+    is_detached: bool,
     bindings: tuple[str, ...],
     into: str | None,
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Run the program in FILE (- is standard input), or EXPR, and print its solutions and what it would change.
+    """Run the program in FILE (- is standard input), or EXPR, and print its solutions.
 
-    Nothing is changed: there is no mode that runs a program for real yet.
+    Its changes are committed, unless --read or --sandbox is given. If the command is interrupted, the program is
+    stopped; what it has committed stays.
     """
-    if is_read and is_sandbox:
-        raise click.UsageError("--read and --sandbox cannot be combined.")
-    body: Item = {"code": read_code(file, code), "mode": "read" if is_read else "sandbox"}
+    if is_read + is_sandbox + is_detached > 1:
+        raise click.UsageError("--read, --sandbox and --detach cannot be combined.")
+    mode = "read" if is_read else "sandbox" if is_sandbox else "run"
+    body: Item = {"code": read_code(file, code), "mode": mode}
     body |= {"prefixes": read_pairs(prefixes, "--prefix")}
     body["binding"] = {name: read_term_argument(text) for name, text in read_pairs(bindings, "--bind").items()}
     body |= {name: value for name, value in (("into", into), ("limit", limit)) if value is not None}
+    if is_detached:
+        start_detached(connect(), body, as_json)
+        return
     headers = {"Content-Type": "application/json"}
     sent = connect().request(
-        "POST", "/real", content=json.dumps(body).encode(), headers=headers, seconds=ANSWER_SECONDS
+        "POST", "/real", content=json.dumps(body).encode(), headers=headers, seconds=ANSWER_SECONDS, once=mode == "run"
     )
     answer: Item = sent.json()
     if as_json:
@@ -94,6 +103,9 @@ def run(
         write_table(names, ([term and term["value"] for term in row] for row in terms))
     if on_terminal() or not names:
         print_line(f"{len(solutions):,} solution{'' if len(solutions) == 1 else 's'}.")
+    if mode == "run" and any(answer["effects"].values()):
+        added, removed = answer["effects"]["added"], answer["effects"]["removed"]
+        print_line(f"Added {added:,} and removed {removed:,} statements, up to position {answer['position']}.")
     print_difference(answer.get("difference", []))
 
 

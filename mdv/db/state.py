@@ -21,7 +21,8 @@ from mdv.db.tables import mdp_state
 class State:
     """The epoch of the MDP, its last position, the version of its schema, the last IDs that were assigned, the version
     of its rule groups, the last offset of its feeds, the number of LMRs, the version of its ECA rules (0: none), the
-    number of marks, and what a change must know of the backbone as JSON (None: there is none)."""
+    number of marks, the IDs of the properties that processes wait for (0: any), and what a change must know of the
+    backbone as JSON (None: there is none)."""
 
     epoch: UUID
     position: int
@@ -35,6 +36,7 @@ class State:
     lmrs: int
     eca_version: int
     marks: int = 0
+    watched: tuple[int, ...] = ()
     replica: str | None = None
 
 
@@ -51,13 +53,16 @@ _COLUMNS = (
     mdp_state.c.lmrs,
     mdp_state.c.eca_version,
     mdp_state.c.marks,
+    mdp_state.c.watched,
     cast(mdp_state.c.replica, Text),
 )
 
 
 def read_state(connection: Connection) -> State:
     row: Sequence[Any] = connection.execute(select(*_COLUMNS)).one()
-    return State(*row)
+    *given, watched, replica = row
+    values: list[Any] = [*given, tuple(watched), replica]
+    return State(*values)
 
 
 class LockPurpose(Enum):
@@ -73,8 +78,8 @@ def lock_state(connection: Connection) -> State:
     session = driver(connection)
     with pipelined(session):  # sends BEGIN in the same message
         row = session.execute(load_sql("store")["lock_state"], prepare=True)
-    *given, replica = row.fetchall()[0]
-    values: Sequence[Any] = [*given, None if replica is None else json.dumps(replica)]
+    *given, watched, replica = row.fetchall()[0]
+    values: list[Any] = [*given, tuple(watched), None if replica is None else json.dumps(replica)]
     return State(*values)
 
 
@@ -87,6 +92,8 @@ def queue_state_lock(pipeline: Pipeline, purpose: LockPurpose) -> Callable[[], S
 
 def parse_state(row: TextRow) -> State:
     """Return the state from a row that begins with its columns."""
-    epoch, *numbers, replica = row[: len(_COLUMNS)]
-    values: Sequence[Any] = [UUID(epoch or ""), *(int(number or 0) for number in numbers), replica]
+    epoch, *numbers, watched, replica = row[: len(_COLUMNS)]
+    ids = (watched or "{}")[1:-1]
+    watched_ids = tuple(map(int, ids.split(","))) if ids else ()
+    values: list[Any] = [UUID(epoch or ""), *(int(number or 0) for number in numbers), watched_ids, replica]
     return State(*values)

@@ -74,6 +74,8 @@ class StatementStore:
         self._replication = replication
         self._texts: dict[EncodedStatement, Statement] = {}
         """The changed statements, if there is a backbone."""
+        self._new_texts: dict[str, tuple[Statement, ...]] = {}
+        """The statements of documents all of whose statements are added, in the order of these."""
         self._connection = connection
         self._session = driver(connection)
         self._sql = load_sql("store")
@@ -416,6 +418,20 @@ class StatementStore:
         return StoreChange(self._position, self._known_resources, self._gains.keys(), self._losses.keys(), described,
                            gone, returned, self._blank)  # fmt: skip
 
+    def changes_of(self, properties: Collection[int] | None) -> list[tuple[str, EncodedStatement, bool]]:
+        """Return the statements of some properties, or of all, that documents gained (True) and lost, after `write`."""
+        return [
+            (d.uri, key, is_added)
+            for d in self._differences
+            for keys, is_added in ((d.added, True), (d.removed, False))
+            for key in keys
+            if properties is None or key.property in properties
+        ]
+
+    def known_names(self, ids: Collection[int]) -> dict[int, str]:
+        """Return the URIs of those of these resources that this transaction has looked up or created."""
+        return {number: uri for uri, number in self._resources.items() if number in ids}
+
     def flush(self) -> None:
         """Write the changes so far, so that queries see them. `write` corrects which of them are visible."""
         self._is_flushed = True
@@ -648,12 +664,18 @@ class StatementStore:
         """Keep the added statements of a document as texts. The removed ones are decoded later."""
         added = difference.added
         if len(added) == len(item.statements):
-            self._texts.update(zip(added, item.statements, strict=True))
+            self._new_texts[item.uri] = item.statements
             return
-        for statement, digest, typed in zip(item.statements, item.hashes, item.typed, strict=True):
-            key = self._known_key(StatementEdit(item.uri, statement, digest, typed))
-            if key in added:
-                self._texts[key] = statement
+        self._texts |= {key: one for key, one in self._texts_of(item).items() if key in added}
+
+    def _texts_of(self, item: Replacement) -> dict[EncodedStatement, Statement]:
+        """Return the statements of a replaced document by their encoded form."""
+        edits = [
+            StatementEdit(item.uri, statement, digest, typed)
+            for statement, digest, typed in zip(item.statements, item.hashes, item.typed, strict=True)
+        ]
+        keys = [(self._known_key(edit), edit.statement) for edit in edits]
+        return {key: statement for key, statement in keys if key is not None}
 
     def _number(self, uri: str) -> int:
         """Assign the next ID to a new URI."""
@@ -779,8 +801,14 @@ class StatementStore:
         if self._replication is None:
             return None
         texts = self._removed_texts()
+        if self._rounds:  # edits may have changed these documents, too
+            for d in self._differences:
+                if d.uri in self._new_texts:
+                    (item,) = (item for item in self._batch if item.uri == d.uri)
+                    self._texts |= self._texts_of(item)
+            self._new_texts = {}
         effects = self._replication.effects([
-            ReplicatedDifference(d, [self._texts[key] for key in d.added],
+            ReplicatedDifference(d, self._new_texts.get(d.uri) or [self._texts[key] for key in d.added],
                                  [texts.get(key) or self._texts[key] for key in d.removed])
             for d in self._differences
         ])  # fmt: skip

@@ -11,7 +11,8 @@ import psycopg
 from mdv.db.real.statement_reader import StatementReader
 from mdv.db.real.view import PostgresView
 from mdv.inspect.real_actions import ActionCatalogue
-from mdv.inspect.run_program import MAX_READ_SECONDS, mark_json, parse_code, span_of
+from mdv.inspect.run_program import MAX_READ_SECONDS
+from mdv.mdp.real.program_text import mark_json, parse_code, span_of
 from mdv.mdp.schemas import SchemaInForce
 from mdv.real.check import check_program
 from mdv.real.machine_state import ProgramFault

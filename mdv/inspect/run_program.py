@@ -15,14 +15,14 @@ import psycopg
 
 from mdv.db.real.statement_reader import StatementReader
 from mdv.db.real.view import PostgresView
-from mdv.errors import Flaw, InvalidDocument, InvalidProgram, InvalidRule, MdvError, ProgramStopped
+from mdv.errors import InvalidDocument, InvalidProgram, MdvError, ProgramStopped
+from mdv.mdp.real.program_text import mark_json, parse_code, span_of
+from mdv.mdp.real.refusals import permission_refusal, schema_refusal
 from mdv.mdp.schemas import SchemaInForce
-from mdv.mdp.write_limits import WriteLimits, is_below_prefix
-from mdv.model import RDF_TYPE, Document, ParsedDocument, Statement, Term, is_blank
-from mdv.rdf.parse import is_absolute_iri
+from mdv.mdp.write_limits import WriteLimits
+from mdv.model import Statement, Term
 from mdv.rdf.schema import Schema
 from mdv.rdf.term_json import read_term, write_statement
-from mdv.rdf.validate import refuse_reserved, validate
 from mdv.real.check import check_program, solution_variables
 from mdv.real.compile_code import compile_program
 from mdv.real.events import (
@@ -36,13 +36,10 @@ from mdv.real.events import (
 )
 from mdv.real.machine_state import ProgramFault
 from mdv.real.overlay import Overlay
-from mdv.real.resolve import read_program
-from mdv.real.store import FactReader, ReadPattern, ScopedRead, StatementChange, WriteRefusal
-from mdv.real.syntax import Program
+from mdv.real.store import FactReader, ReadPattern, StatementChange, WriteRefusal
 from mdv.real.trace import TracedMachine, TracedStep
-from mdv.real.vocabulary import BUILT_IN_PREFIXES, LRM, RDF_FIRST, RDF_REST, REAL
 from mdv.rules.ast import Span
-from mdv.rules.text_errors import Mark, flaw_of
+from mdv.rules.text_errors import Mark
 
 MAX_PROGRAM_SECONDS = 30.0
 """How long a program may run, without the time in which it waits or its solutions are not read."""
@@ -55,16 +52,10 @@ STRETCH_SECONDS = 0.01
 TURN_EVENTS = 200
 LIMITS = ProgramLimits(steps=10_000_000, effects=100_000, solutions=1_000_000, depth=1000, choices=20_000)
 MAX_WARNINGS = 100
-MAX_PREFIXES = 1000
 MAX_EFFECT_CHARACTERS = 50_000_000
 """Characters of all statements that a program adds. They are in memory."""
 MAX_DIFFERENCE = 10_000
 """Statements in the difference of a sandbox. The numbers of effects are complete."""
-
-RUN_IS_NOT_AVAILABLE = (
-    "The mode run is not available yet: programs cannot change documents. Use the mode sandbox to see what a program"
-    " would change, or the mode read."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +104,6 @@ def check_code(code: str, schema: Schema, prefixes: Mapping[str, str], inputs: S
     return check_program(parse_code(code, schema, prefixes), schema, inputs=frozenset(inputs))
 
 
-def span_of(text: str, span: Span) -> dict[str, int]:
-    """Return the place of a span.
-
-    >>> span_of("a\\nbc", Span(3, 4))
-    {'start': 3, 'end': 4, 'line': 2, 'column': 2}
-    """
-    flaw = flaw_of(text, Mark(span, ""))
-    return {"start": span.start, "end": span.end, "line": flaw.line or 1, "column": flaw.column or 1}
-
-
-def mark_json(text: str, mark: Mark) -> dict[str, Any]:
-    """Return a warning with its place."""
-    hint = {} if mark.hint is None else {"hint": mark.hint}
-    return {"message": mark.message, "span": span_of(text, mark.span)} | hint
-
-
 def trace_json(text: str, step: TracedStep) -> dict[str, Any]:
     """Return a traced step. A part is a term, or the name of a variable with `?`."""
     parts = [f"?{part}" if isinstance(part, str) else part.as_dict() for part in step.parts]
@@ -137,27 +112,6 @@ def trace_json(text: str, step: TracedStep) -> dict[str, Any]:
         "n": step.number, "operation": step.operation, "parts": parts, "found": step.is_found, "place": step.place,
         "binding": {name: term.as_dict() for name, term in step.binding.items()},
     } | place  # fmt: skip
-
-
-def parse_code(code: str, schema: Schema, prefixes: Mapping[str, str]) -> Program:
-    """Return the program of a text, with terms in the place of names. Raise `InvalidProgram` if it is not valid."""
-    if len(prefixes) > MAX_PREFIXES:
-        raise InvalidProgram(f"`prefixes` has more than {MAX_PREFIXES:,} entries.")
-    for prefix, iri in prefixes.items():
-        if not is_absolute_iri(iri):
-            raise InvalidProgram(f"The prefix {prefix[:40]}: stands for {iri[:80]!r}, which is no URI.")
-    try:
-        return read_program(code, {**schema.prefixes, **prefixes})
-    except InvalidRule as error:
-        first = error.flaws[0] if error.flaws else None
-        extra = {} if first is None else {"span": _span_of_flaw(code, first)}
-        raise InvalidProgram(error.detail, error.flaws, **extra) from None
-
-
-def _span_of_flaw(text: str, flaw: Flaw) -> dict[str, int]:
-    line, column = flaw.line or 1, flaw.column or 1
-    start = sum(len(one) + 1 for one in text.split("\n")[: line - 1]) + column - 1
-    return {"start": start, "end": start + (flaw.length or 1), "line": line, "column": column}
 
 
 class _RecordedOverlay(Overlay):
@@ -399,65 +353,21 @@ class ProgramRun:
     # --- what a run would refuse ---
 
     def _refusal(self, change: StatementChange, facts: FactReader) -> WriteRefusal | None:
-        document, statement, is_added = change
+        document, statement, _ = change
         self._characters += sum(map(len, (document, statement.subject, statement.property, statement.object.value)))
         if self._characters > MAX_EFFECT_CHARACTERS:
             raise ProgramFault(f"the effects have more than {MAX_EFFECT_CHARACTERS:,} characters", "effects")
         self._note_permission(document, statement)
-        if is_blank(statement.subject) and statement.property not in (RDF_FIRST, RDF_REST):
-            return WriteRefusal(
-                f"{statement.subject} is a blank node, which only a registration of its document changes"
-            )
-        if not is_added or _is_built_in(statement):
-            return None
-        own = [name for name in (statement.subject, statement.object.value) if is_blank(name)]
-        singles = _singles(statement, self.schema.schema)
-        present = [one for name in singles for one in facts(ReadPattern(statement.subject, name))]
-        try:
-            if not own:
-                refuse_reserved(ParsedDocument(document, (statement,)))
-            validate(Document(document, (statement,)), self.schema.schema)
-            if present:
-                validate(Document(document, tuple(dict.fromkeys((*present, statement)))), self.schema.schema)
-        except InvalidDocument as error:
-            # A second value can be added when the first one is gone.
-            awaited = tuple(ScopedRead(ReadPattern(one.subject, one.property), (document,)) for one in present)
-            return WriteRefusal(error.flaws[0].message if error.flaws else error.detail, awaited)
-        return None
+        return schema_refusal(change, facts, self.schema.schema)
 
     def _note_permission(self, document: str, statement: Statement) -> None:
         """Warn of a change that the mode run would refuse."""
-        documents, resources = self.writer.limits
         if not self.writer.may_write:
             message = f"{self.writer.name} may read only, so the mode run would refuse changes"
-        elif documents is not None and not is_below_prefix(document, documents):
-            message = f"{self.writer.name} may not write {document}, so the mode run would refuse this change"
-        elif resources is not None and not (
-            is_blank(statement.subject) or is_below_prefix(statement.subject, resources)
-        ):
-            message = (
-                f"{self.writer.name} may not describe {statement.subject}, so the mode run would refuse this change"
-            )
         else:
-            return
+            reason = permission_refusal(document, statement, self.writer.limits)
+            if reason is None:
+                return
+            message = f"{self.writer.name} {reason}, so the mode run would refuse this change"
         if message not in self._said and len(self._notes) < MAX_WARNINGS:
             self._notes.append(message)
-
-
-def _is_built_in(statement: Statement) -> bool:
-    """True for the terms of the language itself, which need no declaration."""
-    own = (LRM, REAL, BUILT_IN_PREFIXES["rdf"])
-    if statement.property == RDF_TYPE:
-        return statement.object.value.startswith(own)
-    return statement.property.startswith(own)
-
-
-def _singles(statement: Statement, schema: Schema) -> list[str]:
-    """Return the properties of which the subject may have one value in a document together with this one."""
-    declared = schema.property_of(statement.property)
-    found: dict[str, None] = {}
-    for above in declared.superproperties if declared is not None else ():
-        known = schema.property_of(above)
-        if known is not None and not known.set_valued:
-            found |= dict.fromkeys(known.subproperties)
-    return list(found)

@@ -38,6 +38,8 @@ class Provider:
         self.run_limits = run_limits
         self.cascades_to_readers = cascades_to_readers
         self.slow_rules = SlowRules()
+        self.woken = 0
+        """Processes that transactions have made ready, since a worker last looked."""
         self.signer: Signer = no_signature
 
     @classmethod
@@ -56,4 +58,14 @@ class Provider:
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
         other.cascades_to_readers, other.slow_rules = self.cascades_to_readers, self.slow_rules
         other.signer = self.signer
+        other.woken = 0
         return other
+
+    def note_woken(self, number: int) -> None:
+        """Note that a transaction has made processes ready."""
+        self.woken += number
+
+    def take_woken(self) -> bool:
+        """True if transactions have made processes ready since the last call."""
+        woken, self.woken = self.woken, 0
+        return woken > 0

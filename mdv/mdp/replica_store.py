@@ -48,6 +48,7 @@ from mdv.mdp.edit import Edit, encode_edits
 from mdv.mdp.replica_changes import MarkChange, ReplicatedChanges
 from mdv.mdp.transaction import Transaction, TransactionOutcome
 from mdv.model import Statement
+from mdv.rdf.digest import statement_hash
 
 MAX_SETTLED_MARKS = 100_000
 """Marks that one transaction removes."""
@@ -128,6 +129,8 @@ class PostgresReplicaStore:
         if known is None or (known.stored is not None and not known.read.issuperset(wanted)):
             self._read({uri: wanted})
             known = self._known[uri]
+        if known.stored is None and not written:
+            return dict.fromkeys(wanted, self.kind.absent)
         return {one: written[one] if one in written else self._state(known, one) for one in wanted}
 
     def all_states(self, uri: str) -> dict[Statement, ElementState]:
@@ -340,7 +343,10 @@ class PostgresReplicaStore:
     def _mark_changes(
         self, uri: str, document: ReplicatedDocument, states: Mapping[Statement, ElementState]
     ) -> list[MarkChange]:
-        known, kind, changes = self._known[uri], self.kind, []
+        known, kind = self._known[uri], self.kind
+        changes: list[MarkChange] = []
+        if document.version == 1 and known.stored is None and document.statements == len(states):
+            return changes  # nothing was concurrent
         for statement, state in states.items():
             row = known.rows.get(statement)
             if not kind.is_visible(state):
@@ -355,8 +361,8 @@ class PostgresReplicaStore:
         return changes
 
     def _replacement(self, uri: str, document: ReplicatedDocument, statements: list[Statement]) -> Replacement:
-        edits = encode_edits([Edit(one, uri) for one in statements], self._tx.schema)
-        hashes, typed = tuple([edit.hash for edit in edits]), tuple([edit.typed for edit in edits])
+        hashes, typing = tuple(map(statement_hash, statements)), self._tx.schema.typing
+        typed = tuple([typing.typed_values(one.property, one.object) for one in statements])
         return Replacement(uri, None, b"", tuple(statements), hashes, typed, dict(document.prefixes))
 
     def _look_up_resources(self, replacements: Iterable[Replacement]) -> None:

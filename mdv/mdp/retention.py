@@ -16,6 +16,7 @@ from mdv.db.feed import Feed
 from mdv.db.jobs import delete_old_jobs, raise_aged_priorities
 from mdv.db.lmrs import list_lmrs
 from mdv.db.metrics import delete_old_metrics
+from mdv.db.real.processes import delete_old_processes
 from mdv.db.users import delete_old_failures
 
 log = structlog.get_logger()
@@ -36,7 +37,7 @@ JOBS_PER_TRANSACTION = 5000
 def apply_retention(
     engine: Engine, feed_seconds: float, feed_events: int, job_seconds: float = JOB_RETENTION_SECONDS
 ) -> int:
-    """Delete what exceeds the retention of feeds, jobs and batches. Return the number of deleted events."""
+    """Delete what exceeds the retention of feeds, jobs, processes and batches. Return the number of deleted events."""
     deleted, after = 0, 0
     with engine.begin() as connection:
         raise_aged_priorities(connection)
@@ -46,6 +47,8 @@ def apply_retention(
     while _delete_jobs(engine, job_seconds) == JOBS_PER_TRANSACTION:
         pass
     while _delete_runs(engine) == JOBS_PER_TRANSACTION:
+        pass
+    while _delete_processes(engine, job_seconds) >= JOBS_PER_TRANSACTION:
         pass
     while True:
         with engine.begin() as connection:
@@ -70,6 +73,11 @@ def apply_retention(
 def _delete_jobs(engine: Engine, seconds: float) -> int:
     with engine.begin() as connection:
         return delete_old_jobs(connection, seconds, JOBS_PER_TRANSACTION)
+
+
+def _delete_processes(engine: Engine, seconds: float) -> int:
+    with engine.begin() as connection:
+        return delete_old_processes(connection, seconds, JOBS_PER_TRANSACTION)
 
 
 def _delete_runs(engine: Engine) -> int:

@@ -58,6 +58,7 @@ from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_mat
 from mdv.mdp.groups import Groups
 from mdv.mdp.provider import Provider
 from mdv.mdp.publish import NOTHING_PUBLISHED, PublicationResult, publish_changes, strong_ids
+from mdv.mdp.real.wake import wake_waiting
 from mdv.mdp.replica_changes import ReplicatedChanges
 from mdv.mdp.rule_cache import RuleOverBudget
 from mdv.mdp.schemas import SchemaInForce
@@ -315,14 +316,16 @@ class Transaction:
         deletions: Sequence[Edit] = (),
         document: str | None = None,
         limits: WriteLimits = UNLIMITED,
+        has_blank_nodes: bool = False,
     ) -> EffectiveEdits:
         """Remove and add single statements, in this order. `document`: where additions without a document go.
+        `has_blank_nodes`: the names of the blank nodes are those that a registration would give.
 
         It may be called several times: each call sees the result of those before. Edits that change nothing are
         dropped; the others are returned. The first call takes the lock, unless this was done before. `finish` validates
         the documents. Raise `Forbidden` if an edit is outside of the limits. Event-condition-action rules run at once.
         """
-        effective = self.apply_edits(cause, additions, deletions, document, limits)
+        effective = self.apply_edits(cause, additions, deletions, document, limits, is_restored=has_blank_nodes)
         if self.state.eca_version and self.reacts and (effective.gained or effective.lost):
             self._subject, self._by = document, cause.by
             with self._refusals():
@@ -503,6 +506,9 @@ class Transaction:
                 raise
             raise RuleOverBudget(group, rules.limits.get(group, rules.seconds)) from None
         hit_failpoint("after the publication")
+        if state.watched:
+            woken = wake_waiting(self.connection, store, state.watched, self.vocabulary, self.schema.schema)
+            self.provider.note_woken(woken)
         if state.last_resource >= groups.revise_at_resources:
             self._revise(groups, RuleGraph(self.connection).groups_to_revise(state.last_resource)())
         return self._outcome(store, change, found, publication)

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 from uuid import UUID
 
-import psycopg
 import structlog
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -33,6 +32,7 @@ from mdv.db.jobs import (
 from mdv.errors import InvalidRule, MdvError, Refused
 from mdv.failpoints import hit_failpoint
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
+from mdv.mdp.database_outage import is_database_outage
 from mdv.mdp.eca.change_rules import add_drafts
 from mdv.mdp.eca.compensate import CompensationOutcome, CompensationRequest, compensate_run
 from mdv.mdp.eca.detached import decode_detached
@@ -84,7 +84,7 @@ class Worker:
     `ended` is called with the jobs that have ended, after their commit. `published` is called after every commit that
     may have added events to feeds. `longest`: the time limit of the database for a transaction, in seconds.
     `rule_seconds`: the time limit for a rule in one transaction. `provider`: the provider with these limits and others,
-    by default a new one.
+    by default a new one. `woken`: is called after a commit that has made processes of programs ready.
     """
 
     def __init__(
@@ -97,12 +97,14 @@ class Worker:
         longest: float = float("inf"),
         rule_seconds: float = DEFAULT_RULE_SECONDS,
         provider: Provider | None = None,
+        woken: Callable[[], object] = lambda: None,
     ) -> None:
         self._engine = engine
         self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._max_bytes = max_bytes
         self._ended = ended
         self._published = published
+        self._woken = woken
         self._back_off = back_off
         self._longest = longest or float("inf")
         self._provider = provider or Provider(engine, rule_seconds)
@@ -361,6 +363,8 @@ class Worker:
             return
         hit_failpoint("after the commit")
         self._published()
+        if self._provider.take_woken():
+            self._woken()
         self._ended(outcomes)
         hit_failpoint("after the news")
         for outcome in outcomes:
@@ -468,28 +472,6 @@ RULE_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], dict[str, Any
 def _deadly_job_error(job: Job) -> MdvError:
     return MdvError(
         f"{job.deaths} workers died while running this job. It may need more memory or time than a worker has."
-    )
-
-
-_OUTAGE_ERRORS = (
-    psycopg.errors.DiskFull,
-    psycopg.errors.TooManyConnections,
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.LockNotAvailable,
-)
-
-
-def is_database_outage(error: Exception) -> bool:
-    """True if the database is unreachable, full or overloaded. Such errors are retried without counting an attempt."""
-    if isinstance(error, DBAPIError):
-        return error.connection_invalidated or (
-            isinstance(error.orig, psycopg.Error) and is_database_outage(error.orig)
-        )
-    if isinstance(error, _OUTAGE_ERRORS):
-        return True
-    return isinstance(error, psycopg.OperationalError) and (
-        # A cancelled statement (57014) says nothing about the state of the database.
-        error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
     )
 
 

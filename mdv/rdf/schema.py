@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from mdv.errors import Flaw, InvalidSchema
-from mdv.model import MDV, OWL, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, XSD, Statement
+from mdv.model import LRM, MDV, OWL, RDF, RDF_TYPE, RDFS, RDFS_RESOURCE, REAL, XSD, Statement
 from mdv.rdf.values import ValueKind, is_datatype, parse_boolean, value_kind
 
 T = TypeVar("T", str, bool)
@@ -73,6 +73,9 @@ _BUILT_IN_PROPERTIES: dict[str, str | None] = {
     **dict.fromkeys((RDF + name for name in ("value", "first", "rest", "subject", "predicate", "object")), None),
 }
 _BUILT_IN_PREFIXES = {"rdf": RDF, "rdfs": RDFS, "xsd": XSD, "mdv": MDV}
+ACTION_NAMESPACES = (LRM, REAL)
+"""The vocabularies of actions and processes. A schema needs not declare their terms, and may."""
+_RDF_GRAPH = RDF + "Graph"
 _MEMBERSHIP = re.compile(re.escape(RDF) + "_[1-9][0-9]*")
 _SIMPLE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -156,9 +159,15 @@ class Schema:
         (True, False)
         """
         found = self.properties.get(iri)
+        if found is None and iri.startswith(ACTION_NAMESPACES):
+            return SchemaProperty(iri, set_valued=True, superproperties=(iri,), subproperties=(iri,))
         if found is None and _MEMBERSHIP.fullmatch(iri):
             return SchemaProperty(iri, superproperties=(iri,), subproperties=(iri,))
         return found
+
+    def may_be_type(self, iri: str) -> bool:
+        """True if a resource may have this type: a class, or a term of the vocabularies of actions and processes."""
+        return self.open or iri in self.classes or iri.startswith(ACTION_NAMESPACES) or iri == _RDF_GRAPH
 
     def is_datatype(self, iri: str) -> bool:
         """True if `iri` is a datatype of XSD or RDF, or is declared as one."""

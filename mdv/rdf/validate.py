@@ -158,7 +158,7 @@ def _is_sound(statements: Iterable[Statement], schema: Schema) -> bool:
     """True if the statements conform to the schema. This is the fast path for valid documents."""
     constraints_by_property: dict[str, _Constraints | None] = {}
     first: dict[tuple[str, str], Term] = {}
-    classes, is_open = schema.classes, schema.open
+    classes = schema.classes
     for subject, property_, term in statements:
         try:
             constraints = constraints_by_property[property_]
@@ -174,7 +174,7 @@ def _is_sound(statements: Iterable[Statement], schema: Schema) -> bool:
                 return False
             if needs_language and term.lang is None:
                 return False
-            if property_ == RDF_TYPE and not is_open and term.value not in classes:
+            if property_ == RDF_TYPE and term.value not in classes and not schema.may_be_type(term.value):
                 return False
         for single in singles:
             if first.setdefault((subject, single), term) != term:
@@ -218,7 +218,7 @@ def _value_flaws(statement: Statement, constraints: _Constraints, schema: Schema
             message = f"the value of {name} must be a literal, not a resource: its range is the datatype {range_}"
             yield _flaw(message, statement, "write the value as text")
     elif property_ == RDF_TYPE:
-        if not schema.open and term.value not in schema.classes:
+        if not schema.may_be_type(term.value):
             problem = "is a datatype, not a class" if schema.is_datatype(term.value) else "is not declared"
             yield _flaw(f"the class {schema.shorten(term.value)} {problem}", statement, hints.class_(term.value))
     elif constraints.check is not None and (why := constraints.check(term.value)) is not None:

@@ -271,6 +271,7 @@ class _Builder:
             text=self.text[span.start : span.end],
             flaws=tuple(self.flaws),
             warnings=tuple(self.warnings),
+            states_abort=abort is not None,
         )
 
     def rule_name(self, tree: Tree[Token]) -> WrittenName:

@@ -200,7 +200,8 @@ WrittenActions: TypeAlias = tuple[WrittenChange | tuple[WrittenLet, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class WrittenRule:
-    """A rule with its headers. `text`: its part of the whole text. `flaws`: errors other than those of the grammar."""
+    """A rule with its headers. `text`: its part of the whole text. `flaws`: errors other than those of the grammar.
+    `states_abort`: the rule has the header ABORT."""
 
     preamble: WrittenPreamble
     lets: tuple[WrittenLet, ...]
@@ -218,6 +219,7 @@ class WrittenRule:
     text: str
     flaws: tuple[Mark, ...]
     warnings: tuple[Mark, ...]
+    states_abort: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,12 +131,15 @@ def write_settings(settings: MachineSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "is_read_only": settings.is_read_only,
         "limits": [limits.steps, limits.effects, limits.solutions, limits.depth, limits.choices],
+        "actions": None if settings.actions is None else list(settings.actions),
     }
 
 
 def read_settings(given: dict[str, Any]) -> MachineSettings:
     """Return the settings of a process from JSON."""
-    return MachineSettings(**{**given, "limits": ProgramLimits(*given["limits"])})
+    actions = given.get("actions")
+    changed = {"limits": ProgramLimits(*given["limits"]), "actions": None if actions is None else tuple(actions)}
+    return MachineSettings(**{**given, **changed})
 
 
 # --- terms ---

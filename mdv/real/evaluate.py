@@ -437,6 +437,10 @@ def _spawn(machine: MachineState, node: CodeNode) -> None:
         raise ProgramFault(
             f"the program has {machine.settings.limits.effects:,} effects, which is the limit", "effects"
         )
+    if machine.spawns_left is not None:
+        spawned = sum(len(one.spawned) for one in machine.overlays.values() if not one.in_sandbox)
+        if spawned >= machine.spawns_left:
+            raise ProgramFault("the family of this process has as many live processes as are allowed", "processes")
     machine.overlays[machine.tx].spawned.append(SpawnedProcess(process, iri, terms))
     if node.outputs:
         _succeed_with(machine, node.outputs[0], Term.uri(process))

@@ -78,10 +78,12 @@ class ProgramLimits:
 
 @dataclass(frozen=True, slots=True)
 class MachineSettings:
-    """What is fixed for a process. `seed`: makes its fresh names unique. `into`: where the default context writes."""
+    """What is fixed for a process. `seed`: makes its fresh names unique. `into`: where the default context writes.
+    `actions`: prefixes of the documents whose actions may be run; None: any."""
 
     process: str = "urn:mdv:real:process/0"
     into: str = "urn:mdv:real:anonymous"
     seed: str = "0"
     is_read_only: bool = False
     limits: ProgramLimits = ProgramLimits()
+    actions: tuple[str, ...] | None = None

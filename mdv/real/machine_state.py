@@ -156,6 +156,8 @@ class MachineState:
         self.action_cache: dict[tuple[str, bool], tuple[int, _Action]] = {}
         self.ended: MachineEvent | None = None
         self.view: StoreView = NO_VIEW
+        self.spawns_left: int | None = None
+        """How many more processes may be spawned, as the host says; None: any number."""
 
     # --- effects, taken by the host at the end of a slice ---
 
@@ -454,6 +456,12 @@ class MachineState:
             names = values(iri, REAL_VARIABLES) or values(holder, REAL_VARIABLES)
         signature = Signature(_signature(names), _signature(values(iri, OUTPUT_SIGNATURE)))
         documents = sorted(self.documents_with(Statement(holder, REAL_CODE, code)))
+        allowed = self.settings.actions
+        if allowed is not None and not any(document.startswith(allowed) for document in documents):
+            raise ProgramFault(
+                f"the body of <{iri}> is in {documents[0] if documents else 'no document'}, whose actions may not be"
+                " run: MDV_REAL_ACTIONS limits them"
+            )
         known = {**self.view.prefixes(SCHEMA_CONTEXT), **(self.view.prefixes(documents[0]) if documents else {})}
         used = {prefix for prefix in _PREFIX.findall(code.value) if prefix in known}
         prefixes = tuple((prefix, known[prefix]) for prefix in sorted(used))

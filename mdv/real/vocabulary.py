@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mdv import model
 from mdv.model import MDV, RDF, RDFS, XSD
 
-LRM = "http://xrce.xerox.com/LRM#"
-REAL = "http://xrce.xerox.com/ReAL#"
+LRM, REAL = model.LRM, model.REAL
 PRIMITIVE = "urn:mdv:real:primitive#"
 ENGINE = "urn:mdv:real:engine#"
 SCHEMA_CONTEXT = "urn:mdv:schema"

@@ -40,7 +40,7 @@ def test_a_program_is_run_from_a_file_or_an_expression(on: Callable, tmp_path: P
 
 def test_a_sandbox_shows_what_would_change(on: Callable) -> None:
     code = PREFIX + f"ON <{DOC}> {{ -ex:serverPort(?x, ?) AND +ex:serverPort(?x, 1) }}"
-    ran = on("real", "run", "-e", code)
+    ran = on("real", "run", "-e", code, "--sandbox")
     assert f'Would change {DOC}:\n  + <{DOC}#host> <http://mdv.example/schema#serverPort> "1"^^<' in ran.out
     assert on("real", "run", "-e", code, "--read").code == 1
     assert on("real", "run", "-e", code, "--read", "--sandbox").code == 2
@@ -54,3 +54,27 @@ def test_a_program_is_checked(on: Callable) -> None:
     assert ran.code == 0 and "line 2, column 16: ?x is never bound" in ran.err
     assert json.loads(on("real", "check", "-e", "TRUE", "--json").out) == {"warnings": []}
     assert on("real", "check", "-e", "unknown:p(?x, ?y)").code == 1
+
+
+def test_a_program_changes_documents_and_its_process_is_shown(on: Callable) -> None:
+    code = PREFIX + f"ON <{DOC}> {{ -ex:serverPort(?x, ?p) AND +ex:serverPort(?x, 7) }} AND CALL primitive:log('done')"
+    ran = on("real", "run", "-e", code)
+    assert ran.code == 0 and "Added 1 and removed 1 statements, up to position" in ran.out
+    found = json.loads(on("real", "ps", "--json").out)["items"][0]
+    assert found["state"] == "done" and found["effects"] == {"added": 1, "removed": 1}
+    shown = on("real", "show", found["id"]).out
+    assert found["process"] in shown and "ex:serverPort(?x, 7)" in shown
+    logged = on("real", "logs", found["process"]).out
+    assert "1 added, 1 removed" in logged and "done" in logged
+
+
+def test_a_detached_program_is_stopped(on: Callable) -> None:
+    started = on("real", "run", "-e", PREFIX + "WAIT ex:serverPort(?x, 12345)", "--detach")
+    process = started.out.strip()
+    assert started.code == 0 and process.startswith("urn:mdv:real:process/")
+    assert process in on("real", "ps", "--state", "live").out
+    assert on("real", "stop", process, "--message", "enough").code == 0
+    assert on("real", "logs", process, "-f").code == 0
+    assert json.loads(on("real", "show", process, "--json").out)["state"] == "stopped"
+    assert on("real", "stop", process).code == 1
+    assert on("real", "run", "-e", "TRUE", "--detach", "--read").code == 2

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import subprocess
 import termios
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +47,10 @@ def shell_examples(page: Path) -> list[ShellExample]:
 
 
 def run_on_terminal(script: str, folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run a script with a terminal of 80 columns as its output; return the exit code and the output."""
+    """Run a script with a terminal of 80 columns as its output; return the exit code and the output.
+
+    The programs that it has left running when it ends, as after a failed command, are stopped.
+    """
     near, far = pty.openpty()
     termios.tcsetwinsize(far, (50, 80))
     shell = ["bash", "-euo", "pipefail", "-c", script]
@@ -52,6 +58,8 @@ def run_on_terminal(script: str, folder: Path, environment: Mapping[str, str]) -
         shell, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=far, stderr=far, start_new_session=True
     )
     os.close(far)
+    stopper = threading.Thread(target=_stop_group_at_end, args=(process,))
+    stopper.start()
     output = bytearray()
     try:
         while part := os.read(near, 65536):
@@ -60,4 +68,11 @@ def run_on_terminal(script: str, folder: Path, environment: Mapping[str, str]) -
         pass
     finally:
         os.close(near)
-    return process.wait(60), output.decode().replace("\r\n", "\n")
+        stopper.join()
+    return process.returncode, output.decode().replace("\r\n", "\n")
+
+
+def _stop_group_at_end(process: subprocess.Popen[bytes]) -> None:
+    process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)

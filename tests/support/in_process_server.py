@@ -18,12 +18,14 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from mdv.db.jobs import JobOutcome
 from mdv.mdp.provider import Provider
+from mdv.mdp.real.program_worker import ProgramWorker
+from mdv.mdp.real.quotas import ProcessQuotas
 from mdv.mdp.webhook_sender import WebhookSender
 from mdv.mdp.worker import Worker
 from tests.support.server import WebAddress, environment
 from web.app import create_app
 from web.services import make_redis
-from workers.messages import PUBLISHED_CHANNEL, JobMessage, done_key, encode_job_message
+from workers.messages import PUBLISHED_CHANNEL, JobMessage, done_key, encode_job_message, news_key
 
 IDLE_SECONDS = 1.0
 """How long the worker waits before it looks for jobs that are due without a wake-up, such as retries."""
@@ -78,16 +80,22 @@ def _work(config: Config, woken: threading.Event, stopped: threading.Event) -> N
         if sender.any_active_webhook():
             sender.wake()
 
+    provider = Provider.configured(engine, config)
     worker = Worker(
         engine, config.max_document_bytes, partial(notify_callers, redis), notify_feeds,
-        longest=config.job_limit_seconds, rule_seconds=config.rule_seconds,
-        provider=Provider.configured(engine, config),
+        longest=config.job_limit_seconds, provider=provider, woken=woken.set,
+    )  # fmt: skip
+    programs = ProgramWorker(
+        engine, provider, ProcessQuotas.configured(config),
+        lambda outcome: redis.rpush(news_key(outcome.iri), b"1") if outcome.is_followed else None, notify_feeds,
     )  # fmt: skip
     while not stopped.is_set():
-        woken.wait(IDLE_SECONDS)
+        due = programs.seconds_until_due()
+        woken.wait(IDLE_SECONDS if due is None else max(0.0, min(IDLE_SECONDS, due)))
         woken.clear()
         worker.work(1.0, woken.set)
         worker.work_rules(1.0, woken.set)
+        programs.work(0.5, woken.set)
     engine.dispose()
     redis.close()
 

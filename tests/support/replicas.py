@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from itertools import permutations
 
 import psycopg
 import sqlalchemy
 from sqlalchemy import Engine
 
-from mdv.backbone.replica_store import MemberFacts
+from mdv.backbone.replica_store import MemberFacts, MemberStatus
 from mdv.db.engine import make_engine
 from mdv.db.epoch import update_epoch
 from mdv.embedded import Postgres
@@ -48,8 +49,8 @@ class Replicas:
     @classmethod
     def found(cls, new_database: NewDatabase, names: Iterable[str], mode: str = "orset") -> Replicas:
         """Return connected members without documents. The first is the lead."""
-        replicas = cls([ReplicaMdp(new_database(), name) for name in names])
-        first, *others = replicas.members.values()
+        first, *others = [ReplicaMdp(new_database(), name) for name in names]
+        replicas = cls([first])
         replicas.start(first, mode)
         for other in others:
             replicas.join(other, mode)
@@ -69,9 +70,12 @@ class Replicas:
             member.invite(f"code of {other.name}", now_in_microseconds() + 10**9)
         with other.replica.member() as member:
             member.join(f"code of {other.name}", now_in_microseconds())
-        for _ in range(4):
-            self.pull(other.name, lead.name)
-            self.pull(lead.name, other.name)
+        for _ in range(10):
+            for name, peer in permutations(reversed(self.members), 2):
+                self.pull(name, peer)
+            if other.facts.status is MemberStatus.ACTIVE:
+                return
+        raise AssertionError(f"{other.name} has not become a member.")
 
     def __getitem__(self, name: str) -> ReplicaMdp:
         return self.members[name]
@@ -107,12 +111,12 @@ class Databases:
 
     def __init__(self, postgres: Postgres, template: str, prefix: str) -> None:
         self._postgres, self._template, self._prefix = postgres, template, prefix
-        self._count = 0
+        self.count = 0
         self._stack = ExitStack()
 
     def new(self) -> Engine:
-        self._count += 1
-        name = f"{self._prefix}_{self._count}"
+        self.count += 1
+        name = f"{self._prefix}_{self.count}"
         with psycopg.connect(self._postgres.url, autocommit=True) as connection:
             connection.execute(f"create database {name} template {self._template} strategy file_copy")
         url = sqlalchemy.make_url(self._postgres.url).set(database=name)

@@ -128,7 +128,6 @@ def test_an_error_has_its_place_and_what_was_done(api: Api, stored: str) -> None
 @pytest.mark.parametrize(
     ("more", "status"),
     [
-        ({"mode": "run"}, 400),
         ({"mode": "other"}, 400),
         ({"into": "not a uri"}, 400),
         ({"limit": 0}, 400),
@@ -141,8 +140,6 @@ def test_an_error_has_its_place_and_what_was_done(api: Api, stored: str) -> None
 def test_bad_requests(api: Api, more: dict[str, Any], status: int) -> None:
     answer = run(api, "TRUE", **more)
     assert answer.status_code == status and answer.headers["Content-Type"] == PROBLEM
-    if more == {"mode": "run"}:
-        assert "not available yet" in answer.json()["detail"]
 
 
 def test_checking_a_program(api: Api) -> None:

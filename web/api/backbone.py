@@ -9,7 +9,8 @@ from typing import Any
 from flask import Response, request
 
 from mdv.backbone.messages import StateRequest
-from mdv.backbone.operation import LogRow, decode_operation, operation_fields
+from mdv.backbone.operation import LogRow
+from mdv.backbone.operation import read_body as read_operation
 from mdv.backbone.vector import Life
 from mdv.errors import BadRequest, Forbidden, Forked, StateIsNeeded, Unauthenticated
 from mdv.mdp.backbone_members import (
@@ -235,8 +236,9 @@ def _first_bytes(rows: list[LogRow]) -> list[LogRow]:
 
 
 def _operation_line(row: LogRow) -> str:
-    fields = operation_fields(decode_operation(row.body))
-    return json.dumps(fields | {"chain": row.chain.hex(), "signature": row.signature.hex()}, ensure_ascii=False)
+    return json.dumps(
+        read_operation(row.body) | {"chain": row.chain.hex(), "signature": row.signature.hex()}, ensure_ascii=False
+    )
 
 
 @routes.route("GET", "/backbone/state", "Read the state of documents",

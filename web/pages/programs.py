@@ -22,7 +22,8 @@ from mdv.inspect.program_examples import (
     program_examples,
 )
 from mdv.inspect.real_actions import list_actions
-from mdv.inspect.run_program import ProgramRun, check_code, mark_json
+from mdv.inspect.run_program import ProgramRun, check_code
+from mdv.mdp.real.program_text import mark_json
 from mdv.rdf.schema import Schema
 from mdv.real.completion import name_of, real_words
 from mdv.real.parse import KEYWORDS

@@ -102,7 +102,7 @@ def later_events(s: Services, program: ProgramRun, client: Any) -> Iterator[list
             raise ProgramStopped(detail, limit="seconds", solutions=program.solutions)
         if s.feed_notifier.closed:
             raise Unavailable("The server is restarting, which ended the program. Run it again in a few seconds.")
-        if _is_disconnected(client):
+        if is_disconnected(client):
             log.info("program ended by its client", solutions=program.solutions)
             return
         if program.is_waiting:
@@ -114,8 +114,12 @@ def stream_program(
     s: Services, program: ProgramRun, first: list[Event], media_type: str, closing: ExitStack
 ) -> Response:
     """Return an answer that sends the first events of a program, and the others as they happen."""
+    return stream_events(later_events(s, program, client_connection()), first, media_type, closing)
+
+
+def stream_events(events: Iterator[list[Event]], first: list[Event], media_type: str, closing: ExitStack) -> Response:
+    """Return an answer that sends events as they happen, as NDJSON or server-sent events."""
     write = _ndjson if media_type == NDJSON else _server_sent
-    client = client_connection()
 
     def chunks() -> Iterator[bytes]:
         if first:
@@ -123,13 +127,17 @@ def stream_program(
         elif media_type == EVENTS:
             yield b": running\n\n"  # a comment, so that the client sees the beginning of the answer
         try:
-            for events in later_events(s, program, client):
-                if events:
-                    yield write(events)
+            for found in events:
+                if found:
+                    yield write(found)
         except MdvError as error:
             yield write([{"type": "error", "problem": error.problem()}])
         except Exception as error:
             yield write([{"type": "error", "problem": unexpected(error).problem()}])
+        finally:
+            close = getattr(events, "close", None)
+            if close is not None:
+                close()
 
     return stream_to_client(stream_with_context(chunks()), media_type, closing)
 
@@ -147,14 +155,18 @@ def stream_to_client(parts: Iterator[bytes], media_type: str, closing: ExitStack
 
 
 def _ndjson(events: list[Event]) -> bytes:
-    return "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events).encode()
+    return "".join(
+        json.dumps({name: value for name, value in event.items() if name != "id"}, separators=(",", ":")) + "\n"
+        for event in events
+    ).encode()
 
 
 def _server_sent(events: list[Event]) -> bytes:
     parts = []
     for event in events:
-        data = json.dumps({name: value for name, value in event.items() if name != "type"}, separators=(",", ":"))
-        parts.append(f"event: {event['type']}\ndata: {data}\n\n")
+        shown = {name: value for name, value in event.items() if name not in ("type", "id")}
+        place = f"id: {event['id']}\n" if "id" in event else ""
+        parts.append(f"{place}event: {event['type']}\ndata: {json.dumps(shown, separators=(',', ':'))}\n\n")
     return "".join(parts).encode()
 
 
@@ -168,7 +180,7 @@ def client_connection() -> Any:
     return request.environ.get("gunicorn.socket") or request.environ.get("werkzeug.socket")
 
 
-def _is_disconnected(connection: Any) -> bool:
+def is_disconnected(connection: Any) -> bool:
     """True if the client has closed the connection."""
     if connection is None:
         return False

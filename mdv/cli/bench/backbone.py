@@ -1,0 +1,56 @@
+"""`mdv bench backbone` measures the log of a backbone, and how its operations are applied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mdv.cli.bench.options import (
+    bench,
+    comma_separated,
+    json_file_option,
+    parse_count,
+    plots_option,
+    print_progress,
+    print_table,
+    rounds_option,
+    save_results,
+    start_bench_postgres,
+)
+
+
+@bench.command(example="mdv bench backbone --batches 1,100,1000")
+@click.option("--batches", default="1,10,100,1000", show_default=True, callback=comma_separated(parse_count),
+              help="Documents per batch.")  # fmt: skip
+@click.option("--documents", type=click.IntRange(min=1), default=20_000, show_default=True,
+              help="Documents that are stored when sums are measured.")  # fmt: skip
+@click.option("--crdt", type=click.Choice(["orset", "cset"]), default="orset", show_default=True,
+              help="The kind of replicated set.")  # fmt: skip
+@rounds_option
+@json_file_option
+@plots_option
+def backbone(
+    batches: tuple[int, ...], documents: int, crdt: str, rounds: int, json_file: Path | None, plots: Path | None
+) -> None:
+    """Measure a backbone: registrations with the log, and applying them at another member.
+
+    Registrations with the log are compared with those without a backbone; applying with text to commit at one MDP. The
+    members are databases of one process, so that the network costs nothing.
+    """
+    from mdv.bench.backbone import BackbonePlan, evaluate_backbone_goals, run_backbone
+    from mdv.bench.sql.bench_store import BenchDatabases
+
+    plan = BackbonePlan(batches, rounds, documents, crdt)
+    with start_bench_postgres() as server:
+        figures = run_backbone(BenchDatabases(server.url), plan, print_progress)
+    reached = evaluate_backbone_goals(figures)
+    print_table(
+        ("what", "batch", "µs a document", "compared with", "ratio"),
+        ((r.name, f"{r.batch:,}", f"{r.ours_us:,.1f}", f"{r.floor_us:,.1f}", f"{r.ratio:.2f}")
+         for r in figures.results),
+    )  # fmt: skip
+    click.echo()
+    print_table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
+    save_results("backbone", figures.results, json_file, plots, goals=[goal.as_dict() for goal in reached],
+                 log_bytes=figures.log_bytes)  # fmt: skip

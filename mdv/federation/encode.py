@@ -1,0 +1,87 @@
+"""Messages of a federation as JSON values, for links and stores.
+
+A class is written with its name. Only classes of the federation and of RDFTL are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from mdv.federation import fragment, messages, privileges
+from mdv.model import Statement, Term
+from mdv.rdf.values import ValueKind
+from mdv.rdftl import model as rdftl
+from mdv.rules.operators import Operator
+
+
+class UnreadableMessage(ValueError):
+    """A text that is no message of a federation."""
+
+
+def encode(value: Any) -> str:
+    """Return a value as JSON text.
+
+    >>> encode(messages.RuleEnded("lib-a.3"))
+    '{"RuleEnded":["lib-a.3"]}'
+    """
+    return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
+
+
+def decode(text: str) -> Any:
+    """Return the value of a JSON text. Raise `UnreadableMessage` if it is none.
+
+    >>> decode('{"RuleEnded":["lib-a.3"]}')
+    RuleEnded(rule='lib-a.3')
+    """
+    try:
+        return _value(json.loads(text))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UnreadableMessage(f"not a message of a federation: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Enum):
+        return {type(value).__name__: value.value}
+    if is_dataclass(value):
+        return {type(value).__name__: [_plain(getattr(value, field.name)) for field in fields(value)]}
+    if isinstance(value, tuple):
+        parts = [_plain(one) for one in value]
+        return {type(value).__name__: parts} if hasattr(value, "_fields") else parts
+    if isinstance(value, frozenset):
+        return {"set": [_plain(one) for one in sorted(value, key=repr)]}
+    raise TypeError(f"{type(value).__name__} is not part of a message")
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return tuple(_value(one) for one in plain)
+    if not isinstance(plain, dict):
+        return plain
+    ((name, content),) = plain.items()
+    if name == "set":
+        return frozenset(_value(one) for one in content)
+    kind = _classes()[name]
+    if issubclass(kind, Enum):
+        return kind(content)
+    return kind(*(_value(one) for one in content))
+
+
+@cache
+def _classes() -> Mapping[str, type]:
+    found: dict[str, type] = {one.__name__: one for one in (Statement, Term, ValueKind, Operator)}
+    for module in (rdftl, fragment, privileges, messages):
+        found |= _classes_of(module)
+    return found
+
+
+def _classes_of(module: ModuleType) -> dict[str, type]:
+    own = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    return {one.__name__: one for one in own if not issubclass(one, Exception)}
