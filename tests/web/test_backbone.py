@@ -434,7 +434,7 @@ def test_a_changed_request_is_refused(backbone: HttpBackbone) -> None:
     request = captured(m1)
     for changed in (
         SeenRequest("POST", request.path, request.headers, request.body + b" "),
-        SeenRequest("POST", request.path + "&wants=x", request.headers, request.body),
+        SeenRequest("POST", MESSAGES + "?wait=7", request.headers, request.body),
         SeenRequest("POST", request.path, request.headers, request.body[: len(request.body) // 2]),
         SeenRequest("DELETE", "/api/v1/backbone/members/m3", request.headers, b""),
     ):
