@@ -1,4 +1,4 @@
-"""Yearly editions of the Project Gutenberg catalogue, registered in turn: two, or those in MDV_GUTENBERG_YEARS.
+"""Three yearly editions of the Project Gutenberg catalogue, registered in turn.
 
 Each edition changes only what differs. The filter, one LMR per rule and one LMR with all rules have exactly the results
 that another engine computed from the files of that year.
@@ -20,7 +20,7 @@ from mdv.lmr.checksum import checksum
 from mdv.lmr.garbage_collector import find_problems
 from mdv.lmr.sync import Sync
 from mdv.mdp.register import Prepared
-from tests.support.gutenberg import GUTENBERG, REGISTERED_YEARS, Results, fingerprint, prepared, register_all, stored
+from tests.support.gutenberg import GUTENBERG, YEARS, Results, fingerprint, prepared, register_all, stored
 from tests.support.in_process_source import Near
 from tests.support.mdp import Mdp
 
@@ -133,7 +133,7 @@ def test_each_yearly_edition_changes_only_what_differs_and_caches_hold_exactly_t
     one_rule = {name: Repository(mdp, name, {name: rule}, tmp_path) for name, rule in rules.items()}
     all_rules = Repository(mdp, "all_rules", rules, tmp_path)
     results = Results(mdp, dict(zip(rules, all_rules.subscriptions, strict=True)))
-    for year in REGISTERED_YEARS:
+    for year in YEARS:
         expected = body["expected"][year]
         items = prepared(mdp, year)
         assert len(items) == expected["documents"]
@@ -142,9 +142,9 @@ def test_each_yearly_edition_changes_only_what_differs_and_caches_hold_exactly_t
         register_all(mdp, items + [Prepared(uri, None, version) for uri in sorted(gone)], results)
         check_results(mdp, results, expected)
         check_stored(mdp, items, year, expected)
-        check_registering_again_changes_nothing(mdp, prepared(mdp, year) if year == REGISTERED_YEARS[0] else items)
+        check_registering_again_changes_nothing(mdp, prepared(mdp, year) if year == YEARS[0] else items)
         check_caches(mdp, one_rule, all_rules, expected)
-        if year == REGISTERED_YEARS[0]:  # the smallest edition
+        if year == YEARS[0]:  # the smallest edition
             check_caches_without_rules_are_empty(one_rule.values())
             for repository in one_rule.values():
                 repository.subscribe()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tarfile
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -17,8 +16,8 @@ GUTENBERG = Path(__file__).parents[3] / "shared" / "data" / "gutenberg"
 
 
 YEARS = ("2014", "2018", "2025")
-REGISTERED_YEARS = tuple(os.environ.get("MDV_GUTENBERG_YEARS", "2014,2025").split(","))
-"""The editions that are registered in turn."""
+
+
 BATCH = 300
 
 
