@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -40,6 +40,14 @@ from mdv.db.real.processes import (
     stop_process,
     store_slice,
 )
+from mdv.db.real.service_calls import (
+    CallResult,
+    NewCall,
+    count_recent_calls,
+    end_call,
+    insert_call,
+    read_result,
+)
 from mdv.db.real.statement_reader import StatementReader
 from mdv.db.real.view import PostgresView
 from mdv.db.state import LockPurpose
@@ -60,6 +68,7 @@ from mdv.mdp.real.activity import started_edits, stopped_edits
 from mdv.mdp.real.program_text import span_of
 from mdv.mdp.real.quotas import ProcessQuotas
 from mdv.mdp.real.refusals import lock_refusal, permission_refusal, schema_refusal
+from mdv.mdp.real.service_call import apply_result, read_request
 from mdv.mdp.real.start import BACKGROUND_PRIORITY, process_settings
 from mdv.mdp.real.wake import begin_waiting, range_kind, write_as_json
 from mdv.mdp.schemas import SchemaInForce
@@ -118,6 +127,10 @@ class _RunSlice:
     state: str
     problem: dict[str, Any] | None
     checkpoint: str
+    call: NewCall | None = None
+    """The request to a service that the slice ends with."""
+    taken: CallResult | None = None
+    """The result of the last request, which the slice has taken."""
 
 
 class _ProcessView(PostgresView):
@@ -192,16 +205,26 @@ class _Slice:
             machine.count_spawnable = lambda: self._spawnable(reading)
             self._refresh(machine, view)
             began, until = time.thread_time(), time.monotonic() + SLICE_SECONDS
+            taken = read_result(session, process.id) if process.slices else None
+            if taken is not None:
+                apply_result(
+                    machine, view, taken, schema.schema,
+                    lambda change, facts: self._answer_refusal(change, facts, schema, locks),
+                )  # fmt: skip
             result = run_slice(machine, view, self._budget(until))
+            state, problem = self._next_state(result)
+            call: NewCall | None = None
+            if isinstance(result.event, ServiceCalled) and state == "calling":
+                state, problem, call = self._call(result.event, machine, view)
+                result = replace(result, reads=dict(machine.reads))
             self.seconds += time.thread_time() - began
             reading.rollback()
         machine.end_slice()
-        state, problem = self._next_state(result)
         checkpoint = json.dumps(write_checkpoint(machine), ensure_ascii=False, separators=(",", ":"))
         if state not in ENDED_STATES and len(checkpoint) > MAX_CHECKPOINT_CHARACTERS:
             message = f"the state of the process has more than {MAX_CHECKPOINT_CHARACTERS:,} characters, the limit"
             state, problem = "failed", {"message": message, "limit": "state"}
-        return _RunSlice(machine, result, schema, locks, codes, state, problem, checkpoint)
+        return _RunSlice(machine, result, schema, locks, codes, state, problem, checkpoint, call, taken)
 
     def _spawnable(self, connection: Connection) -> int:
         """Return how many processes this one may spawn."""
@@ -224,7 +247,7 @@ class _Slice:
 
     def _machine(self) -> Machine:
         process = self.process
-        code = _compiled(process.code, tuple(sorted(process.prefixes.items())))
+        code = _compiled(process.code, tuple(sorted(process.prefixes.items())), process.action is not None)
         settings = _settings(json.dumps(process.settings))
         if process.checkpoint is not None:
             return read_checkpoint(process.checkpoint, code, settings)
@@ -235,8 +258,6 @@ class _Slice:
         process, event = self.process, result.event
         if isinstance(event, ProgramFailed):
             return "failed", failure(event, process.code)
-        if isinstance(event, ServiceCalled):
-            return "failed", {"message": "services may not be called: MDV_REAL_SERVICES allows none"}
         if process.solution_limit is not None and process.solutions + len(result.solutions) >= process.solution_limit:
             return "done", None
         if result.state is ProcessState.DONE:
@@ -247,6 +268,26 @@ class _Slice:
         if result.state is ProcessState.FULL and not process.keeps_solutions:
             return "ready", None
         return result.state.value, None
+
+    def _call(
+        self, event: ServiceCalled, machine: Machine, view: _ProcessView
+    ) -> tuple[str, dict[str, Any] | None, NewCall | None]:
+        """Return the state of a process that calls a service, with the request. One that cannot be sent has failed, so
+        the process goes on at once."""
+        if count_recent_calls(view.session, self.process.id) >= self.quotas.calls:
+            message = f"the process made {self.quotas.calls:,} calls of services within a minute, which is the limit"
+            return "failed", {"message": message, "limit": "calls"}, None
+        call = read_request(machine, view, event.request, self.quotas.services)
+        return "calling" if call.reason is None else "ready", None, call
+
+    def _answer_refusal(
+        self, change: StatementChange, facts: FactReader, schema: SchemaInForce, locks: Sequence[WriteLock]
+    ) -> WriteRefusal | None:
+        """Return why a statement of an answer is refused. Those about blank nodes are new, with the nodes."""
+        reason = permission_refusal(change.document, change.statement, self.limits) or lock_refusal(change, locks)
+        if reason is not None:
+            return WriteRefusal(reason)
+        return None if is_blank(change.statement.subject) else schema_refusal(change, facts, schema.schema)
 
     def _budget(self, until: float) -> SliceBudget:
         process, unread = self.process, 0
@@ -407,6 +448,10 @@ class _Slice:
         bindings = [_binding_json(one) for one in result.solutions] if process.keeps_solutions else []
         entries = self._entries(found, position)
         store_slice(self.connection, record, process.solutions + 1, bindings, entries, process.slices > 0)
+        if found.taken is not None:
+            end_call(self.connection, found.taken.id)
+        if found.call is not None:
+            insert_call(self.connection, process.id, found.call)
         if state in ("done", "failed") and process.is_taker and not result.changes:
             wake_takers(self.connection)
         hit_failpoint(STORED_SLICE)
@@ -512,8 +557,11 @@ def _has_blank_node(statement: Statement) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compiled(code: str, prefixes: tuple[tuple[str, str], ...]) -> Code:
-    return compile_program(read_program(code, dict(prefixes)), code)
+def _compiled(code: str, prefixes: tuple[tuple[str, str], ...], is_action: bool) -> Code:
+    """`is_action`: the code calls an action that was started as a process. Its outputs are not taken."""
+    compiled = compile_program(read_program(code, dict(prefixes)), code)
+    compiled.root.flag = is_action
+    return compiled
 
 
 @lru_cache(maxsize=1024)
