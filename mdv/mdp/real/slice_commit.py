@@ -80,6 +80,7 @@ from mdv.real.checkpoint import read_checkpoint, read_settings, read_term, write
 from mdv.real.compile_code import Code, compile_program
 from mdv.real.events import MachineSettings, ProgramFailed, ServiceCalled, WaitingFor
 from mdv.real.machine import Machine
+from mdv.real.machine_state import TRUE_NODE
 from mdv.real.overlay import SpawnedProcess
 from mdv.real.resolve import read_program
 from mdv.real.scheduler import ProcessState, SliceBudget, SliceResult, find_conflict, refresh_segment, run_slice
@@ -205,7 +206,7 @@ class _Slice:
             machine.count_spawnable = lambda: self._spawnable(reading)
             self._refresh(machine, view)
             began, until = time.thread_time(), time.monotonic() + SLICE_SECONDS
-            taken = read_result(session, process.id) if process.slices else None
+            taken = read_result(session, self.process.id) if machine.node is TRUE_NODE else None
             if taken is not None:
                 apply_result(
                     machine, view, taken, schema.schema,
