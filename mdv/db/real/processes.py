@@ -17,6 +17,8 @@ from mdv.model import Statement, Term
 from mdv.real.store import StatementChange
 
 ENDED_STATES = ("done", "failed", "stopped")
+MAX_STALE_CLAIMS = 10
+"""How often a claim may find a process that another worker has just run."""
 MAX_CHANGES = 20_000
 """Changes that are compared with the reads of a slice. With more, the slice is run again."""
 
@@ -159,8 +161,14 @@ def count_live(connection: Connection, caller: str, root: int | None, most: int)
 
 def claim_process(connection: Connection, iri: str | None = None) -> ClaimedProcess | None:
     """Claim the ready process whose turn it is, or this one. The claim ends with the transaction."""
-    row = _run(connection, "claim", {"iri": iri}).fetchone()
-    return None if row is None else ClaimedProcess(*row)
+    for _ in range(MAX_STALE_CLAIMS):
+        found = _run(connection, "claim", {"iri": iri}).fetchone()
+        if found is None:
+            return None
+        row = _run(connection, "read_claimed", {"id": found[0]}).fetchone()
+        if row is not None:
+            return ClaimedProcess(*row)
+    return None
 
 
 def wake_due(connection: Connection, lease_seconds: float) -> None:

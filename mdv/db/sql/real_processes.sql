@@ -57,7 +57,16 @@ from gone where p.id = gone.id;
 select extract(epoch from min(wake_at) - now())::float8 from real_processes where wake_at is not null and state = 'waiting';
 
 -- name: claim
--- The ready process whose turn it is. Others do not see it until the end of the transaction.
+-- The ready process whose turn it is, by its ID. Other workers skip it until the end of the transaction. It may have been
+-- another worker's until now, so it is read after this.
+select s.process_id
+from real_processes p join real_states s on s.process_id = p.id
+where p.state = 'ready' and (%(iri)s::text is null or p.iri = %(iri)s::text)
+order by p.ready_at limit 1
+for no key update of s skip locked;
+
+-- name: read_claimed
+-- A claimed process, if it is still ready.
 select p.id, p.iri, p.root, p.parent, p.action, p.code, p.prefixes, p.binding, p.into_document, p.settings, p.permissions,
        p.caller, p.token_id, p.priority, p.is_followed, p.keeps_solutions, p.solution_limit, p.position, p.steps, p.effects,
        p.added, p.removed, p.solutions, p.read_solutions, p.slices, p.seconds, p.stop_asked, p.message, p.failures,
@@ -67,9 +76,7 @@ select p.id, p.iri, p.root, p.parent, p.action, p.code, p.prefixes, p.binding, p
            where t.id = p.token_id and t.revoked_at is null and (t.expires_at is null or t.expires_at > now())),
        p.is_taker
 from real_processes p join real_states s on s.process_id = p.id
-where p.state = 'ready' and (%(iri)s::text is null or p.iri = %(iri)s::text)
-order by p.ready_at limit 1
-for no key update of s skip locked;
+where p.id = %(id)s::bigint and p.state = 'ready';
 
 -- name: read_for_commit
 -- The state of a process after the lock is taken: it may have been stopped meanwhile.

@@ -306,7 +306,7 @@ class _Slice:
         result = found.result
         asked = read_for_commit(self.connection, self.process.id)
         if asked.state != "ready" or asked.stop_asked:
-            return self._end_stopped(tx, asked.message, is_stopped=asked.state != "ready")
+            return self._end_stopped(tx, asked.message, is_stopped=asked.state in ENDED_STATES)
         self._check_conflict(found, tx)
         cause = Cause(PROGRAM, self.process.iri, self.process.caller)
         additions = [Edit(one.statement, one.document) for one in result.changes if one.is_added]
@@ -411,7 +411,7 @@ class _Slice:
         tx = self._locked()
         asked = read_for_commit(self.connection, process.id)
         if asked.state != "ready" or asked.stop_asked:
-            return self._end_stopped(tx, asked.message, is_stopped=asked.state != "ready")
+            return self._end_stopped(tx, asked.message, is_stopped=asked.state in ENDED_STATES)
         if process.parent is not None:
             tx.edit(Cause(PROGRAM, process.iri, process.caller), stopped_edits(process.iri))
         record = SliceRecord(
