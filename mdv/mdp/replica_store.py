@@ -62,7 +62,7 @@ from mdv.rdf.digest import statement_hash
 
 MAX_SETTLED_MARKS = 100_000
 """Marks that one transaction removes."""
-_ROWS_OF_A_PAGE = 2000
+_DOCUMENTS_OF_A_PAGE = 2000
 
 
 class _Known(NamedTuple):
@@ -92,6 +92,8 @@ class PostgresReplicaStore:
         self._found: EditLookups | None = None
         self._reads = 0
         self._resource_ids: dict[str, int] = {}
+        self._loaded: set[str] = set()
+        """Documents of which everything was read."""
         self._looked_up: set[str] = set()
         """URIs whose IDs were looked up; some have none."""
         self._ids: Mapping[str, int] = {}
@@ -126,9 +128,9 @@ class PostgresReplicaStore:
         self, buckets: Collection[int]
     ) -> Iterator[tuple[str, ReplicatedDocument, Mapping[Statement, ElementState]]]:
         chosen = [(uri, document) for uri, document in self.documents() if bucket_of(uri) in buckets]
-        for first in range(0, len(chosen), _ROWS_OF_A_PAGE):
-            page = chosen[first : first + _ROWS_OF_A_PAGE]
-            self._read_completely([uri for uri, _ in page])
+        for first in range(0, len(chosen), _DOCUMENTS_OF_A_PAGE):
+            page = chosen[first : first + _DOCUMENTS_OF_A_PAGE]
+            self.load([uri for uri, _ in page])
             for uri, document in page:
                 yield uri, document, self.all_states(uri)
 
@@ -138,7 +140,9 @@ class PostgresReplicaStore:
     def states(self, uri: str, statements: Iterable[Statement]) -> dict[Statement, ElementState]:
         wanted = list(statements)
         known, written = self._known.get(uri), self._written.get(uri, (None, {}))[1]
-        if known is None or (known.stored is not None and not known.read.issuperset(wanted)):
+        if known is None or (
+            known.stored is not None and uri not in self._loaded and not known.read.issuperset(wanted)
+        ):
             self._read({uri: wanted})
             known = self._known[uri]
         if known.stored is None and not written:
@@ -146,7 +150,7 @@ class PostgresReplicaStore:
         return {one: written[one] if one in written else self._state(known, one) for one in wanted}
 
     def all_states(self, uri: str) -> dict[Statement, ElementState]:
-        self._read_completely([uri])
+        self.load([uri])
         known, written = self._known[uri], self._written.get(uri, (None, {}))[1]
         return self.states(uri, dict.fromkeys([*known.rows, *known.marks, *written]))
 
@@ -213,8 +217,14 @@ class PostgresReplicaStore:
         for (number, statement), state in find_marks(self._connection, self.kind, by_document.items()).items():
             self._known[uris[number]].marks[statement] = state
 
-    def _read_completely(self, uris: Collection[str]) -> None:
+    def load(self, uris: Collection[str]) -> None:
+        uris = [uri for uri in uris if uri not in self._loaded]
+        for first in range(0, len(uris), _DOCUMENTS_OF_A_PAGE):
+            self._load(uris[first : first + _DOCUMENTS_OF_A_PAGE])
+
+    def _load(self, uris: Collection[str]) -> None:
         """Read all rows and marks of documents."""
+        self._loaded.update(uris)
         self._read_documents(dict.fromkeys(uris, ()))
         stored = {known.stored.id: uri for uri in uris if (known := self._known[uri]).stored is not None}
         if not stored:
