@@ -42,12 +42,16 @@ def tree_lines(tree: Item) -> Iterator[str]:
             yield from _copy_lines(copy, "  ")
     if tree["left_out"]:
         yield f"{tree['left_out']:,} updates are left out."
+    for copy in tree["later"]:
+        yield from _copy_lines(copy, "")
 
 
 def _update_lines(update: Item, indent: str) -> Iterator[str]:
     state = " (undone)" if update["undone"] else "" if update["change_count"] else ": no change"
     action = f", action {update['action'] + 1}" if update["action"] is not None else ""
     yield f"{indent}update {update['n']}{action}{state}"
+    if update["note"]:
+        yield f"{indent}  note: {update['note']}"
     for change in update["changes"][:MAX_CHANGES_PRINTED]:
         yield f"{indent}  {change_text(change)}"
     if update["change_count"] > MAX_CHANGES_PRINTED:
@@ -64,6 +68,8 @@ def _copy_lines(copy: Item, indent: str) -> Iterator[str]:
     yield f"{indent}rule {copy['name'] or copy['rule']}{because}{state}"
     for one in copy["comparisons"]:
         yield f"{indent}  if {one['text']}: {'true' if one['holds'] else 'false'}{_values_text(one)}"
+        if "note" in one:
+            yield f"{indent}    note: {one['note']}"
     for update in copy["updates"]:
         yield from _update_lines(update, indent + "  ")
     if copy["reason"] is not None:

@@ -25,13 +25,15 @@ MAX_JSON_LEVELS = 100
 @dataclass(slots=True)
 class RunUpdate:
     """An update that was executed: an action of a copy, or of the transaction itself. `number`: None for changes that
-    the run began with, those of a registration. `copies`: the rules that it triggered."""
+    the run began with, those of a registration. `note`: why it did less than its text may suggest. `copies`: the rules
+    that it triggered."""
 
     number: int | None
     action: int | None = None
     changes: list[dict[str, Any]] = field(default_factory=list)
     change_count: int = 0
     undone: bool = False
+    note: str | None = None
     copies: list[FiredCopy] = field(default_factory=list)
 
 
@@ -54,12 +56,14 @@ class FiredCopy:
 @dataclass(slots=True)
 class RunTree:
     """The tree of a run. `start`: the changes that it began with. `updates`: the actions of an update, and updates
-    whose cause was left out. `left_out`: updates that the trace does not have."""
+    whose cause was left out. `left_out`: updates that the trace does not have. `later`: rules that these triggered, if
+    the trace has what they did."""
 
     start: RunUpdate
     updates: list[RunUpdate]
     fired: int
     left_out: int
+    later: list[FiredCopy] = field(default_factory=list)
 
 
 def read_run(connection: Connection, number: int) -> tuple[ListedRuleRun, dict[str, Any]]:
@@ -82,17 +86,25 @@ def build_tree(trace: Mapping[str, Any]) -> RunTree:
     }  # fmt: skip
     updates = {
         step["n"]: RunUpdate(
-            step["n"], step["action"], step["changes"], step["change_count"], step.get("undone", False)
+            step["n"],
+            step["action"],
+            step["changes"],
+            step["change_count"],
+            step.get("undone", False),
+            step.get("note"),
         )
         for step in trace["steps"]
     }
     tree = RunTree(RunUpdate(None), [], trace["fired_count"], trace["left_out"])
-    for one in trace["fired"]:
-        cause = tree.start if one["cause"] is None else updates.get(one["cause"], tree.start)
-        cause.copies.append(copies[one["copy"]])
     for step in trace["steps"]:
         owner = copies.get(step["copy"])
         (tree.updates if owner is None else owner.updates).append(updates[step["n"]])
+    for one in trace["fired"]:
+        copy, cause = copies[one["copy"]], tree.start if one["cause"] is None else updates.get(one["cause"])
+        if cause is not None:
+            cause.copies.append(copy)
+        elif copy.updates or copy.reason is not None:
+            tree.later.append(copy)
     return tree
 
 
@@ -104,18 +116,21 @@ def run_json(run: ListedRuleRun) -> dict[str, Any]:
 def tree_json(tree: RunTree) -> dict[str, Any]:
     """Return a tree as JSON. Each update has `copies`, the rules that it triggered, and each of these has `updates`.
 
+    `later` has the rules that were triggered by updates which were left out.
     Updates below `MAX_JSON_LEVELS` levels have `"continued": true` in place of `copies`, and are in `continued` with
     them.
     """
     waiting: list[RunUpdate] = []
     start = _update_json(tree.start, waiting, 0)
     updates = [_update_json(update, waiting, 0) for update in tree.updates]
+    later = [_copy_json(copy, waiting, 1) for copy in tree.later]
     continued = []
     while waiting:
         continued.append(_update_json(waiting.pop(0), waiting, 0))
     return {
         "copies": start["copies"],
         "updates": updates,
+        "later": later,
         "continued": continued,
         "fired": tree.fired,
         "left_out": tree.left_out,
@@ -129,6 +144,7 @@ def _update_json(update: RunUpdate, waiting: list[RunUpdate], level: int) -> dic
         "changes": update.changes,
         "change_count": update.change_count,
         "undone": update.undone,
+        "note": update.note,
     }
     if level >= MAX_JSON_LEVELS and update.copies:
         waiting.append(update)
@@ -151,7 +167,8 @@ def _copy_json(copy: FiredCopy, waiting: list[RunUpdate], level: int) -> dict[st
 
 def walk_tree(tree: RunTree) -> Iterator[tuple[int, RunUpdate | FiredCopy]]:
     """Yield the updates and rules of a tree with their levels, in the order of the tree."""
-    stack: list[tuple[int, RunUpdate | FiredCopy]] = [(0, update) for update in reversed(tree.updates)]
+    stack: list[tuple[int, RunUpdate | FiredCopy]] = [(0, copy) for copy in reversed(tree.later)]
+    stack += [(0, update) for update in reversed(tree.updates)]
     stack += [(0, copy) for copy in reversed(tree.start.copies)]
     while stack:
         level, node = stack.pop()

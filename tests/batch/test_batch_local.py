@@ -24,6 +24,7 @@ from mdv.cli import cli
 from mdv.cli.errors import run_for_exit_code
 from mdv.db.state import lock_state
 from mdv.errors import BadCommand
+from mdv.mdp.eca.change_rules import EcaDraft, add_rules
 from tests.support.archives import make_archive
 from tests.support.catalogues import BASE, FLAWED, RULES, SCHEMA, catalogue, write
 from tests.support.command import Ran
@@ -186,6 +187,19 @@ def test_a_dry_run_changes_nothing(command: Command) -> None:
     found = json.loads(command.run(folder, "--dry-run").out)
     assert (found["registered"], found["dry_run"]) == (6, True)
     assert command.mdp.one("select count(*) from documents") == 0
+
+
+def test_documents_trigger_rules_unless_the_run_says_no(command: Command) -> None:
+    with command.mdp.engine.begin() as connection:
+        text = "ON INSERT resource() AS INSTANCE OF Book IF TRUE DO INSERT (resource(http://r/last), next, $delta)"
+        add_rules(connection, EcaDraft(text), command.mdp.provider)
+    marked = "select count(*) from documents where uri = 'urn:mdv:eca:main'"
+    assert command.run(write(catalogue(6), command.folder / "quiet"), "--no-eca").code == 0
+    assert command.mdp.one(marked) == 0
+    agents = "select distinct agent from document_versions"
+    assert command.mdp.rows(agents) == [("eca=off",)]
+    command.run(write({"00007.rdf": catalogue(10)["00009.rdf"]}, command.folder / "loud"))
+    assert command.mdp.one(marked) == 1
 
 
 def test_no_session_is_started(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,17 @@ def test_a_loop_names_the_rules_that_repeat(eca: Mdp) -> None:
     assert statements(eca, "http://d/1") == set() == statements(eca, RULES)
 
 
+def test_a_registration_is_one_of_the_updates_that_a_transaction_may_have(eca: Mdp) -> None:
+    """The limit is 60 updates."""
+    add(eca, "ON INSERT (_, tag, _) IF TRUE DO INSERT ($delta, subject, $delta.target)")
+
+    ended = [put(eca, f"http://d/{n}", f"<http://r/{n}> " + "; ".join(f":tag '{t}'" for t in range(n)) + " .")[-1]
+             for n in (59, 60)]  # fmt: skip
+
+    assert [one.state for one in ended] == ["done", "failed"]
+    assert ended[1].answer["limit"] == "more than 60 updates"
+
+
 def test_detached_rules_that_trigger_each_other_end(eca: Mdp) -> None:
     add(eca, "RULE there COUPLING Detached ABORT Independent ON INSERT (_, tag, 'a') IF TRUE"
              " DO DELETE ($delta, tag, 'a') INSERT ($delta, tag, 'b')",

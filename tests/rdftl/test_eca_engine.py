@@ -6,6 +6,7 @@ import pytest
 
 from mdv.db.eca.rules import list_eca_rules
 from mdv.errors import BreakingSchema, RuleFailed
+from mdv.feed import EventKind
 from mdv.mdp.eca.change_rules import AddedEcaRule, EcaDraft, add_rules, change_state, remove_rule, replace_rule
 from mdv.mdp.edit_document import DocumentEdit, edit_document
 from mdv.mdp.register import RegistrationOutcome
@@ -148,6 +149,35 @@ def test_a_rule_follows_a_new_subclass(eca: Mdp) -> None:
     put(eca, "http://d/1", "<http://r/1> a :Tutorial .")
 
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "tag", "new")}
+
+
+def test_a_change_of_the_schema_is_no_event(eca: Mdp) -> None:
+    """The resource becomes a Lo, and its editor an owner."""
+    schema = SCHEMA + ":Talk a rdfs:Class . :host mdv:setValued true ."
+    eca.put_schema(schema)
+    add(eca, "ON INSERT resource() AS INSTANCE OF Lo IF TRUE DO INSERT ($delta, tag, 'new')")
+    add(eca, "ON INSERT (_, owner, _) IF TRUE DO INSERT ($delta, tag, 'owned')")
+    put(eca, "http://d/1", "<http://r/1> a :Talk ; :host <http://r/2> .")
+
+    eca.put_schema(schema + ":Talk rdfs:subClassOf :Lo . :host rdfs:subPropertyOf :owner .")
+    put(eca, "http://d/2", "<http://r/3> a :Talk .")
+
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/3", "tag", "new")}
+
+
+def test_lmrs_are_sent_the_net_change_of_a_transaction(eca: Mdp) -> None:
+    lmr = eca.create_lmr("near")
+    eca.subscribe(lmr, "search Lo l register l where l.level > 5", "search User u register u where u.tag? = 'x'")
+    add(eca, "RULE withdraw ON INSERT (_, tag, 'x') IF TRUE DO DELETE ($delta, tag, 'x')")
+    add(eca, "RULE raise ON INSERT (_, level, 1) IF TRUE"
+             " DO UPDATE ($delta, level, _ -> 2); UPDATE ($delta, level, _ -> 7)")  # fmt: skip
+    before = eca.feed(lmr).cursor
+
+    done = put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 1 . <http://r/2> a :User ; :tag 'x' .")
+
+    assert (done.fired, done.matched, done.lmrs) == (2, 1, 1)
+    found = [(event.kind, event.resource) for event in eca.feed(lmr, before).events]
+    assert found == [(EventKind.PUT, "http://r/1"), (EventKind.MATCH, "http://r/1")]
 
 
 def test_a_constant_is_compared_as_the_new_range_says(eca: Mdp) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from mdv.cli.eca_tree import tree_lines
 from mdv.errors import NotFound
 from mdv.inspect.eca_log import change_json, find_origins, list_changes, origins_json
 from mdv.inspect.eca_rules import count_rules, list_eca_rules, list_sets, rule_json
@@ -190,6 +191,23 @@ def test_a_deep_chain_is_json_of_bounded_depth(eca: Mdp) -> None:
     assert json.loads(json.dumps(found)) == found
     assert len(found["continued"]) == 500 // MAX_JSON_LEVELS - 1
     assert found["continued"][0]["n"] == MAX_JSON_LEVELS - 1
+
+
+def test_rules_whose_cause_is_left_out_are_after_the_others(eca: Mdp) -> None:
+    """A chain of 10 rules with one update each. The trace has the first 3 and the last 2 updates."""
+    copy = {"rule": 1, "name": "n", "state": "active", "delta": None, "depth": 1}
+    fired = [{**copy, "copy": n, "cause": n - 1 if n else None} for n in range(10)]
+    steps = [one | {"n": one["copy"], "action": 0, "changes": [], "change_count": 0} for one in fired]
+    trace = {"steps": steps[:3] + steps[8:], "fired": fired, "fired_count": 10, "left_out": 5, "failed": []}
+
+    tree = build_tree(trace)
+
+    found = [node.number for _, node in walk_tree(tree) if isinstance(node, FiredCopy)]
+    assert found == [0, 1, 2, 3, 8, 9], "those between did nothing that the trace has"
+    assert [one.number for one in tree.start.copies] == [0] and [one.number for one in tree.later] == [8]
+    assert [one["copy"] for one in tree_json(tree)["later"]] == [8]
+    lines = list(tree_lines(tree_json(tree)))
+    assert lines[lines.index("5 updates are left out.") + 1] == "rule n"
 
 
 def test_an_update_has_its_own_actions_at_the_top(eca: Mdp) -> None:

@@ -32,7 +32,7 @@ from tests.support.outside_execsched import (
 )
 from tests.support.outside_worlds import DOCUMENTS, SCHEMA, SCHEMA_TEXT, Author, W, Writer, n_triples
 
-MAX_RULES = 7
+MAX_RULES = 9
 MAX_CHAIN = 4
 """Detached copies that follow each other, in steps that are tried."""
 FAILURES_TO_QUARANTINE = 5

@@ -155,15 +155,15 @@ class Author:
         verb = self.random.choice(("INSERT", "DELETE"))
         everything = Path("all")
         if self.random.random() < 0.4:
-            path = everything if self.random.random() < 0.8 else self.path(1)
+            path = everything if self.random.random() < 0.9 else self.path(1)
             return Change(verb, path, self.random.choice([None, *CLASSES]))  # type: ignore[arg-type]
         triple_verb: Verb = self.random.choice(("INSERT", "DELETE", "UPDATE", "UPDATE"))  # type: ignore[assignment]
         arc = self.random.choice([None, None, None, TYPE, *PROPERTIES, W + "near"])
-        source = self.matched_node(None) if self.random.random() < 0.2 else Node()
-        target = self.matched_node(arc) if self.random.random() < 0.2 else Node()
+        source = self.matched_node(None) if self.random.random() < 0.12 else Node()
+        target = self.matched_node(arc) if self.random.random() < 0.12 else Node()
         new = None
         if triple_verb == "UPDATE":
-            new = self.matched_node(arc) if self.random.random() < 0.2 else Node()
+            new = self.matched_node(arc) if self.random.random() < 0.12 else Node()
         return Change(triple_verb, triples=(Triple(source, arc, target, new),))
 
     def matched_node(self, arc: str | None) -> Node:
@@ -189,8 +189,8 @@ class Author:
         arc = self.random.choice([TYPE, *PROPERTIES, *PROPERTIES])
         match verb:
             case "DELETE":
-                target = Node() if self.random.random() < 0.6 else self.matched_node(arc)
-                return Triple(source, None if self.random.random() < 0.2 else arc, target)
+                found = None if self.random.random() < 0.2 else arc
+                return Triple(source, found, Node() if self.random.random() < 0.6 else self.matched_node(found))
             case "UPDATE":
                 old = Node() if self.random.random() < 0.8 else self.matched_node(arc)
                 return Triple(source, arc, old, self.new_node(arc))

@@ -225,7 +225,7 @@ def run(run: str) -> Response:
     """`tree` has the rules that fired (`copies`), and the actions of an update (`updates`). A rule has its `delta`, the
     `comparisons` of its condition with the values that they compared, and the updates of its actions. An update has its
     `changes`, and the rules that it triggered. The tree has the first 1,000 and the last 100 updates; `left_out` is the
-    number of the others. Parts below 100 levels are in `continued`."""
+    number of the others, and `later` has the rules that these triggered. Parts below 100 levels are in `continued`."""
     require_reader()
     with services().engine.connect() as connection:
         found, trace = read_run(connection, read_run_id(run))

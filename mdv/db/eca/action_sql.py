@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from mdv.db.eca.path_sql import FromWhere, PathWriter, ValueSql, compare_identity, quote_text
+from mdv.db.eca.path_sql import FromWhere, PathWriter, ValueSql, compare_identity, object_of, quote_text
 from mdv.db.eca.rule_sql import DELTAS, delta_value
-from mdv.model import RDF
+from mdv.model import RDF, RDF_TYPE
 from mdv.rdf.schema import Schema
 from mdv.rdf.values import ValueKind
 from mdv.rdftl.model import Axis, ConstantValue, NodePath, Triple, TripleNode
@@ -64,6 +64,34 @@ class ActionWriter:
         self._match(ValueSql("f.resource_id"), triple.source, ValueKind.TEXT, body)
         self._match(_STATEMENT, triple.target, arc_kind(triple, self._schema), body)
         return _select_statements(body)
+
+    def find_derived_arc(self, triple: Triple) -> str | None:
+        """Return a query that has a row if a triple matches an arc that only follows from the statement of a
+        subproperty, or from that of a subclass. None if there can be none, as far as the schema tells."""
+        assert isinstance(triple.arc, str)
+        body = FromWhere([DELTAS, "filter_data f"])
+        self._match(ValueSql("f.resource_id"), triple.source, ValueKind.TEXT, body)
+        own = self._property_id(triple.arc)
+        if triple.arc == RDF_TYPE:
+            if not isinstance(triple.target.value, NodePath):
+                return None
+            above = self._paths.path(triple.target.value, body)
+            body.tables.append("eca_classes c")
+            body.conditions += [f"f.property_id = {own}", f"c.superclass_id = {above.id}", "f.target_id = c.class_id",
+                                "c.class_id <> c.superclass_id"]  # fmt: skip
+            stated = f"x.target_id = {above.id}"
+        else:
+            below = [number for number in self._paths.property_ids(triple.arc) if number != own]
+            if not below:
+                return None
+            body.conditions.append(f"f.property_id = any ('{{{','.join(map(str, below))}}}'::int[])")
+            self._match(_STATEMENT, triple.target, arc_kind(triple, self._schema), body)
+            stated = compare_identity(_STATEMENT, object_of("x", None))
+        body.conditions.append(
+            "not exists (select from filter_data x where x.resource_id = f.resource_id"
+            f" and x.property_id = {own} and {stated})"
+        )
+        return f"select 1 {_from(body)} limit 1"
 
     def _match(self, value: ValueSql, node: TripleNode, kind: ValueKind, body: FromWhere) -> None:
         if node.class_iri is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mdv.db.eca.path_sql import FromWhere, PathWriter, ValueSql
+from mdv.db.eca.path_sql import FromWhere, PathWriter, ValueSql, mentions_elements
 from mdv.db.eca.rule_sql import DELTAS, delta_value
 from mdv.rdf.schema import Schema
 from mdv.rdftl.model import AllOf, AnyOf, Condition, DeltaValue, Exists, Negation, NodePath, ValueComparison
@@ -56,14 +56,18 @@ def paths_of(comparison: Exists | ValueComparison) -> list[NodePath]:
 def write_values_query(condition: Condition, schema: Schema, property_id: Callable[[str], int]) -> str | None:
     """Return the query of the values of a condition; None if all are known without it.
 
-    Its rows are the number of an instantiation and, for each comparison that is not known, whether it holds and the
-    values of its paths.
+    Its rows are the number of an instantiation and, for each comparison that is not known, whether it holds, the values
+    of its paths, and, if it has `element` steps, whether one is applied to something that is no collection.
     """
     writer = PathWriter(schema, property_id, lambda number: f"r.constants[{number + 1}]", delta_value)
     columns = [
         column
         for comparison in (place.comparison for place in comparisons_of(condition) if not place.is_known)
-        for column in (writer.condition(comparison), *(_values(writer, path) for path in paths_of(comparison)))
+        for column in (
+            writer.condition(comparison),
+            *(_values(writer, path) for path in paths_of(comparison)),
+            *_bad_elements(writer, comparison),
+        )
     ]
     if not columns:
         return None
@@ -71,6 +75,11 @@ def write_values_query(condition: Condition, schema: Schema, property_id: Callab
     return (
         f"select k.n, {', '.join(columns)} from {rules}, {DELTAS}, eca_rules r where d.n = k.n and r.id = k.rule_id"
     )  # fmt: skip
+
+
+def _bad_elements(writer: PathWriter, comparison: Exists | ValueComparison) -> Iterator[str]:
+    if mentions_elements(comparison):
+        yield f"({' or '.join(one.exists() for one in writer.bad_elements_of(comparison, FromWhere()))})"
 
 
 def _values(writer: PathWriter, path: NodePath) -> str:

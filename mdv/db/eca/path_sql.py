@@ -216,7 +216,7 @@ class PathWriter:
             into.conditions.append(self.has_property(alias, step.property))
         else:
             return self._any_target(alias, into)
-        return _object_of(alias, self._only(step.property))
+        return object_of(alias, self._only(step.property))
 
     def is_collection(self, value: ValueSql, index: int | None) -> str:
         """Return the condition that a value is a collection; a sequence, if an element is selected by its index."""
@@ -239,7 +239,7 @@ class PathWriter:
             f"lateral (select {alias}.target_id as id union all select c.superclass_id from eca_classes c"
             f" where {type_arc} and c.class_id = {alias}.target_id and c.superclass_id <> c.class_id) {above}"
         )
-        return _object_of(alias, None)._replace(id=f"{above}.id")
+        return object_of(alias, None)._replace(id=f"{above}.id")
 
     def _source(self, value: ValueSql, step: NodeStep, into: FromWhere) -> ValueSql:
         alias = self.alias("f")
@@ -262,7 +262,7 @@ class PathWriter:
             else:
                 options.append(same)
         if value.only in ("literal", None):
-            options.append(compare_identity(_object_of(alias, "literal"), value._replace(only="literal")))
+            options.append(compare_identity(object_of(alias, "literal"), value._replace(only="literal")))
         return f"({' or '.join(options)})"
 
     def _only(self, property_iri: str | None) -> str | None:
@@ -422,7 +422,8 @@ def _begins_with_target(path: NodePath) -> bool:
     return bool(path.steps) and path.steps[0].axis is Axis.TARGET
 
 
-def _object_of(alias: str, only: str | None) -> ValueSql:
+def object_of(alias: str, only: str | None) -> ValueSql:
+    """Return the object of the statement of a table."""
     return ValueSql(f"{alias}.target_id", f"{alias}.value", f"{alias}.lang", f"{alias}.datatype_id",
                     f"{alias}.number", f"{alias}.instant", f"{alias}.truth", only)  # fmt: skip
 

@@ -40,17 +40,22 @@ MAX_INSERTED = 100_000
 """Statements that one triple of an action may insert: every source with every target."""
 
 
+NO_COLLECTION = "`element` was applied to something that is no collection"
+NOT_STATED = "An arc was not changed, because it only follows from a subclass or subproperty."
+
+
 class ActionFailed(Exception):
     """An action that cannot be carried out. It has changed nothing."""
 
 
 @dataclass(slots=True)
 class ActionEdits:
-    """The edits of one action. `updates`: the pairs of an UPDATE."""
+    """The edits of one action. `updates`: the pairs of an UPDATE. `note`: why it did less than its text may suggest."""
 
     deletions: list[Edit] = field(default_factory=list)
     additions: list[Edit] = field(default_factory=list)
     updates: set[Delta] = field(default_factory=set)
+    note: str | None = None
 
 
 def encode_delta(delta: Delta | None, number: int, schema: SchemaInForce) -> dict[str, object]:
@@ -149,10 +154,17 @@ class ActionReader:
                 if isinstance(node.value, NodePath):
                     self._check_elements(node.value)
             found = self._statements(self._query(self._writer.select_arcs(triple)))
+            self._look_for_derived_arcs(triple, edits)
             if action.kind is ChangeKind.DELETE:
                 edits.deletions += [Edit(one) for one in dict.fromkeys(statement for _, statement in found)]
             else:
                 self._update(triple, list(found), edits)
+
+    def _look_for_derived_arcs(self, triple: Triple, edits: ActionEdits) -> None:
+        """Note that a triple matches an arc that is not stated. Such an arc cannot be deleted or updated."""
+        sql = self._writer.find_derived_arc(triple) if isinstance(triple.arc, str) else None
+        if sql is not None and self._query(sql):
+            edits.note = NOT_STATED
 
     def _insert(self, triple: Triple, edits: ActionEdits, members: dict[str, int]) -> None:
         sources, targets = (

@@ -15,10 +15,11 @@ from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection
 
 from mdv.db.eca.comparison_sql import MAX_VALUE_CHARS, comparisons_of, paths_of
+from mdv.db.eca.path_sql import mentions_elements
 from mdv.db.eca.rule_sql import CHOOSE_PLANS, REUSE_PLANS
 from mdv.db.engine import postgres_duration
 from mdv.db.pipeline import Pipeline
-from mdv.mdp.eca.actions import encode_delta
+from mdv.mdp.eca.actions import NO_COLLECTION, encode_delta
 from mdv.mdp.eca.rule_set import LoadedTemplate
 from mdv.mdp.schemas import SchemaInForce
 from mdv.model import Term
@@ -51,7 +52,8 @@ def read_comparisons(
     connection: Connection, schema: SchemaInForce, fired: Sequence[FiredCondition], seconds: float
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the comparisons of conditions, by their index. Each is JSON: its text, whether it `holds`, and the values
-    of its sides, `left` and `right`. Conditions whose values are not found within `seconds` have no comparisons."""
+    of its sides, `left` and `right`; with a `note` if `element` was applied to something that is no collection.
+    Conditions whose values are not found within `seconds` have no comparisons."""
     with_comparisons = [number for number, one in enumerate(fired) if one.template.rule.condition != Always()]
     rows = _read_values(connection, schema, fired, seconds) if with_comparisons else {}
     return {
@@ -101,7 +103,9 @@ def _comparisons(one: FiredCondition, row: Sequence[str | None], schema: SchemaI
         else:
             holds = row[next(column)] == "t"
             values = [json.loads(row[next(column)] or "[]") for _ in paths_of(comparison)]
-        yield {"text": write_condition(comparison, schema.schema), "holds": holds, **_sides(comparison, values)}
+        found = {"text": write_condition(comparison, schema.schema), "holds": holds, **_sides(comparison, values)}
+        is_bad = not place.is_known and mentions_elements(place.comparison) and row[next(column)] == "t"
+        yield found | {"note": NO_COLLECTION} if is_bad else found
 
 
 def _delta_values(path: NodePath, delta: Delta | None) -> list[Any]:

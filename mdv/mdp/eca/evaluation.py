@@ -20,7 +20,7 @@ from mdv.db.eca.rule_sql import (
 from mdv.db.eca.rules import prefixes_of
 from mdv.db.engine import postgres_duration
 from mdv.db.pipeline import PendingResult, Pipeline
-from mdv.mdp.eca.actions import encode_delta
+from mdv.mdp.eca.actions import NO_COLLECTION, encode_delta
 from mdv.mdp.eca.rule_set import LoadedTemplate, RuleSet
 from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowPart, SlowRules
 from mdv.mdp.schemas import SchemaInForce
@@ -30,7 +30,6 @@ from mdv.rdftl.model import Delta
 
 SEPARATE_RULES_PER_MESSAGE = 20
 """Rules of a template that are evaluated one by one, between two checks of the time limit."""
-NO_COLLECTION = "`element` was applied to something that is no collection"
 
 
 class EvaluatedTransaction(Protocol):

@@ -166,6 +166,7 @@ class RunStep(NamedTuple):
     action: int
     changes: tuple[EffectiveChange, ...]
     is_undone: bool = False
+    note: str | None = None
 
 
 @dataclass(slots=True)
@@ -199,6 +200,7 @@ class Scheduler:
         self._deferred: deque[RuleCopy] = deque()
         self._executed: list[tuple[RuleCopy, int, tuple[EffectiveChange, ...]]] = []
         self._count = 0
+        """Updates so far. A registration or an edit is one."""
         self._alone = 0
         """Updates that are executed one by one, because they failed together."""
         self._deadline = time.monotonic() + limits.seconds
@@ -207,6 +209,7 @@ class Scheduler:
     def react_to_replacement(self, store: ReplacedStatements, root: RuleCopy) -> None:
         """Run the rules that replaced documents trigger. Write their rows first."""
         self.run.root = root
+        self._count = 1
         pipeline = Pipeline(self._tx.connection)
         store.write_replaced(pipeline)
         self._react(root, self._replacement(store), pipeline)
@@ -244,6 +247,7 @@ class Scheduler:
     def react_to_edit(self, effective: EffectiveEdits, root: RuleCopy) -> None:
         """Run the rules that an edit triggers. It is not flushed yet."""
         self.run.root = root
+        self._count = 1
         self._react(root, UpdateChange(frozenset(effective.gained), frozenset(effective.lost), None))
         self._work()
 
@@ -271,13 +275,13 @@ class Scheduler:
         self._count += 1
         self._check_limits(owner)
         try:
-            change, changes = self._apply(owner, index)
+            change, changes, note = self._apply(owner, index)
         except ActionFailed as failure:
             if owner.rule is None:
                 raise
             self._abort(owner, owner, index, str(failure))
             return
-        self._note(owner, index, changes)
+        self._note(owner, index, changes, note)
         if changes and self._reacts:
             self._react(owner, change)
 
@@ -326,8 +330,8 @@ class Scheduler:
             islice(self._schedule, max(0, most)),
         ))  # fmt: skip
 
-    def _note(self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...]) -> None:
-        self.run.steps.append(RunStep(owner, index, changes))
+    def _note(self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...], note: str | None = None) -> None:
+        self.run.steps.append(RunStep(owner, index, changes, note=note))
         self._executed.append((owner, index, changes))
 
     def _reader(self, owner: RuleCopy, seconds: float | None = None) -> ActionReader:
@@ -338,7 +342,7 @@ class Scheduler:
             seconds,
         )  # fmt: skip
 
-    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...]]:
+    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...], str | None]:
         tx, action = self._tx, owner.actions[index]
         if not inserts_without_reading(action):
             tx.flush()
@@ -362,7 +366,7 @@ class Scheduler:
         except (InvalidDocument, Forbidden) as error:
             raise ActionFailed(error.detail) from None
         change = UpdateChange(frozenset(effective.gained), frozenset(effective.lost), frozenset(edits.updates))
-        return change, pair_changes(effective, edits.updates)
+        return change, pair_changes(effective, edits.updates), edits.note
 
     # Events and conditions
 

@@ -44,6 +44,7 @@ def _step(number: int, step: RunStep, numbers: Mapping[int, int]) -> dict[str, A
         "changes": [change_json(change) for change in step.changes[:MAX_CHANGES_PER_STEP]],
         "change_count": len(step.changes),
         **({"undone": True} if step.is_undone else {}),
+        **({"note": step.note} if step.note is not None else {}),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from mdv.db.state import LockPurpose
 from mdv.errors import UpdateFailed
 from mdv.mdp.eca.actions import ActionFailed
 from mdv.mdp.eca.changes import EffectiveChange
+from mdv.mdp.eca.run import RuleRun
 from mdv.mdp.eca.trace import write_trace
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction
@@ -80,8 +81,15 @@ def execute_update(
     return UpdateOutcome(
         done.position, inserted, deleted, updated, write_trace(run) if tracing else done.run, len(run.fired),
         sum(one.matched for one in done.documents.values()), len(list(done.publication.names())),
-        tuple(flaw.as_dict() for flaw in compiled.warnings),
+        (*(flaw.as_dict() for flaw in compiled.warnings), *_notes(run)),
     )  # fmt: skip
+
+
+def _notes(run: RuleRun) -> Iterator[dict[str, Any]]:
+    """Yield warnings about the actions of the update itself."""
+    for step in run.steps:
+        if step.owner.rule is None and step.note is not None:
+            yield {"message": f"action {step.action + 1}: {step.note}"}
 
 
 def count_changes(changes: Iterable[EffectiveChange]) -> tuple[int, int, int]:
