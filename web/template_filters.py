@@ -42,6 +42,11 @@ def ago(at: datetime | None) -> Markup:
     return Markup('<time datetime="{}" data-ago>{:%Y-%m-%d %H:%M:%S} UTC</time>').format(at.isoformat(), at)
 
 
+def moment_ago(text: str | None) -> Markup:
+    """Format a time that is given as text in ISO form."""
+    return ago(None if text is None else datetime.fromisoformat(text))
+
+
 def short(uri: str) -> str:
     """Return the last part of a URI.
 
@@ -96,6 +101,7 @@ NOTICES = {
     "eca_active": "The event rule is active.",
     "eca_shadow": "The event rule is in shadow: its runs are recorded, and its actions do not run.",
     "eca_disabled": "The event rule is disabled.",
+    "process_stopped": "The process was asked to stop. It ends with its current slice.",
     "user_created": "The user was created and can sign in.",
     "role_changed": "The role was changed. It takes effect at once.",
     "own_role_changed": "Your role was changed. You can no longer administer.",
@@ -203,6 +209,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "number": number,
     "timestamp": timestamp,
     "ago": ago,
+    "moment_ago": moment_ago,
     "short": short,
     "cut": cut,
     "size": size,

@@ -25,7 +25,15 @@ PAPER_RULE = "paper"
 LOCAL_RULES = {PAPER_RULE: "paper.rule", "english": "library/english.rule"}
 SCHOOL = "school"
 SCHOOL_RULES = {"children": "library/children.rule", "sea": "library/sea.rule"}
-ART_DOCUMENTS = ("art/works.ttl",)
+ART_DOCUMENTS = ("art/works.ttl", "art/studio.ttl")
+STUDIO_PROGRAM = (
+    "PREFIX art: <http://mdv.example/art#>"
+    " CALL art:open(<http://mdv.example/art/studio.ttl#studio> >> ?describing, ?checking)"
+)
+FIRST_WORK = (
+    "PREFIX art: <http://mdv.example/art#>"
+    " +art:toDescribe(<http://mdv.example/art/studio.ttl#studio>, <http://mdv.example/art/works.ttl#the-crossing>)"
+)
 EVENT_RULES = "learning/messages.rdftl"
 LEARNER, LEARNING_OBJECT, OTHER_LEARNER = "learning/anna.ttl", "learning/sql-course.ttl", "learning/ben.ttl"
 NEW_DESCRIPTION = ("Twelve lessons with exercises.", "Twelve lessons with exercises and solutions.")
@@ -50,6 +58,7 @@ def load_demo(folder: Path, system: System, mdp: Client, lmr: Client, report: Ca
             lmr.change("POST", "/subscriptions", rule)
         _create_school(folder, system, mdp)
         _load_learning(mdp)
+        _open_studio(mdp)
         (folder / LOADED_MARKER).touch()
         count = len(documents) + len((LEARNER, LEARNING_OBJECT, OTHER_LEARNER))
         report(f"The demo is loaded: {count} documents below {BASE}, the example of the paper, books, e-learning, art.")
@@ -65,6 +74,12 @@ def _load_learning(mdp: Client) -> None:
     _register(mdp, LEARNING_OBJECT, _text(LEARNING_OBJECT))
     _register(mdp, OTHER_LEARNER, _text(OTHER_LEARNER))
     _register(mdp, LEARNING_OBJECT, _text(LEARNING_OBJECT).replace(*NEW_DESCRIPTION))
+
+
+def _open_studio(mdp: Client) -> None:
+    """Start two processes that hand each other work, and give them a first work."""
+    for code in (STUDIO_PROGRAM, FIRST_WORK):
+        mdp.change("POST", "/real", {"code": code, "mode": "run", "into": BASE + "art/notes"})
 
 
 def _register(mdp: Client, name: str, text: str) -> None:

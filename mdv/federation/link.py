@@ -63,6 +63,11 @@ class FederationLink:
         some = tuple(self.outbox[:limit])
         return LinkExchange(self.own, self.epoch, self.peer_epoch, self.acknowledged + 1, some, self.received)
 
+    def is_restored(self, exchange: LinkExchange) -> bool:
+        """True if the other side was restored since the last exchange. A call that was made before must not arrive
+        after it."""
+        return self.peer_epoch not in (None, exchange.epoch) and exchange.peer_epoch in (None, self.epoch)
+
     def accept(self, exchange: LinkExchange, now: float) -> Sequence[FederationMessage]:
         """Return the messages that are new, to be stored in this transaction. Raise `LinkGap` or `OtherEpoch`."""
         if exchange.peer_epoch not in (None, self.epoch):
@@ -81,7 +86,12 @@ class FederationLink:
         return new
 
     def restart(self, peer_epoch: str | None) -> None:
-        """Start again with another life of the other side. Messages that were not acknowledged are dropped."""
+        """Start again with another life of the other side. It gets the messages that were not acknowledged."""
         self.peer_epoch = peer_epoch
         self.acknowledged = self.received = 0
+
+    def restore(self, epoch: str) -> None:
+        """Start again in another life of this side. Its outbox is old: the other side may have had the messages."""
+        self.epoch = epoch
+        self.restart(None)
         self.outbox.clear()

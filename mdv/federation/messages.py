@@ -13,15 +13,29 @@ from mdv.federation.fragment import CommittedChange, FoundTerm, IndexChange, Ste
 from mdv.federation.privileges import Grant
 from mdv.rdftl.model import AbortDependency, Action, Delta, EcaRule, Event
 
+LIFE = 10**9
+"""The numbers of a superpeer that was restored from a backup go on at the next multiple of this."""
+
+
+def life_of(number: int) -> int:
+    """Return the life of a superpeer in which it used a number.
+
+    >>> life_of(17), life_of(2 * LIFE + 1)
+    (0, 2)
+    """
+    return number // LIFE
+
 
 @dataclass(frozen=True, slots=True)
 class FederatedRule:
-    """A global rule. Its id is `SPi.j`: superpeer and number there. `registered_at`: in seconds."""
+    """A global rule. Its id is `SPi.j`: superpeer and number there. `registered_at`: in seconds. `life`: the life of
+    the superpeer that has it."""
 
     origin: str
     number: int
     rule: EcaRule
     registered_at: float = 0.0
+    life: int = 0
 
     @property
     def id(self) -> str:
@@ -36,12 +50,16 @@ class GroupPresence(NamedTuple):
     version: int
     nodes: frozenset[str] | None
 
+    @property
+    def life(self) -> int:
+        return life_of(self.version)
+
 
 class SharedCopy(NamedTuple):
     """A copy of the actions of a rule, which each superpeer decides about. `parent`: the transaction, at `origin`.
 
     `nodes`, `resources`: what a peer must have data of, and know, to run it. `depth`: the number of copies that led to
-    it, and itself.
+    it, and itself. `awaited`: superpeers that answer even if it is not relevant there.
     """
 
     id: str
@@ -55,6 +73,7 @@ class SharedCopy(NamedTuple):
     nodes: frozenset[str]
     resources: frozenset[str]
     depth: int = 1
+    awaited: frozenset[str] = frozenset()
 
 
 class CopyOutcome(Enum):
@@ -103,11 +122,16 @@ class GrownQuery(NamedTuple):
 
 
 class GrownAnswer(NamedTuple):
-    """The rules that a superpeer and those behind it know. `is_late`: the first answer was incomplete."""
+    """The rules that a superpeer and those behind it know."""
 
     id: str
     rules: tuple[FederatedRule, ...]
-    is_late: bool = False
+
+
+class LateRules(NamedTuple):
+    """Rules that a neighbour sent after the answer to a query, for the superpeer that asked."""
+
+    rules: tuple[FederatedRule, ...]
 
 
 class AskSteps(NamedTuple):
@@ -251,7 +275,7 @@ class Routed(NamedTuple):
     hops: int = 0
 
 
-SuperpeerBody: TypeAlias = AskSteps | StepAnswers | Acted | Abort | AbortDone
+SuperpeerBody: TypeAlias = AskSteps | StepAnswers | Acted | Abort | AbortDone | LateRules
 PeerMessage: TypeAlias = (
     PeerIntroduction | PeerRule | Changed | EventAnswer | StepAnswers | ActionDone | ActionFailedAt | CompensationDone
     | Leave

@@ -36,6 +36,12 @@ class Reactions:
         self.state.queue.append(QueuedChange(peer, change))
         self.work(now)
 
+    def forget_index_changes(self, peer: str) -> None:
+        """Leave the index as it is when the changes of a peer are processed: it has reported everything since."""
+        for one in self.state.queue:
+            if one.peer == peer:
+                one.change = one.change._replace(indexed=IndexChange())
+
     def work(self, now: float) -> None:
         """Process the changes whose rules are known."""
         queue = self.state.queue

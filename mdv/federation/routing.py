@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from mdv.federation.messages import (
+    LIFE,
     Act,
     FederationMessage,
     Flooded,
@@ -80,7 +81,8 @@ class Router:
     def announce(self, nodes: frozenset[str] | None) -> None:
         """Tell all superpeers what the group has data of; None if it leaves."""
         known = self.state.presence.get(self.state.name)
-        entry = GroupPresence(self.state.name, known.version + 1 if known else 1, nodes)
+        version = max(known.version if known else 0, self.state.life * LIFE) + 1
+        entry = GroupPresence(self.state.name, version, nodes)
         self.state.presence[self.state.name] = entry
         self._flood(PresenceMessage((entry,)), None)
 

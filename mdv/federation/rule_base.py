@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from mdv.federation.messages import FederatedRule, GrownAnswer, GrownQuery, RuleEnded, RuleMessage
+from mdv.federation.messages import FederatedRule, GrownAnswer, GrownQuery, LateRules, RuleEnded, RuleMessage
 from mdv.federation.relevance import RuleNodes, nodes_of_rule
 from mdv.federation.routing import Router
 from mdv.federation.superpeer_state import RulePull, SuperpeerState
@@ -34,7 +35,7 @@ class FederatedRules:
         """Store a new rule, and send it to all superpeers."""
         state = self.state
         state.rule_count += 1
-        added = FederatedRule(state.name, state.rule_count, rule, now)
+        added = FederatedRule(state.name, state.rule_count, rule, now, state.life)
         state.rules[added.id] = added
         self._annotate([added])
         self.router.flood(RuleMessage(added))
@@ -52,6 +53,8 @@ class FederatedRules:
         for rule in rules:
             if rule.id in state.ended or rule.id in state.rules or rule.origin == state.name:
                 continue
+            if rule.life < state.life_of(rule.origin):
+                continue  # its superpeer was restored from a backup without it
             entry = state.presence.get(rule.origin)
             if (entry is None or entry.nodes is not None) and self.nodes_of(rule).is_e_relevant(present):
                 state.rules[rule.id] = rule
@@ -66,6 +69,22 @@ class FederatedRules:
         """Remove the rules of a superpeer that has left."""
         for rule in [rule for rule in self.state.rules.values() if rule.origin == superpeer]:
             self._remove(rule.id)
+
+    def origin_restored(self, superpeer: str) -> None:
+        """Remove the rules of a superpeer that was restored: it sends again those that it has now."""
+        self.forget_origin(superpeer)
+        self.state.ended = {id_ for id_ in self.state.ended if id_.rpartition(".")[0] != superpeer}
+
+    def restored(self) -> None:
+        """Send all own rules again, and drop those of others, after this superpeer was restored."""
+        state = self.state
+        for rule in list(state.rules.values()):
+            if rule.origin != state.name:
+                self._remove(rule.id)
+                continue
+            state.rules[rule.id] = renewed = replace(rule, life=state.life)
+            self.router.flood(RuleMessage(renewed))
+        state.pulls.clear()
 
     def _remove(self, rule_id: str) -> None:
         self.state.rules.pop(rule_id, None)
@@ -105,7 +124,6 @@ class FederatedRules:
             return None
         id_ = state.next_id()
         state.pulls[id_] = RulePull(None, set(state.neighbours), now + PULL_SECONDS)
-        state.pull_parents[id_] = None
         for neighbour in sorted(state.neighbours):
             self.router.send(neighbour, GrownQuery(id_, nodes))
         return id_
@@ -114,10 +132,10 @@ class FederatedRules:
         """Answer a query with the rules of this superpeer and of those behind it. A second query is answered at once,
         so that rings end."""
         state = self.state
-        if query.id in state.pull_parents:
+        if query.id in state.seen_queries or _asked_by(query.id) == state.name:
             self.router.send(sender, GrownAnswer(query.id, ()))
             return
-        state.pull_parents[query.id] = sender
+        state.seen_queries.add(query.id)
         rules = {rule.id: rule for rule in state.rules.values() if self._may_matter(rule, query.nodes)}
         others = state.neighbours - {sender}
         state.pulls[query.id] = RulePull(sender, set(others), now + PULL_SECONDS, rules)
@@ -129,20 +147,15 @@ class FederatedRules:
         return self.nodes_of(rule).may_become_e_relevant(nodes)
 
     def take_answer(self, answer: GrownAnswer, sender: str) -> None:
-        """Take over the rules of an answer, or collect them for the neighbour that asked."""
-        state = self.state
-        if answer.id not in state.pull_parents:
-            return
-        parent = state.pull_parents[answer.id]
-        pull = state.pulls.get(answer.id)
-        if parent is None:
+        """Take over the rules of an answer, or collect them for the superpeer that asked."""
+        pull = self.state.pulls.get(answer.id)
+        if _asked_by(answer.id) == self.state.name:
             self.offer(answer.rules)
-        elif pull is None:
-            self.router.send(parent, answer._replace(is_late=True))
+        elif pull is None and answer.rules:
+            self.router.route(_asked_by(answer.id), LateRules(answer.rules))
         if pull is not None:
             pull.rules.update({rule.id: rule for rule in answer.rules})
-            if not answer.is_late:
-                pull.waiting.discard(sender)
+            pull.waiting.discard(sender)
             self._finish_if_answered(answer.id)
 
     def _finish_if_answered(self, id_: str) -> None:
@@ -164,3 +177,8 @@ class FederatedRules:
             if pull.deadline <= now:
                 pull.waiting.clear()
                 self._finish_if_answered(id_)
+
+
+def _asked_by(query_id: str) -> str:
+    """Return the superpeer that made a query."""
+    return query_id.rpartition(":")[0]

@@ -101,11 +101,12 @@ class Sagas:
 
     def _start(self, placed: PlacedCopy, now: float, is_detached: bool = False) -> None:
         """Send a copy to all superpeers, and wait for those that it may be relevant to."""
-        shared = placed.shared
         placed.is_started, placed.is_detached = True, is_detached
         placed.deadline = now + CHILD_SECONDS
-        placed.awaiting = {name for name, nodes in self.state.superpeers().items() if shared.nodes <= nodes}
+        needs = placed.shared.nodes
+        placed.awaiting = {name for name, nodes in self.state.superpeers().items() if needs <= nodes}
         placed.awaiting.add(self.state.name)
+        shared = placed.shared = placed.shared._replace(awaited=frozenset(placed.awaiting))
         parent = self.state.transactions[shared.parent]
         if shared.abort in ABORTS_CHILD:
             parent.arcs |= {AbortArc(shared.id, superpeer) for superpeer in placed.awaiting}
@@ -157,8 +158,8 @@ class Sagas:
                     reason = f"{superpeer} has left before it answered to a copy of rule {placed.shared.rule}"
                     self.fail(self.state.transactions[placed.shared.parent], reason, now)
                 self._finish_if_answered(placed, now)
-        for id_, (_, asked) in list(self.state.sent_aborts.items()):
-            if asked == superpeer:
+        for id_, (_, arc) in list(self.state.sent_aborts.items()):
+            if arc.superpeer == superpeer:
                 self.abort_done(id_)
 
     def expire(self, now: float) -> None:
@@ -246,8 +247,9 @@ class Sagas:
         ran = [self.state.transactions[id_] for id_ in local.transactions]
         if not local.is_reported and all(one.state is not SagaState.RUNNING for one in ran):
             local.is_reported = True
-            acted = Acted(local.shared.id, self.state.name, tuple(one.result() for one in ran))
-            self.router.route(local.shared.origin, acted)
+            if ran or self.state.name in local.shared.awaited:
+                acted = Acted(local.shared.id, self.state.name, tuple(one.result() for one in ran))
+                self.router.route(local.shared.origin, acted)
 
     # Failures
 
@@ -288,7 +290,7 @@ class Sagas:
         if arc.superpeer != self.state.name and arc.superpeer not in self.state.superpeers():
             return  # it has left
         id_ = self.state.next_id()
-        self.state.sent_aborts[id_] = transaction.id, arc.superpeer
+        self.state.sent_aborts[id_] = transaction.id, arc
         transaction.awaited_aborts.add(id_)
         self.router.route(arc.superpeer, Abort(id_, arc.target))
 
@@ -317,9 +319,9 @@ class Sagas:
 
     def abort_done(self, id_: str) -> None:
         """Take the answer to an abort."""
-        transaction_id, _ = self.state.sent_aborts.pop(id_, ("", ""))
-        if transaction_id:
-            transaction = self.state.transactions[transaction_id]
+        sent = self.state.sent_aborts.pop(id_, None)
+        if sent is not None:
+            transaction = self.state.transactions[sent[0]]
             transaction.awaited_aborts.discard(id_)
             self._finish_compensation(transaction)
 
@@ -334,6 +336,31 @@ class Sagas:
         if transaction.state is SagaState.COMPENSATING and transaction.is_undone and not transaction.awaited_aborts:
             transaction.state = SagaState.COMPENSATED
             self._answer_requests()
+
+    def repeat_aborts(self, superpeer: str | None = None) -> None:
+        """Send again the aborts that were not answered: to one superpeer that was restored, or to all."""
+        for id_, (_, arc) in self.state.sent_aborts.items():
+            if superpeer in (None, arc.superpeer):
+                self.router.route(arc.superpeer, Abort(id_, arc.target))
+
+    def restored(self, now: float) -> None:
+        """End what was running when this superpeer was backed up: what became of it since is not known."""
+        self.repeat_aborts()
+        for transaction in list(self.state.transactions.values()):
+            if transaction.state is SagaState.COMPENSATING and not transaction.is_undone:
+                self._compensate_at_peer(transaction)
+            elif transaction.state is SagaState.RUNNING:
+                self.fail(transaction, f"{self.state.name} was restored from a backup", now)
+
+    def peer_restored(self, peer: str, now: float) -> None:
+        """Fail the transactions whose action may have been lost with the former life of a peer."""
+        for transaction in list(self.state.transactions.values()):
+            if transaction.peer != peer:
+                continue
+            if transaction.state is SagaState.RUNNING and transaction.is_stepping:
+                self.fail(transaction, f"peer {peer} was restored from a backup", now)
+            elif transaction.state is SagaState.COMPENSATING and not transaction.is_undone:
+                self._compensate_at_peer(transaction)
 
     def peer_left(self, peer: str, now: float) -> None:
         """Treat the transactions that run at a peer that has left as failed. What it has changed stays there."""

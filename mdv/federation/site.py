@@ -20,8 +20,12 @@ class FederationSite(Protocol):
     links: dict[str, FederationLink]
 
     def receive(self, exchange: LinkExchange, now: float) -> None:
-        """Handle the new messages of an exchange, and put what they cause into the links. Raise `LinkGap` or
-        `OtherEpoch`."""
+        """Handle the new messages of an exchange, and put what they cause into the links. Raise `LinkGap`; or
+        `OtherEpoch` if the sender does not know that this site was restored."""
+        ...
+
+    def other_restored(self, neighbour: str, epoch: str, now: float) -> None:
+        """Start a link again after `OtherEpoch` of its other side."""
         ...
 
     def committed(self, change: CommittedChange, now: float) -> None:
@@ -54,7 +58,25 @@ class SuperpeerSite:
         if is_superpeer:
             self._send(self.superpeer.connect(name, now))
 
+    def leave(self, now: float) -> None:
+        """Leave the federation. The links are needed until their messages are acknowledged."""
+        self._send(self.superpeer.leave(now))
+
+    def restore(self, epoch: str, now: float) -> None:
+        """Continue after a restore from a backup. `epoch`: the name of the new life."""
+        self.epoch = epoch
+        for link in self.links.values():
+            link.restore(epoch)
+        self._send(self.superpeer.restored(now))
+
+    def other_restored(self, neighbour: str, epoch: str, now: float) -> None:
+        if self.links[neighbour].peer_epoch != epoch:
+            self.links[neighbour].restart(epoch)
+            self._send(self.superpeer.other_restored(neighbour, now))
+
     def receive(self, exchange: LinkExchange, now: float) -> None:
+        if self.links[exchange.sender].is_restored(exchange):
+            self.other_restored(exchange.sender, exchange.epoch, now)
         for message in self.links[exchange.sender].accept(exchange, now):
             self._send(self.superpeer.receive(exchange.sender, message, now))
 
@@ -86,14 +108,30 @@ class PeerSite:
     def __init__(self, name: str, superpeer: str, peer: FederationPeer, link: FederationLink) -> None:
         self.name, self.superpeer, self.peer = name, superpeer, peer
         self.links = {superpeer: link}
+        self.is_leaving = False
 
     def join(self) -> None:
-        self._send([self.peer.introduce()])
+        """Introduce the peer to its superpeer, or repeat that it leaves."""
+        self._send([self.peer.leave() if self.is_leaving else self.peer.introduce()])
 
     def leave(self) -> None:
-        self._send([self.peer.leave()])
+        self.is_leaving = True
+        self.join()
+
+    def restore(self, epoch: str, now: float) -> None:
+        """Continue after a restore from a backup. `epoch`: the name of the new life."""
+        for link in self.links.values():
+            link.restore(epoch)
+        self.join()
+
+    def other_restored(self, neighbour: str, epoch: str, now: float) -> None:
+        if self.links[neighbour].peer_epoch != epoch:
+            self.links[neighbour].restart(epoch)
+            self.join()
 
     def receive(self, exchange: LinkExchange, now: float) -> None:
+        if self.links[exchange.sender].is_restored(exchange):
+            self.other_restored(exchange.sender, exchange.epoch, now)
         for message in self.links[exchange.sender].accept(exchange, now):
             self._send(self.peer.receive(message))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mdv.federation.asks import OpenQuestions
 from mdv.federation.fragment import CommittedChange, FoundTerm
 from mdv.federation.messages import (
+    LIFE,
     Abort,
     AbortDone,
     Act,
@@ -20,6 +21,7 @@ from mdv.federation.messages import (
     GroupPresence,
     GrownAnswer,
     GrownQuery,
+    LateRules,
     Leave,
     Outgoing,
     PeerIntroduction,
@@ -76,6 +78,27 @@ class Superpeer:
         self.state.neighbours.add(superpeer)
         self.router.send(superpeer, PresenceMessage(tuple(self.state.presence.values())))
         self.rules.pull(self.state.index.present(), now)
+        return self._finish(now)
+
+    def restored(self, now: float) -> list[Outgoing]:
+        """Continue after a restore from a backup, in a new life: others have gone on since."""
+        state = self.state
+        state.counter = state.flooded = state.rule_count = (state.life + 1) * LIFE
+        self._add_peer(OWN_STORE, self.own.introduce(), now)
+        self.router.announce(state.index.present())
+        self.rules.restored()
+        for neighbour in sorted(state.neighbours):
+            self.router.send(neighbour, PresenceMessage(tuple(state.presence.values())))
+        self.rules.pull(state.index.present(), now)
+        self.sagas.restored(now)
+        return self._finish(now)
+
+    def other_restored(self, neighbour: str, now: float) -> list[Outgoing]:
+        """Begin again with a neighbour that was restored: it may lack what it had acknowledged."""
+        if neighbour in self.state.neighbours:
+            self.router.send(neighbour, PresenceMessage(tuple(self.state.presence.values())))
+        else:
+            self.sagas.peer_restored(neighbour, now)
         return self._finish(now)
 
     def leave(self, now: float) -> list[Outgoing]:
@@ -201,11 +224,14 @@ class Superpeer:
                 self.sagas.abort(body, origin, now)
             case AbortDone(id_):
                 self.sagas.abort_done(id_)
+            case LateRules(rules):
+                self.rules.offer(rules)
 
     # Members
 
     def _add_peer(self, peer: str, introduction: PeerIntroduction, now: float) -> None:
         before = self.state.index.present()
+        self.reactions.forget_index_changes(peer)
         self.state.index.add_peer(peer, introduction.contents)
         self._index_renewed(before, now)
 
@@ -226,9 +252,13 @@ class Superpeer:
 
     def _learn(self, entries: tuple[GroupPresence, ...], sender: str, now: float) -> None:
         known = set(self.state.superpeers())
+        lives = {name: entry.life for name, entry in self.state.presence.items()}
         for entry in self.router.learn(entries, sender):
             if entry.nodes is None:
                 self._superpeer_left(entry.superpeer, now)
+            elif entry.life > lives.get(entry.superpeer, entry.life):
+                self.rules.origin_restored(entry.superpeer)
+                self.sagas.repeat_aborts(entry.superpeer)
         if set(self.state.superpeers()) - known:
             self.rules.pull(self.state.index.present(), now)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mdv.federation.fragment import CommittedChange
 from mdv.federation.indexes import Annotation, GroupIndex
 from mdv.federation.levels import ForeignOrder
-from mdv.federation.messages import CopyOutcome, CopyResult, FederatedRule, GroupPresence, SharedCopy
+from mdv.federation.messages import LIFE, CopyOutcome, CopyResult, FederatedRule, GroupPresence, SharedCopy, life_of
 from mdv.federation.privileges import Grant
 
 OWN_STORE = "0"
@@ -141,7 +141,9 @@ class SeenNumbers:
     beyond: set[int] = field(default_factory=set)
 
     def add(self, number: int) -> bool:
-        """Add a number. Return False if it was there."""
+        """Add a number. Return False if it was there, or if it is of a former life."""
+        if life_of(number) > life_of(self.floor):
+            self.floor, self.beyond = life_of(number) * LIFE, set()
         if number <= self.floor or number in self.beyond:
             return False
         self.beyond.add(number)
@@ -168,15 +170,15 @@ class SuperpeerState:
     ended: set[str] = field(default_factory=set)
     annotations: dict[str, Annotation] = field(default_factory=dict)
     pulls: dict[str, RulePull] = field(default_factory=dict)
-    pull_parents: dict[str, str | None] = field(default_factory=dict)
+    seen_queries: set[str] = field(default_factory=set)
     queue: list[QueuedChange] = field(default_factory=list)
     reactions: dict[str, Reaction] = field(default_factory=dict)
     transactions: dict[str, SagaTransaction] = field(default_factory=dict)
     copies: dict[str, PlacedCopy] = field(default_factory=dict)
     local_copies: dict[str, LocalCopy] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
-    sent_aborts: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Aborts that were not answered: the transaction that waits, and the superpeer."""
+    sent_aborts: dict[str, tuple[str, AbortArc]] = field(default_factory=dict)
+    """Aborts that were not answered: the transaction that waits, and the arc."""
     abort_requests: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     """Aborts that were received and not answered, by superpeer and id: the transactions that they wait for."""
     grants: tuple[Grant, ...] = ()
@@ -185,6 +187,16 @@ class SuperpeerState:
     """Copies that may cause each other. A transaction that goes deeper fails: its rules may not end."""
     away: set[str] = field(default_factory=set)
     """Neighbours without an exchange for 300 seconds."""
+
+    @property
+    def life(self) -> int:
+        """How often the superpeer was restored from a backup."""
+        return life_of(self.counter)
+
+    def life_of(self, superpeer: str) -> int:
+        """Return the life of another superpeer, as far as it is known."""
+        known = self.presence.get(superpeer)
+        return known.life if known is not None else 0
 
     def next_id(self) -> str:
         self.counter += 1

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 ART = "http://mdv.example/art#"
-EXAMPLES = ("example-5", "example-6", "example-6b", "example-6c", "count", "what-if")
+EXAMPLES = ("example-5", "example-6", "example-6b", "example-6c", "count", "what-if", "hand-over")
 COMPARED = ("example-6", "example-6b", "example-6c")
 """Examples that are shown side by side: three ways to give Bill Viola's works another creator."""
 PRESENT_ARTIST, ABSENT_ARTIST = "ex:BillViola", "ex:AnnHamilton"

@@ -230,13 +230,15 @@ def _take(machine: MachineState, row: Statement) -> bool:
 
 
 def _prefetch(machine: MachineState, choice: Choice) -> None:
-    """Tell the store which inner reads of an AND the statements of a chunk will cause."""
+    """Tell the store which inner reads of an AND the statements of a chunk will cause. An addition reads whether its
+    statement is present."""
     k, node = choice[4], choice[NODE]
     if k is None or k[0] != K_AND or node.op != Op.READ:
         return
     inner = k[1].parts[k[2]]
-    if inner.op != Op.READ:
+    if inner.op not in _READING:
         return
+    contexts = choice[2] if inner.op == Op.READ else choice[2][:1]
     kept, patterns = machine.binding, []
     for row in choice[_CHUNK]:
         binding = _row_binding(node.triple, choice[1], row)
@@ -244,6 +246,9 @@ def _prefetch(machine: MachineState, choice: Choice) -> None:
             machine.binding = binding
             pattern = read_pattern(machine, inner.triple)
             if pattern is not None:
-                patterns.append(pattern)
+                patterns.append(pattern if inner.op in (Op.READ, Op.TAKE) else pattern._replace(is_typed=False))
     machine.binding = kept
-    machine.view.prefetch(patterns, machine.scope(choice[2]))
+    machine.view.prefetch(patterns, machine.scope(contexts))
+
+
+_READING = frozenset((Op.READ, Op.TAKE, Op.ADD, Op.ENSURE))

@@ -16,8 +16,11 @@ PAGES = [
     "/programs/examples",
     "/programs/examples?artist=absent",
     "/programs/actions",
+    "/programs/processes",
+    "/programs/processes?state=waiting",
 ]
 PREFIX = "PREFIX ex: <http://mdv.example/art#>\n"
+NOTED = PREFIX + "rdf:type(?work, ex:ArtWork) AND +rdfs:comment(?work, 'seen in a browser')"
 WORKS = PREFIX + "rdf:type(?work, ex:ArtWork) AND -ex:creator(?work, ?artist) AND +ex:creator(?work, ex:Unknown)"
 WAITING = PREFIX + "(ex:creator(?work, ex:NamJunePaik) UNION WAIT ex:creator(?work, ex:Nobody))"
 
@@ -103,6 +106,36 @@ def test_solutions_arrive_while_the_program_waits(desk: Visit) -> None:
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_text("The program was stopped.")).to_be_visible()
     desk.check()
+
+
+def test_a_program_is_run_for_real_after_a_sandbox(desk: Visit) -> None:
+    page = desk.to("/programs")
+    write(page, NOTED)
+    page.get_by_label("Additions go to").fill("http://mdv.example/art/browser")
+    page.get_by_role("button", name="Run in a sandbox").click()
+    page.get_by_role("button", name="Run for real").click()
+    expect(page.get_by_text("4 statements added, 0 removed.")).to_be_visible()
+    expect(page.get_by_role("heading", name="What changed")).to_be_visible()
+    desk.check()
+    page.get_by_text("As the process").get_by_role("link").click()
+    expect(page.get_by_text("4 statements added, 0 removed")).to_be_visible()
+    expect(page.get_by_text("additions go to")).to_contain_text("http://mdv.example/art/browser")
+    desk.check()
+
+
+def test_the_processes_of_the_demo_are_a_tree_that_can_be_stopped(desk: Visit) -> None:
+    page = desk.to("/programs/processes?state=waiting")
+    describing = page.get_by_role("row").filter(has_text="Describe works")
+    expect(describing).to_contain_text("toDescribe(The studio, ?)")
+    describing.get_by_role("link").first.click()
+    expect(page.get_by_role("heading", name="Family")).to_be_visible()
+    expect(page.locator("td.depth-1")).to_have_count(2)
+    desk.check()
+    page.get_by_role("link", name="Stop").click()
+    desk.check()
+    page.get_by_label("Message").fill("closed for today")
+    page.get_by_role("button", name="Stop the process").click()
+    expect(page.locator("#process")).to_contain_text("closed for today")
 
 
 def test_a_plan_is_shown(desk: Visit) -> None:

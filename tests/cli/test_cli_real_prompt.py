@@ -94,6 +94,20 @@ def test_programs_are_read_and_run_until_the_user_leaves(terminal: Terminal, tmp
     assert json.loads(history[1]) == "ex:serverPort(?x, ?port) AND\n-ex:serverPort(?x, ?port)"
 
 
+def test_a_program_is_run_for_real(terminal: Terminal, mdv: Callable, running: Up) -> None:
+    terminal.until("sandbox> ")
+    terminal.type(":mode run\n")
+    terminal.until("run> ")
+    terminal.type(":into http://mdv.example/prompt\n")
+    terminal.until("run> ")
+    terminal.type("+rdfs:label(<urn:prompt:a>, 'b')\n")
+    shown = terminal.until("run> ")
+    assert "1  yes" in shown and "Committed at position" in shown and "Changed: 1 added." in shown
+    assert "urn:prompt:a" in mdv("--data", running.folder, "export", "http://mdv.example/prompt").out
+    terminal.type(":quit\n")
+    assert terminal.close() == 0
+
+
 def test_a_program_that_waits_is_ended_by_control_c(terminal: Terminal) -> None:
     terminal.until("sandbox> ")
     terminal.type("TRUE UNION WAIT rdfs:label(?x, 'never')\n")

@@ -25,7 +25,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def test_both_lmrs_hold_the_books_that_their_rules_select(up: Up) -> None:
-    assert "The demo is loaded: 18 documents" in up.output
+    assert "The demo is loaded: 19 documents" in up.output
     assert (up.folder / "school.token").stat().st_mode & 0o777 == 0o600
     with Client(up.system) as mdp, Client(up.lmr_system) as lmr:
         lmr.get("/status", after=mdp.get("/status")["position"], wait=60)

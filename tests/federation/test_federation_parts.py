@@ -15,6 +15,7 @@ from mdv.federation.superpeer_state import SeenNumbers
 from mdv.model import RDF_TYPE, Statement, Term
 from mdv.rdftl.compile import compile_rules
 from mdv.rdftl.model import Always, EcaRule
+from tests.support.federation_cost import messages_per_firing
 from tests.support.rdftl_rules import ANY, V, do_node, on_arc, on_node, resource, schema_of_turtle, triple
 from tests.support.rdftl_texts import FOLDER, rdftl_schema
 
@@ -163,3 +164,11 @@ def test_foreign_rules_can_run_by_time_or_the_most_specific_first() -> None:
 def test_a_node_event_has_no_target() -> None:
     event = on_node("INSERT", resource("x"), "Book")
     assert decode(encode(event)) == event
+
+
+# Cost
+
+
+@pytest.mark.parametrize(("shape", "messages"), [("line", 20), ("ring", 14), ("star", 9)])
+def test_the_messages_of_a_firing_over_five_superpeers(shape: str, messages: int) -> None:
+    assert messages_per_firing(shape, 5) == messages

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mdv.federation import superpeer
 from mdv.federation.asks import OpenQuestions
 from mdv.federation.link import FederationLink
 from mdv.federation.messages import Act, GrownAnswer
@@ -14,12 +15,13 @@ from mdv.federation.reactions import Reactions
 from mdv.federation.routing import Router
 from mdv.federation.rule_base import FederatedRules
 from mdv.federation.sagas import Sagas
+from mdv.federation.site import PeerSite
 from mdv.federation.superpeer_state import SagaState
 from tests.support.federation_simulation import MODES, SimulationFailed, run_schedules
 
 QUICK, FULL, STEP = 100, 4_000, 1_000
 KINDS_OF_STEPS = {"line", "ring", "star", "rule", "change", "delivered", "lost", "repeated", "cut", "restart", "crash"}
-WILD_STEPS = {"long cut", "leave", "rule ended", "compensated"}
+WILD_STEPS = {"long cut", "leave", "superpeer left", "rule ended", "restore", "compensated"}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -147,6 +149,20 @@ def transactions_are_compensated_without_their_changes(patch: pytest.MonkeyPatch
     patch.setattr(Sagas, "_compensate_at_peer", lambda self, transaction: None)
 
 
+def restored_superpeers_keep_their_life(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(superpeer, "LIFE", 0)
+
+
+def restored_peers_do_not_introduce_themselves(patch: pytest.MonkeyPatch) -> None:
+    original = PeerSite.restore
+
+    def restore(self: PeerSite, epoch: str, now: float) -> None:
+        original(self, epoch, now)
+        self.links[self.superpeer].outbox.clear()
+
+    patch.setattr(PeerSite, "restore", restore)
+
+
 @pytest.mark.parametrize(
     ("fault", "mode", "first"),
     [
@@ -155,7 +171,7 @@ def transactions_are_compensated_without_their_changes(patch: pytest.MonkeyPatch
         (changes_do_not_wait_for_rules, "commuting", 0),
         (queries_are_not_passed_on, "commuting", 0),
         (annotations_are_not_renewed, "failing", 0),
-        (ended_rules_come_back, "failing", 100),
+        (ended_rules_come_back, "failing", 320),
         (presence_is_told_to_neighbours_alone, "commuting", 0),
         (indexes_shrink_before_events_are_found, "commuting", 0),
         (conditions_ask_the_own_group_alone, "commuting", 0),
@@ -164,6 +180,8 @@ def transactions_are_compensated_without_their_changes(patch: pytest.MonkeyPatch
         (copies_are_not_told_to_other_superpeers, "commuting", 0),
         (aborts_stop_at_the_first_transaction, "failing", 0),
         (transactions_are_compensated_without_their_changes, "failing", 0),
+        (restored_superpeers_keep_their_life, "failing", 305),
+        (restored_peers_do_not_introduce_themselves, "failing", 170),
     ],
 )
 def test_a_planted_fault_is_found(fault: Patch, mode: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,6 +338,50 @@ def test_a_superpeer_that_leaves_takes_its_rules_and_its_presence_along() -> Non
     assert federation.outcomes()["T1"] is SagaState.DONE
 
 
+# Restores
+
+
+def test_a_restored_superpeer_is_the_authority_for_its_rules_and_its_neighbours_start_again() -> None:
+    federation = SimulatedFederation(FIGURE_SCHEMA)
+    federation.crashes = 0
+    for name in ("S1", "S2", "S3"):
+        federation.add_superpeer(name, turtle(':x :start "x" ; :six "x" ; :seven "x" . :box a rdf:Bag .'))
+    federation.connect("S1", "S2")
+    federation.connect("S2", "S3")
+    federation.add_rule("S1", copy_rule("six", AbortDependency.INDEPENDENT))
+    federation.rest()
+    federation.back_up("S1")
+    federation.add_rule("S1", copy_rule("seven", AbortDependency.INDEPENDENT))
+    federation.superpeers["S1"].end_rule("S1.1", federation.now)
+    federation.rest()
+    assert set(federation.state_of("S3").rules) == {"S1.2"}
+    federation.restore("S1")
+    federation.rest()
+    for name in federation.superpeers:
+        assert set(federation.state_of(name).rules) == {"S1.1"}, "S1.2 is lost, S1.1 has not ended"
+    federation.add_rule("S1", copy_rule("five", AbortDependency.INDEPENDENT))
+    federation.rest()
+    assert set(federation.state_of("S3").rules) == {"S1.1", "S1.1000000001"}, "no number is used twice"
+    federation.register("S3", turtle(':u :start "go" .'))
+    federation.rest()
+    assert turtle(':u :six "done" .') <= federation.fragments["S1"].state.stated
+    federation.check()
+
+
+def test_a_transaction_that_was_running_in_a_backup_fails_after_the_restore() -> None:
+    federation = pair(AbortDependency.MUTUAL)
+    federation.crashes = 0
+    federation.register("S1", turtle(':u :start "go" .'))
+    federation.back_up("S1")
+    federation.rest()
+    assert set(federation.outcomes().values()) == {SagaState.DONE}
+    federation.restore("S1")
+    federation.rest()
+    assert set(federation.outcomes().values()) == {SagaState.COMPENSATED}
+    assert not {one for one in federation.union() if one.subject == V + "u"}
+    federation.check_rules()
+
+
 # Privileges
 
 CONDITIONAL = EcaRule(

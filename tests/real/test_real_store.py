@@ -340,3 +340,22 @@ class CountingReader(StatementReader):
     def _rows(self, sql: str, values: dict[str, object]) -> list[tuple[object, ...]]:
         self.statements += 1
         return super()._rows(sql, values)
+
+
+def test_a_resource_with_more_values_than_a_first_chunk_is_read_once(mdp: Mdp) -> None:
+    mdp.put_schema(OPEN)
+    values = [f"'v{number}'" for number in range(150)]
+    mdp.put({f"http://d/{number}": f":a :p {', '.join(values)} . :b :p 'w' ." for number in range(2)})
+    statements = []
+    view = new_view(mdp.engine)
+    with reading(mdp.engine, view):
+        machine = Machine(compile_program(read_program("?q(?x, 'w') AND ?q(?y, ?v)", {"": "http://v/"})))
+        while not isinstance(event := machine.run(view, 1000), ProgramEnded):
+            if isinstance(event, SolutionFound):
+                statements.append((event.binding["y"].value, event.binding["v"].value))
+        pattern = ReadPattern(statements[0][0])
+        first = view.read(pattern, None, view.position, None, 100)
+        rest = view.read(pattern, None, view.position, first[-1], 100)
+    assert len(statements) == len(set(statements)) == 151
+    assert len(first) == 100 and len(set(first) | set(rest)) == 150
+    assert len(mdp.rows("select 1 from filter_data where value like 'v%'")) == 300

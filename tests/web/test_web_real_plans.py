@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.server import SCHEMA, TURTLE, Api, V
+from tests.support.server import TURTLE, Api, V
 
 PREFIXES = {"": V}
 LRM, REAL = "http://xrce.xerox.com/LRM#", "http://xrce.xerox.com/ReAL#"
@@ -34,17 +34,9 @@ def action_turtle(name: str, code: str, inputs: str = "", outputs: str = "") -> 
     )
 
 
-TERMS = f"""
-<{LRM}Action> a rdfs:Class . <{LRM}body> rdfs:domain <{LRM}Action> .
-<{REAL}code> rdfs:range xsd:string .
-<{LRM}input-signature> rdfs:range xsd:string . <{LRM}output-signature> rdfs:range xsd:string .
-"""
-
-
 @pytest.fixture(scope="module")
 def actions(api: Api) -> Iterator[str]:
     """A document with actions. Returns the prefix of their names."""
-    assert api.put_schema(SCHEMA + TERMS).status_code == 200
     prefix = "http://actions.example/"
     text = (
         f"@prefix : <{V}> .\n"
@@ -56,7 +48,6 @@ def actions(api: Api) -> Iterator[str]:
     assert answer.status_code == 201, answer.text
     yield prefix
     assert api.delete(prefix + "doc").status_code == 200
-    assert api.put_schema(SCHEMA).status_code == 200
 
 
 def test_the_plan_of_a_program(api: Api, doc: str) -> None:

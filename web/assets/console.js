@@ -25,7 +25,7 @@ function finish(message) {
   } else note.remove();
 }
 
-async function run(act) {
+async function run(form, act) {
   running?.abort();
   const own = (running = new AbortController());
   const body = new FormData(form);
@@ -60,11 +60,10 @@ async function run(act) {
   }
 }
 
-form?.addEventListener("submit", (event) => {
-  const act = event.submitter?.value ?? "sandbox";
-  if (event.submitter?.dataset.plain !== undefined) return;
+document.addEventListener("submit", (event) => {
+  if (!event.target.dataset.stream) return;
   event.preventDefault();
-  run(act);
+  run(event.target, event.submitter?.value ?? "sandbox");
 });
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-stop]")) running?.abort();

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flask import Response, jsonify, request, stream_with_context
@@ -23,16 +23,28 @@ from mdv.inspect.program_examples import (
 )
 from mdv.inspect.real_actions import list_actions
 from mdv.inspect.run_program import ProgramRun, check_code
-from mdv.mdp.real.program_text import mark_json
+from mdv.mdp.real.program_text import mark_json, parse_code
+from mdv.mdp.real.start import StartedProcess
 from mdv.rdf.schema import Schema
+from mdv.real.check import solution_variables
 from mdv.real.completion import name_of, real_words
 from mdv.real.parse import KEYWORDS
 from mdv.real.vocabulary import BUILT_IN_PREFIXES
 from web.errors import unexpected
 from web.labels import schema_labels
 from web.negotiate import run_in_thread, run_program_turn
-from web.pages.base import pages, render_fragment, render_page, require_signed_in, require_viewer, session
+from web.pages.base import (
+    pages,
+    redirect_to,
+    render_fragment,
+    render_page,
+    require_editor,
+    require_signed_in,
+    require_viewer,
+    session,
+)
 from web.services import services
+from web.use_cases.processes import FollowedProcess, ProgramOptions, start_process_of
 from web.use_cases.programs import (
     NDJSON,
     Event,
@@ -52,7 +64,9 @@ MAX_SHOWN_LINES = 500
 """Statements of a difference that a page shows."""
 MAX_COMPLETED_ACTIONS = 200
 MAX_STEPS_SHOWN = 300
-ACTS = ("check", "explain", "read", "sandbox")
+ACTS = ("check", "explain", "read", "sandbox", "run")
+MAX_CHANGES = 500
+"""Statements that a run changed and a page shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +91,23 @@ class ProgramForm:
 
 @dataclass
 class RunShown:
-    """What a run did, as a page shows it. A page that follows a run gets it in parts."""
+    """What a run did, as a page shows it. A page that follows a run gets it in parts. `given`: the form that was sent.
+    `process`: the ID of the process in the mode `run`."""
 
-    mode: str
+    given: ProgramForm
     variables: Sequence[str]
+    process: str | None = None
     solutions: list[Event] = field(default_factory=list)
     warnings: list[Event] = field(default_factory=list)
     trace: list[Event] = field(default_factory=list)
     end: Event | None = None
     problem: dict[str, Any] | None = None
+    changes: dict[str, dict[str, Event]] = field(default_factory=dict)
+    """What the mode `run` has changed: the last effect of each statement, by document and statement."""
+
+    @property
+    def mode(self) -> str:
+        return self.given.act
 
     def take(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -102,6 +124,30 @@ class RunShown:
                         change["size"] = len(change["added"]) + len(change["removed"])
                 case "error":
                     self.problem = event["problem"]
+                case "effect" if self.mode == "run":
+                    self._note(event)
+
+    def _note(self, event: Event) -> None:
+        if sum(map(len, self.changes.values())) < MAX_CHANGES:
+            own, key = self.changes.setdefault(event["document"], {}), json.dumps(event["statement"])
+            if key in own and own[key]["change"] != event["change"]:
+                del own[key]
+            else:
+                own[key] = event
+
+    @property
+    def difference(self) -> list[Event]:
+        """What was changed, or would be, by document."""
+        if self.mode != "run":
+            return list((self.end or {}).get("difference", ()))
+        found = []
+        for document, effects in sorted(self.changes.items()):
+            lists: dict[str, list[Any]] = {"added": [], "removed": []}
+            for event in effects.values():
+                lists[event["change"]].append(event["statement"])
+            if effects:
+                found.append({"document": document, "size": len(effects), **lists})
+        return found
 
 
 def _text(form: Mapping[str, str], name: str = "text") -> str:
@@ -130,6 +176,8 @@ def run_program() -> Response:
     try:
         if form.act == "explain":
             return _render(caller, form, plan=_explain(caller, form))
+        if form.act == "run":
+            return redirect_to("process", name=_start(require_editor(), form, is_followed=False).iri.rpartition("/")[2])
         if form.act != "check":
             return _render(caller, form, run=_run_to_the_end(caller, form))
     except MdvError as error:
@@ -155,12 +203,30 @@ def stream_program_parts() -> Response:
             return _parts([("whole", "program_plan.html", {"plan": _explain(caller, form)})])
         with ExitStack() as stack:
             stack.enter_context(program_slot(services(), caller))
-            run = _prepare(caller, form)
+            found = _begin(caller, form)
             closing = stack.pop_all()
     except MdvError as error:
         return _parts([("whole", "program_failed.html", {"problem": error.problem()})])
-    body = stream_with_context(_run_parts(run, form.act))
-    return stream_to_client(body, NDJSON, closing)
+    return stream_to_client(stream_with_context(_run_parts(*found)), NDJSON, closing)
+
+
+def _begin(caller: Caller, form: ProgramForm) -> tuple[RunShown, Iterator[list[Event]]]:
+    """Start a run. Return what is known of it, and its events."""
+    if form.act != "run":
+        run = _prepare(caller, form)
+        return RunShown(form, run.variables), later_events(services(), run, client_connection())
+    started = _start(require_editor(), form, is_followed=True)
+    followed = FollowedProcess(services(), started.iri, form.code, started.warnings)
+    variables = run_in_thread(variables_of, form.code, _schema())
+    shown = RunShown(form, variables, started.iri.rpartition("/")[2])
+    return shown, followed.events(client_connection(), followed.stop)
+
+
+def _start(caller: Caller, form: ProgramForm, is_followed: bool) -> StartedProcess:
+    if not form.code.strip():
+        raise BadRequest("The text is empty. Write a program.")
+    options = ProgramOptions(into=form.into or None, limit=form.limit, is_followed=is_followed)
+    return start_process_of(services(), caller, form.code, options)
 
 
 def _parts(parts: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Response:
@@ -172,12 +238,11 @@ def _part(name: str, template: str, values: Mapping[str, Any]) -> bytes:
     return json.dumps({"part": name, "html": html}).encode() + b"\n"
 
 
-def _run_parts(run: ProgramRun, mode: str) -> Iterator[bytes]:
-    shown = RunShown(mode, run.variables)
+def _run_parts(shown: RunShown, stream: Iterator[list[Event]]) -> Iterator[bytes]:
     yield _part("whole", "program_result.html", {"run": shown, "is_running": True})
     try:
-        for events in later_events(services(), run, client_connection()):
-            news = RunShown(mode, run.variables)
+        for events in stream:
+            news = replace(shown, solutions=[], warnings=[], trace=[])
             news.take(events)
             for name in ("solutions", "warnings", "trace"):
                 if getattr(news, name):
@@ -186,13 +251,17 @@ def _run_parts(run: ProgramRun, mode: str) -> Iterator[bytes]:
                 yield _part("end", "program_end.html", {"run": news, **_may()})
     except Exception as error:
         problem = error if isinstance(error, MdvError) else unexpected(error)
-        yield _part("end", "program_end.html", {"run": RunShown(mode, (), problem=problem.problem())})
+        yield _part("end", "program_end.html", {"run": replace(shown, problem=problem.problem())})
+    finally:
+        close = getattr(stream, "close", None)
+        if close is not None:  # a process whose reader is gone is stopped
+            close()
 
 
 def _run_to_the_end(caller: Caller, form: ProgramForm) -> RunShown:
     with program_slot(services(), caller):
         run = _prepare(caller, form)
-        shown = RunShown(form.act, run.variables)
+        shown = RunShown(form, run.variables)
         for events in later_events(services(), run, client_connection()):
             shown.take(events)
     return shown
@@ -268,6 +337,11 @@ def _schema() -> Schema:
 
 def _has_art(schema: Schema) -> bool:
     return ART + "ArtWork" in schema.classes
+
+
+def variables_of(code: str, schema: Schema) -> list[str]:
+    """Return the variables that the solutions of a program may bind."""
+    return solution_variables(parse_code(code, schema, {}))
 
 
 def _first_program(schema: Schema) -> str:

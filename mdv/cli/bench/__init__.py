@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mdv.cli.bench import backbone, batch, eca, load, pages, paper, peers, quick, scale, soak
+from mdv.cli.bench import backbone, batch, eca, load, pages, paper, peers, quick, real, scale, soak
 from mdv.cli.bench.options import bench
 
-__all__ = ["backbone", "batch", "bench", "eca", "load", "pages", "paper", "peers", "quick", "scale", "soak"]
+__all__ = ["backbone", "batch", "bench", "eca", "load", "pages", "paper", "peers", "quick", "real", "scale", "soak"]

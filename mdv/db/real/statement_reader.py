@@ -104,9 +104,23 @@ class StatementReader:
 
         For typed patterns these are all literals that can be equal: the caller compares them.
         """
+        if not shape.subject or shape.goes_on:
+            return self._read(_sql_of(shape, limit), patterns, scope, position, after)
+        found = self._read(_sql_of(shape, limit, is_short=True), patterns, scope, position, None)
+        # With that many rows there may be more of them, and the same statement may have been counted twice.
+        longer = [number for number, rows in enumerate(found) if len(rows) >= limit]
+        if longer:
+            sql = _sql_of(shape, limit)
+            whole = self._read(sql, [patterns[number] for number in longer], scope, position, None)
+            for number, rows in zip(longer, whole, strict=True):
+                found[number] = rows
+        return [list(dict.fromkeys(rows)) if len(rows) > 1 else rows for rows in found]
+
+    def _read(
+        self, sql: str, patterns: Sequence[ReadPattern], scope: ReadScope, position: int, after: Statement | None
+    ) -> list[list[Statement]]:
         items = [_item(number, pattern, after) for number, pattern in enumerate(patterns)]
         values = {"items": _as_json(items), "position": position, "scope": list(scope or ()), "types": _TYPED_DATATYPES}
-        sql = _sql_of(shape, limit)
         used = {name: value for name, value in values.items() if f"%({name})s" in sql}
         found: list[list[Statement]] = [[] for _ in patterns]
         for number, subject, name, target, value, lang, datatype in self._rows(sql, used):
@@ -157,7 +171,8 @@ def _object_fields(term: Term, before: str) -> dict[str, Any]:
 
 
 @cache
-def _sql_of(shape: ReadShape, limit: int) -> str:
+def _sql_of(shape: ReadShape, limit: int, is_short: bool = False) -> str:
+    """Return the statement for a shape. `is_short`: all rows of each pattern are expected within the limit."""
     names, conditions = _conditions(shape)
     is_collected = not shape.subject and (
         shape.is_scoped
@@ -170,7 +185,7 @@ def _sql_of(shape: ReadShape, limit: int) -> str:
         # OFFSET 0 keeps the planner from reading all statements in order until some match.
         return f"(select f.* from {table} f where {where} offset 0) f" if is_collected else f"{table} f where {where}"
 
-    return load_sql("real")["read_items"].format(
+    return load_sql("real")["read_own_rows" if is_short else "read_items"].format(
         names="\n".join(names),
         key=_KEY,
         columns=_COLUMNS,

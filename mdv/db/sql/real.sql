@@ -29,6 +29,23 @@ left join lateral (select uri from resources r where r.id = f.target_id offset 0
 left join lateral (select uri from vocabulary v where v.id = f.datatype_id offset 0) d on true
 order by k.n, {key};
 
+-- name: read_own_rows
+-- The first rows of each pattern with a bound subject. Rows of several documents with the same statement are neighbours.
+select k.n, k.subject, p.uri, t.uri, f.value, f.lang, d.uri
+from jsonb_to_recordset(%(items)s::jsonb) as k (
+    n int, subject text, property text, target text, value text, lang text, datatype text, hash bigint, number numeric,
+    truth boolean)
+{names}
+cross join lateral (
+    (select {columns} from {current} order by f.resource_id, f.property_id, f.hash limit {limit})
+    union all
+    (select {columns} from {history} limit {limit})
+) f
+cross join lateral (select uri from vocabulary v where v.id = f.property_id offset 0) p
+left join lateral (select uri from resources r where r.id = f.target_id offset 0) t on true
+left join lateral (select uri from vocabulary v where v.id = f.datatype_id offset 0) d on true
+order by k.n, {key};
+
 -- name: find_documents_with
 -- The documents that contain these statements.
 select k.n, d.uri
