@@ -101,6 +101,17 @@ SETTINGS: dict[str, Setting] = {
         "comma-separated URI prefixes of the documents whose actions programs may run; default: any document",
         is_prefixes=True,
     ),
+    "real_services": Setting(
+        "MDV_REAL_SERVICES",
+        (),
+        "comma-separated URI prefixes of the services that programs may call; default: none",
+        is_prefixes=True,
+    ),
+    "real_service_secret": Setting(
+        "MDV_REAL_SERVICE_SECRET",
+        "",
+        "key that signs requests to services, as for webhooks: `whsec_` and a key in base64",
+    ),
     "keep_jobs_seconds": Setting(
         "MDV_KEEP_JOBS_SECONDS",
         7 * 86400,
@@ -177,6 +188,8 @@ class Config:
     real_processes: int
     real_calls: int
     real_actions: tuple[str, ...]
+    real_services: tuple[str, ...]
+    real_service_secret: str
     keep_jobs_seconds: int
     feed_seconds: int
     feed_events: int

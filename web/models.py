@@ -72,7 +72,7 @@ class SearchQuery(ListQuery):
         description="only instances of this class and its subclasses",
         json_schema_extra={"example": "CycleProvider"},
     )
-    after: str | None = Field(None, description="the `next` of the previous page", max_length=8192)
+    after: str | None = Field(None, description="the `next` of the previous page", max_length=7000)
 
 
 class FoundText(BaseModel):
@@ -1100,6 +1100,27 @@ class Verification(BaseModel):
 
     position: int
     mended: list[int] = Field(description="buckets that differed and were fetched again")
+
+
+class NewWriteLock(Strict):
+    """The statements of a lock. A part that is absent stands for any."""
+
+    document_prefix: StrictStr | None = Field(None, description="beginning of the URIs of documents", max_length=2048)
+    subject: StrictStr | None = Field(None, description="URI of the subject", max_length=2048)
+    property: StrictStr | None = Field(None, description="URI of the property", max_length=2048)
+    object: dict[str, Any] | None = Field(None, description="term, as in the feed")
+
+
+class WriteLockShown(BaseModel):
+    """A lock: statements that programs must not change."""
+
+    id: int
+    document_prefix: str | None
+    subject: str | None
+    property: str | None
+    object: dict[str, Any] | None
+    by: str | None = Field(description="who added it")
+    created_at: str
 
 
 class NewWebhook(Strict):

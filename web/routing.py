@@ -63,7 +63,7 @@ class RouteGroup:
         open to readers."""
 
         def decorate(handler: Handler) -> Handler:
-            whole = "/api/v1" + path.replace("<", "{").replace(">", "}")
+            whole = "/api/v1" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", path)
             text = inspect.getdoc(handler) or ""
             self.routes.append(Route(whole, method, self.name, summary, text, query, headers, body, answers))
 
