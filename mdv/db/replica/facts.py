@@ -57,6 +57,11 @@ def create_facts(connection: Connection, name: str, url: str, mode: str, epoch: 
     _execute(connection, "add_digests")
 
 
+def forget_backbone(connection: Connection) -> None:
+    """Delete all that concerns the backbone, and the digests of the documents."""
+    _execute(connection, "forget_backbone")
+
+
 def changed_facts(stored: StoredFacts, bases: LogBases) -> str | None:
     """Return the JSON of the facts besides those in `mdp_state`; None if they have not changed."""
     now = _text(stored.facts, bases)
