@@ -124,11 +124,7 @@ def decode_operation(body: bytes) -> Operation:
     mdv.errors.BadRequest: The body of an operation is malformed...
     """
     try:
-        reader = zlib.decompressobj(_GZIP)
-        text = reader.decompress(body, MAX_OPERATION_BYTES)
-        if not reader.eof:
-            raise ValueError("it is incomplete or too large")
-        fields = json.loads(text)
+        fields = read_body(body)
         term, number = fields["schema"]
         return Operation(
             fields["life"],
@@ -142,6 +138,18 @@ def decode_operation(body: bytes) -> Operation:
         )
     except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"The body of an operation is malformed: {error}.") from None
+
+
+def read_body(body: bytes) -> dict[str, Any]:
+    """Return the JSON of a body. Raise `ValueError` or `zlib.error` if it is malformed."""
+    reader = zlib.decompressobj(_GZIP)
+    text = reader.decompress(body, MAX_OPERATION_BYTES)
+    if not reader.eof:
+        raise ValueError("it is incomplete or too large")
+    fields = json.loads(text)
+    if not isinstance(fields, dict):
+        raise ValueError("it is not an object")
+    return fields
 
 
 def _change_text(change: ReplicatedChange) -> str:

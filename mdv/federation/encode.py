@@ -1,19 +1,19 @@
-"""Messages of a federation as JSON values, for links and stores.
+"""Messages of a federation and stored records as JSON values.
 
-A class is written with its name. Only classes of the federation and of RDFTL are read.
+A class is written with its name. Messages are made of messages and of RDFTL; records also of the state of a superpeer.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import ModuleType
 from typing import Any
 
-from mdv.federation import fragment, messages, privileges
+from mdv.federation import fragment, indexes, levels, link, messages, privileges, superpeer_state
 from mdv.model import Statement, Term
 from mdv.rdf.values import ValueKind
 from mdv.rdftl import model as rdftl
@@ -40,7 +40,7 @@ def decode(text: str) -> Any:
     RuleEnded(rule='lib-a.3')
     """
     try:
-        return _value(json.loads(text))
+        return _value(json.loads(text), _message_classes())
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UnreadableMessage(f"not a message of a federation: {error}") from error
 
@@ -55,29 +55,51 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         parts = [_plain(one) for one in value]
         return {type(value).__name__: parts} if hasattr(value, "_fields") else parts
-    if isinstance(value, frozenset):
-        return {"set": [_plain(one) for one in sorted(value, key=repr)]}
+    if isinstance(value, frozenset | set):
+        name = "set" if isinstance(value, frozenset) else "mutable set"
+        return {name: [_plain(one) for one in sorted(value, key=repr)]}
+    if isinstance(value, list):
+        return {"list": [_plain(one) for one in value]}
+    if isinstance(value, dict):
+        return {"map": [[_plain(key), _plain(one)] for key, one in value.items()]}
     raise TypeError(f"{type(value).__name__} is not part of a message")
 
 
-def _value(plain: Any) -> Any:
+def decode_record(text: str) -> Any:
+    """Return the value of a stored record, which may be part of the state of a superpeer."""
+    return _value(json.loads(text), _record_classes())
+
+
+def _value(plain: Any, classes: Mapping[str, type]) -> Any:
     if isinstance(plain, list):
-        return tuple(_value(one) for one in plain)
+        return tuple(_value(one, classes) for one in plain)
     if not isinstance(plain, dict):
         return plain
     ((name, content),) = plain.items()
-    if name == "set":
-        return frozenset(_value(one) for one in content)
-    kind = _classes()[name]
-    if issubclass(kind, Enum):
-        return kind(content)
-    return kind(*(_value(one) for one in content))
+    if name == "map":
+        return {_value(key, classes): _value(one, classes) for key, one in content}
+    parts = content if isinstance(content, str) else [_value(one, classes) for one in content]
+    if name in _CONTAINERS:
+        return _CONTAINERS[name](parts)
+    kind = classes[name]
+    return kind(parts) if issubclass(kind, Enum) else kind(*parts)
+
+
+_CONTAINERS: Mapping[str, Callable[[Any], Any]] = {"set": frozenset, "mutable set": set, "list": list}
 
 
 @cache
-def _classes() -> Mapping[str, type]:
+def _message_classes() -> Mapping[str, type]:
     found: dict[str, type] = {one.__name__: one for one in (Statement, Term, ValueKind, Operator)}
     for module in (rdftl, fragment, privileges, messages):
+        found |= _classes_of(module)
+    return found
+
+
+@cache
+def _record_classes() -> Mapping[str, type]:
+    found = dict(_message_classes())
+    for module in (indexes, levels, link, superpeer_state):
         found |= _classes_of(module)
     return found
 

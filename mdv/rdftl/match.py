@@ -32,10 +32,12 @@ MAX_MATCHED_CHARS = 2_000
 _VALUE = re.compile(
     r"""(?<=\bRULE[ ])(?P<name>[A-Za-z_]\w{0,100}[0-9])(?=\s)     # no keyword ends with a digit
       | (?<=\()(?P<uri>https?://[^\s()<>"'{}|\\^`]+)(?=\))
+      | (?<=\bresource\(<)(?P<iri>https?://[^\s<>"'{}|\\^`]+)(?=>\))
       | '(?P<text>(?:[^'\x00-\x1f:]|'')*)'
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_URIS = ("uri", "iri")
 _PLAIN_RANGES = (None, XSD_STRING, RDFS + "Literal")
 """Ranges that every text belongs to."""
 
@@ -168,7 +170,7 @@ def _split(text: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     for found in _VALUE.finditer(text):
         kind = found.lastgroup or ""
         value = found[kind]
-        if kind == "uri" and not is_absolute_iri(value):
+        if kind in _URIS and not is_absolute_iri(value):
             return None
         parts += [text[end : found.start()], kind]
         values.append(value.replace("''", "'") if kind == "text" else value)
@@ -183,7 +185,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _marker(number: int, kind: str) -> str:
-    if kind == "uri":
+    if kind in _URIS:
         return f"http://marker.invalid/x{number}x"
     return f"marker{number}x{number}"
 

@@ -27,11 +27,16 @@ URIS = [
     "http://a/ü",
     "http://",
     "http://a/[b]",
+    "http://a/(b)",
     "http://marker.invalid/x0x",
 ]
 NAMES = ["r1", "r2", "a_9", "ON1", "x" * 30 + "7", "é1", "marker0x0"]
 RULES = [
     "RULE {n} ON INSERT (_, subject, _) IF $delta.target = '{t}' DO INSERT (resource({u}), any, $delta)",
+    "RULE {n} ON INSERT resource(<{u}>)"
+    " IF $delta/target(<http://v/any>) = resource(<{u}>) or $delta/target(subject) = '{t}'"
+    " DO INSERT (resource(<{u}>), <http://v/any>, $delta)",
+    "ON INSERT (resource(<{u}>)/target(<{u}>), any, _) IF TRUE DO DELETE $delta",
     "RULE {n} ON INSERT (_, subject, '{t}')"
     " IF $delta/target(any) = '{s}' or not $delta/target(any)[target(any) = '{t}']"
     " DO INSERT ($delta, subject, '{s}'), ($delta, any, '{t}'@en); DELETE resource({u})",
@@ -97,12 +102,15 @@ def test_a_matched_rule_is_the_parsed_rule(schema: Schema) -> None:
     assert refused > 50 and len(known) >= 3
 
 
-def test_rules_with_one_skeleton_are_parsed_once(schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:
-    matcher = RuleMatcher(schema)
-    matcher.compile(RULES[0].format(n="r1", t="a", u="http://a/1"))
+@pytest.mark.parametrize("resource", ["{u}", "<{u}>"])
+def test_rules_with_one_skeleton_are_parsed_once(
+    schema: Schema, monkeypatch: pytest.MonkeyPatch, resource: str
+) -> None:  # fmt: skip
+    matcher, text = RuleMatcher(schema), RULES[0].replace("{u}", resource)
+    matcher.compile(text.format(n="r1", t="a", u="http://a/1"))
     monkeypatch.setattr(matcher, "_parse", None)
 
-    (rule,) = matcher.compile(RULES[0].format(n="r2", t="it''s", u="http://a/2"))
+    (rule,) = matcher.compile(text.format(n="r2", t="it''s", u="http://a/2"))
 
     bound = bind_slots(rule.template, rule.constants)
     assert (rule.name, rule.constants[:2], bound.condition.right.text) == ("r2", ("it's", "http://v/it's"), "it's")

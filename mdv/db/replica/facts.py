@@ -57,6 +57,11 @@ def create_facts(connection: Connection, name: str, url: str, mode: str, epoch: 
     _execute(connection, "add_digests")
 
 
+def forget_backbone(connection: Connection) -> None:
+    """Delete all that concerns the backbone, and the digests of the documents."""
+    _execute(connection, "forget_backbone")
+
+
 def store_facts(connection: Connection, stored: StoredFacts, bases: LogBases) -> None:
     """Store the facts that have changed, besides those in `mdp_state`."""
     now = _text(stored.facts, bases)
