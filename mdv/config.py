@@ -137,6 +137,16 @@ SETTINGS: dict[str, Setting] = {
         "comma-separated addresses and networks of trusted proxies, for example `127.0.0.1, 10.0.0.0/8`; only their"
         " `X-Forwarded-For` and `X-Forwarded-Proto` headers are used",
     ),
+    "backbone_relay_seconds": Setting(
+        "MDV_BACKBONE_RELAY_SECONDS",
+        5.0,
+        "if a member of the backbone was not heard of for this long, the others are asked for its changes",
+        0.1,
+        DAY_SECONDS,
+    ),
+    "backbone_plain": Setting(
+        "MDV_BACKBONE_PLAIN", False, "true: members of the backbone may use http:// in a private network"
+    ),
     "mdp_url": Setting("MDV_URL", "", "URL of the MDP that an LMR and the commands use: http://host:port"),
     "lmr_token": Setting(
         "MDV_LMR_TOKEN", "", "token of an LMR, created with `mdv lmr create`; valid at its MDP and at the LMR"
@@ -196,6 +206,8 @@ class Config:
     feed_event_statements: int
     webhook_private: bool
     trusted_proxies: tuple[Network, ...]
+    backbone_relay_seconds: float
+    backbone_plain: bool
     mdp_url: str
     lmr_token: str
     lmr_store: str

@@ -23,12 +23,12 @@ FLOORS = [
     {"mdv.mdp", "mdv.lmr"},
     {"mdv.db", "mdv.query"},
     {"mdv.federation"},
-    {"mdv.rdftl", "mdv.real"},
+    {"mdv.rdftl", "mdv.real", "mdv.replication"},
     {"mdv.rules", "mdv.backbone", "mdv.engines"},
     {"mdv.rdf"},
     {"mdv.client", "mdv.feed", "mdv.webhooks"},
     {"mdv.system", "mdv.embedded", "mdv.http_client"},
-    {"mdv.supervise", "mdv.logs", "mdv.free_port"},
+    {"mdv.supervise", "mdv.logs", "mdv.free_port", "mdv.mdp_places"},
     {
         "mdv.cause",
         "mdv.model",
@@ -45,8 +45,8 @@ FLOORS = [
 """From top to bottom. A package imports only from packages on lower layers."""
 
 MDP_FLOORS = [
-    {"worker", "real.program_worker"},
-    {"subscribe", "real.slice_commit"},
+    {"worker", "real.program_worker", "replicate", "backbone_members"},
+    {"subscribe", "real.slice_commit", "replicated_schema"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document"},
     {"replica"},
@@ -57,7 +57,7 @@ MDP_FLOORS = [
     {"eca.detached", "eca.readers"},
     {"eca.templates", "eca.abort_graph"},
     {"provider", "eca.trace"},
-    {"eca.run"},
+    {"eca.run", "backbone_signer"},
     {"eca.undo", "eca.evaluation", "eca.comparisons", "eca.call_action"},
     {"eca.actions", "eca.rule_set", "eca.changes", "eca.slow_rules"},
     {"real.activity"},

@@ -7,6 +7,7 @@ from flask import Flask
 from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
+    backbone,
     documents,
     eca,
     eca_analysis,
@@ -58,6 +59,7 @@ ROUTE_GROUPS = [
         explain,
         filter,
         jobs,
+        backbone,
         status,
     )
 ]
@@ -74,6 +76,7 @@ NAV_ITEMS = [
     ("schema", "Schema"),
     ("lmrs", "LMRs"),
     ("jobs", "Jobs"),
+    ("backbone", "Backbone"),
     ("administration", "Admin"),
 ]
 """The navigation of the pages: endpoint and label."""

@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 from mdv.backbone.local_operation import Signer, no_signature
 from mdv.config import CASCADE, Config
 from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.backbone_signer import StoredSigner
 from mdv.mdp.eca.rule_set import RuleSetCache
 from mdv.mdp.eca.run import DEFAULT_RUN_LIMITS, RunLimits
 from mdv.mdp.eca.slow_rules import SlowRules
@@ -52,7 +53,9 @@ class Provider:
             config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds, config.real_actions or None
         )  # fmt: skip
         quotas = ProcessQuotas.configured(config)
-        return cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE, quotas)
+        provider = cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE, quotas)
+        provider.signer = StoredSigner(engine)
+        return provider
 
     def for_dry_run(self) -> Provider:
         """Return a provider whose changes of rules do not affect the rules that this one has cached."""

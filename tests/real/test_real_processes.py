@@ -294,3 +294,10 @@ def test_processes_take_turns(programs: Programs) -> None:
     ran = [programs.worker.run_slice() for _ in range(3)]
     assert [one.iri for one in ran if one is not None] == [long, short, long]
     assert programs.state(short) == "done"
+
+
+def test_a_context_around_the_whole_program_is_the_only_one(programs: Programs) -> None:
+    programs.mdp.put({"http://d/y": "<http://r/1> :note 'other' .", "http://d/x": "<http://r/1> :note 'own' ."})
+    for code, notes in (("IN", ["own"]), ("ON", ["other", "own"])):
+        news = programs.run_one(f"{code} <http://d/x> {{ :note(?x, ?note) }}")
+        assert sorted(one["note"] for one in programs.bindings(news)) == notes
