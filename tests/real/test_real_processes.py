@@ -272,3 +272,10 @@ def test_a_list_gets_the_names_that_a_registration_gives(programs: Programs) -> 
     before = programs.mdp.rows("select count(*) from filter_data")
     (outcome,) = programs.mdp.put({"http://d/list": ":a :list (1 2) ."})
     assert outcome.inserted == outcome.deleted == 0 and programs.mdp.rows("select count(*) from filter_data") == before
+
+
+def test_a_context_around_the_whole_program_is_the_only_one(programs: Programs) -> None:
+    programs.mdp.put({"http://d/y": "<http://r/1> :note 'other' .", "http://d/x": "<http://r/1> :note 'own' ."})
+    for code, notes in (("IN", ["own"]), ("ON", ["other", "own"])):
+        news = programs.run_one(f"{code} <http://d/x> {{ :note(?x, ?note) }}")
+        assert sorted(one["note"] for one in programs.bindings(news)) == notes
