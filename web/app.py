@@ -82,6 +82,12 @@ NAV_ITEMS = [
 """The navigation of the pages: endpoint and label."""
 
 
+def _hidden_pages(app: Flask) -> set[str]:
+    """Return the endpoints that the navigation leaves out: the backbone, if this MDP is in none."""
+    services: Services = app.extensions["mdv"]
+    return set() if services.is_in_backbone() else {"backbone"}
+
+
 def create_app(config: Config, exits_if_restored: bool = False) -> Flask:
     """Return the Flask application of one MDP. `exits_if_restored`: see `make_engine`."""
     engine = make_engine(
@@ -91,5 +97,5 @@ def create_app(config: Config, exits_if_restored: bool = False) -> Flask:
     app = make_app(
         config, Services(config, engine, make_redis(config.redis_url)), ROUTE_GROUPS, health, blueprint.pages
     )
-    configure_pages(app, config, place="MDV", nav=NAV_ITEMS)
+    configure_pages(app, config, place="MDV", nav=NAV_ITEMS, hidden_pages=lambda: _hidden_pages(app))
     return app

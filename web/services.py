@@ -67,6 +67,8 @@ MAX_PROGRAMS, MAX_PROGRAMS_PER_CALLER = 16, 8
 
 JOB_POLL_SECONDS_WITHOUT_REDIS = 0.5
 """The same interval while Redis is unavailable."""
+BACKBONE_SECONDS = 5.0
+"""How long pages remember whether this MDP is in a backbone."""
 REDIS_TIMEOUT_SECONDS = 2
 """Timeout of Redis calls, in addition to blocking time. Redis is optional, so it must not delay requests."""
 
@@ -102,7 +104,21 @@ class Services:
         self.replica = Replica(self.provider, self.notify_commit)
         self.replica_lock = threading.Lock()
         """The member of this process handles one message at a time."""
+        self._in_backbone = False, 0.0
         self._celery = make_celery(self.config, patience=REDIS_TIMEOUT_SECONDS)
+
+    def is_in_backbone(self) -> bool:
+        """True if this MDP is in a backbone, or was in the last seconds. A database that does not answer means no."""
+        known, until = self._in_backbone
+        if time.monotonic() < until:
+            return known
+        try:
+            with self.single.connect() as connection:
+                known = self.replica.mode(connection) is not None
+        except (OperationalError, InterfaceError, psycopg.OperationalError):
+            known = False
+        self._in_backbone = known, time.monotonic() + BACKBONE_SECONDS
+        return known
 
     def count_documents(self) -> int:
         """Return the number of documents; a large one is an estimate."""

@@ -219,7 +219,9 @@ class BackboneMember:
         """Ask the lead for membership. The documents here are registered again when the state was transferred."""
         self.store.facts.code = code
         self.return_in_new_life(now)
-        for uri, document in list(self.store.documents()):
+        documents = list(self.store.documents())
+        self.store.load([uri for uri, _ in documents])
+        for uri, document in documents:
             statements = self.store.statements(uri)
             self.store.remove(uri)
             self.change([LocalChange(uri, statements, (), document.prefixes)], now)
@@ -750,7 +752,9 @@ class BackboneMember:
     def _take_state(self, message: StateAnswer) -> None:
         facts, store = self.store.facts, self.store
         given = {document.uri for document in message.documents}
-        for uri in [uri for uri, _ in store.documents() if bucket_of(uri) in message.buckets and uri not in given]:
+        gone = [uri for uri, _ in store.documents() if bucket_of(uri) in message.buckets and uri not in given]
+        store.load([*gone, *given])
+        for uri in gone:
             store.remove(uri)
         for uri, document, states in message.documents:
             store.remove(uri)

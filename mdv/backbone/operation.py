@@ -163,6 +163,11 @@ def _change_text(change: ReplicatedChange) -> str:
     )
 
 
+@lru_cache(maxsize=1000)
+def _quoted_name(name: str) -> str:
+    return _quoted(name)
+
+
 @lru_cache(maxsize=100)
 def _prefixes_text(prefixes: tuple[tuple[str, str], ...]) -> str:
     return json.dumps(dict(prefixes), ensure_ascii=False, separators=(",", ":"))
@@ -175,6 +180,8 @@ def _numbered_text(item: NumberedStatement) -> str:
     '["urn:a","urn:p",{"type":"literal","value":"x","lang":"en"},2]'
     """
     (subject, name, (kind, value, lang, datatype)), number = item
+    if lang is None and datatype is None and number == 1:
+        return f'[{_quoted(subject)},{_quoted_name(name)},{{"type":"{kind}","value":{_quoted(value)}}}]'
     more = f',"lang":{_quoted(lang)}' if lang is not None else ""
     if datatype is not None:
         more += f',"datatype":{_quoted(datatype)}'

@@ -103,6 +103,10 @@ class ReplicaStore(Protocol):
         """Read what these changes concern, together."""
         ...
 
+    def load(self, uris: Collection[str]) -> None:
+        """Read documents with the states of all their statements, together."""
+        ...
+
     def statements(self, uri: str) -> Collection[Statement]:
         """Return the visible statements of a document."""
         ...

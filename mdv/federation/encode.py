@@ -1,6 +1,7 @@
 """Messages of a federation and stored records as JSON values.
 
-A class is written with its name. Messages are made of messages and of RDFTL; records also of the state of a superpeer.
+A class is written with its name, and its fields are checked when it is read. Messages are made of messages and of
+RDFTL; records also of the state of a superpeer.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
-from types import ModuleType
-from typing import Any
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from mdv.federation import fragment, indexes, levels, link, messages, privileges, superpeer_state
 from mdv.model import Statement, Term
@@ -81,8 +82,37 @@ def _value(plain: Any, classes: Mapping[str, type]) -> Any:
     parts = content if isinstance(content, str) else [_value(one, classes) for one in content]
     if name in _CONTAINERS:
         return _CONTAINERS[name](parts)
-    kind = classes[name]
-    return kind(parts) if issubclass(kind, Enum) else kind(*parts)
+    kind: Any = classes[name]
+    if issubclass(kind, Enum):
+        return kind(parts)
+    value = kind(*parts)
+    for field, hint in _field_types(kind).items():
+        if not _fits(getattr(value, field), hint):
+            raise TypeError(f"{field} of {name} is {getattr(value, field)!r:.80}")
+    return value
+
+
+@cache
+def _field_types(kind: Any) -> Mapping[str, Any]:
+    """Return the types of the fields of a class."""
+    return get_type_hints(kind)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """True if a value has a type. Values of classes were checked when they were made."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in arguments)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return type(value) is tuple and len(value) == len(arguments) and all(map(_fits, value, arguments))
+    if origin is dict:
+        keys, values = arguments
+        return type(value) is dict and all(_fits(key, keys) and _fits(one, values) for key, one in value.items())
+    if origin in (tuple, frozenset, set, list):
+        return type(value) is origin and all(_fits(one, arguments[0]) for one in value)
+    if hint is float:
+        return type(value) in (int, float)
+    return type(value) is (NoneType if hint is None else hint)
 
 
 _CONTAINERS: Mapping[str, Callable[[Any], Any]] = {"set": frozenset, "mutable set": set, "list": list}

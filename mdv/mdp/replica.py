@@ -31,6 +31,7 @@ from mdv.db.replica.log import list_operations, measure_log
 from mdv.db.replica.marks import count_marks, find_document_marks
 from mdv.db.state import LockPurpose
 from mdv.errors import Conflict, InvalidDocument, NotFound
+from mdv.failpoints import COMMITTED_OPERATIONS, hit_failpoint
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica_store import PostgresReplicaStore
 from mdv.mdp.rule_cache import RuleOverBudget
@@ -156,7 +157,9 @@ class Replica:
         while True:
             try:
                 with self._applying() as member:
-                    return step(member)
+                    answers = step(member)
+                hit_failpoint(COMMITTED_OPERATIONS)
+                return answers
             except RuleOverBudget as error:
                 suspend_over_budget(error, self._provider)
 

@@ -312,6 +312,7 @@ class _Planner:
     def call(self, node: Expression, action: RealItem, inputs: tuple[RealItem, ...], at: _Place) -> None:
         self.step("CALL", node, at)
         if isinstance(action, RealConstant) and _iri(action) == PRIMITIVE + "service":
+            self.plan.reads[PlannedRead((None, None, None), at.documents)] = None  # the request
             self.write(at, (None, None, None))  # statements of the answer
         if (known := self.find(action, "CALL")) is None:
             return

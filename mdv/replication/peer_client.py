@@ -82,7 +82,9 @@ class PeerClient:
                 timeout=httpx2.Timeout(seconds, connect=CONNECT_SECONDS, pool=None), extensions={REPEATABLE: False},
             )  # fmt: skip
         except httpx2.HTTPError as error:
-            raise Unavailable(f"{self.url} cannot be reached: {error or type(error).__name__}.") from error
+            raise Unavailable(
+                f"{self.url} cannot be reached: {str(error).rstrip('.') or type(error).__name__}."
+            ) from error
         if not response.is_success:
             raise problem_of(response, self.url)
         with suppress(KeyError, ValueError):  # the header has whole seconds

@@ -155,7 +155,7 @@ def test_an_endless_fork_ends_at_the_quota(mdp: Mdp) -> None:
     live = mdp.rows("select count(*) from real_processes where ended_at is null")[0][0]
     assert live <= 5
     limits = {problem["limit"] for (problem,) in mdp.rows("select problem from real_processes where state = 'failed'")}
-    assert limits <= {"processes"}
+    assert limits == {"processes"}
 
 
 def test_a_full_process_goes_on_when_its_solutions_are_read(programs: Programs) -> None:
@@ -272,3 +272,32 @@ def test_a_list_gets_the_names_that_a_registration_gives(programs: Programs) -> 
     before = programs.mdp.rows("select count(*) from filter_data")
     (outcome,) = programs.mdp.put({"http://d/list": ":a :list (1 2) ."})
     assert outcome.inserted == outcome.deleted == 0 and programs.mdp.rows("select count(*) from filter_data") == before
+
+
+def test_a_closed_schema_allows_activities_and_new_documents(mdp: Mdp) -> None:
+    mdp.put_schema(":p mdv:setValued true .")
+    mdp.put({"http://d/actions": action("note", "ON ?g { +:p(:a, ?who) }", "who")})
+    programs = Programs(mdp)
+    done = programs.run_one("SPAWN :note('bob' >> ?p)")
+    (binding,) = programs.bindings(done)
+    assert programs.state(binding["p"]) == "done", programs.news(binding["p"]).problem
+    assert programs.shown("p") == {"a bob"}
+    assert len(programs.shown(LRM + "activity-event")) == 2
+    refused = programs.run_one("+rdf:type(:a, :Unknown) OR +:p(:a, 'instead')")
+    assert refused.added == 1 and programs.shown("p") == {"a bob", "a instead"}
+
+
+def test_processes_take_turns(programs: Programs) -> None:
+    programs.mdp.put({"http://d/actions": action("forever", "FIRST $x AND CALL :forever()")})
+    long = programs.start("CALL :forever()")
+    short = programs.start("+:p(:a, 1)")
+    ran = [programs.worker.run_slice() for _ in range(3)]
+    assert [one.iri for one in ran if one is not None] == [long, short, long]
+    assert programs.state(short) == "done"
+
+
+def test_a_context_around_the_whole_program_is_the_only_one(programs: Programs) -> None:
+    programs.mdp.put({"http://d/y": "<http://r/1> :note 'other' .", "http://d/x": "<http://r/1> :note 'own' ."})
+    for code, notes in (("IN", ["own"]), ("ON", ["other", "own"])):
+        news = programs.run_one(f"{code} <http://d/x> {{ :note(?x, ?note) }}")
+        assert sorted(one["note"] for one in programs.bindings(news)) == notes

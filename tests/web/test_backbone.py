@@ -390,7 +390,11 @@ def test_the_page_shows_members_vectors_and_conflicts(backbone: HttpBackbone, ur
     with local_client(base_url=m2.server.url, timeout=60, follow_redirects=True) as http:
         visitor = Visitor(http).sign_in(ADMIN)
         page = visitor.get("/backbone").answer.text
-        assert "<strong>m2</strong>, active" in page and "No operation is missing here." in page
+        assert (
+            'href="/backbone"' in page
+            and "<strong>m2</strong>, active" in page
+            and "No operation is missing here." in page
+        )
         assert page.count('<g class="member') == 3 and page.count("<line") == 2
         assert "several values" in page and uri in page
         changed = visitor.post("/backbone/members/m3", paused="true")
@@ -404,7 +408,7 @@ def test_the_page_shows_members_vectors_and_conflicts(backbone: HttpBackbone, ur
 
 def test_the_page_of_an_mdp_in_no_backbone_says_how_to_found_one(small: Any) -> None:
     page = local_client(base_url=small.url, timeout=60).get("/backbone").text
-    assert "mdv up --mdps 3" in page
+    assert "mdv up --mdps 3" in page and 'href="/backbone"' not in page
 
 
 # Strangers

@@ -62,11 +62,15 @@ def forget_backbone(connection: Connection) -> None:
     _execute(connection, "forget_backbone")
 
 
-def store_facts(connection: Connection, stored: StoredFacts, bases: LogBases) -> None:
-    """Store the facts that have changed, besides those in `mdp_state`."""
+def changed_facts(stored: StoredFacts, bases: LogBases) -> str | None:
+    """Return the JSON of the facts besides those in `mdp_state`; None if they have not changed."""
     now = _text(stored.facts, bases)
-    if now != stored.text:
-        _execute(connection, "store_facts", facts=now)
+    return now if now != stored.text else None
+
+
+def store_facts(connection: Connection, facts: str) -> None:
+    """Store the facts besides those in `mdp_state`."""
+    _execute(connection, "store_facts", facts=facts)
 
 
 def store_replica(connection: Connection, replica: str) -> None:

@@ -561,7 +561,8 @@ def _has_blank_node(statement: Statement) -> bool:
 def _compiled(code: str, prefixes: tuple[tuple[str, str], ...], is_action: bool) -> Code:
     """`is_action`: the code calls an action that was started as a process. Its outputs are not taken."""
     compiled = compile_program(read_program(code, dict(prefixes)), code)
-    compiled.root.flag = is_action
+    if is_action:  # the flag of other nodes has another meaning, such as IN
+        compiled.root.flag = True
     return compiled
 
 
