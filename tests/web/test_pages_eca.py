@@ -51,6 +51,7 @@ def test_a_rule_is_written_checked_and_added(visitor: Visitor) -> None:
     assert "shadow" in added.words and "Its actions do not run." in added.words
     removed = visitor.post(f"{added.path}/remove")
     assert removed.title == "Event rules" and "The rule was removed." in removed.words
+    assert "change event rules this MDP" in visitor.get("/jobs").words
 
 
 def test_a_wrong_rule_is_refused_with_its_place_and_kept(visitor: Visitor) -> None:
