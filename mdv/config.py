@@ -101,6 +101,17 @@ SETTINGS: dict[str, Setting] = {
         "comma-separated URI prefixes of the documents whose actions programs may run; default: any document",
         is_prefixes=True,
     ),
+    "real_services": Setting(
+        "MDV_REAL_SERVICES",
+        (),
+        "comma-separated URI prefixes of the services that programs may call; default: none",
+        is_prefixes=True,
+    ),
+    "real_service_secret": Setting(
+        "MDV_REAL_SERVICE_SECRET",
+        "",
+        "key that signs requests to services, as for webhooks: `whsec_` and a key in base64",
+    ),
     "keep_jobs_seconds": Setting(
         "MDV_KEEP_JOBS_SECONDS",
         7 * 86400,
@@ -125,6 +136,16 @@ SETTINGS: dict[str, Setting] = {
         (),
         "comma-separated addresses and networks of trusted proxies, for example `127.0.0.1, 10.0.0.0/8`; only their"
         " `X-Forwarded-For` and `X-Forwarded-Proto` headers are used",
+    ),
+    "backbone_relay_seconds": Setting(
+        "MDV_BACKBONE_RELAY_SECONDS",
+        5.0,
+        "if a member of the backbone was not heard of for this long, the others are asked for its changes",
+        0.1,
+        DAY_SECONDS,
+    ),
+    "backbone_plain": Setting(
+        "MDV_BACKBONE_PLAIN", False, "true: members of the backbone may use http:// in a private network"
     ),
     "mdp_url": Setting("MDV_URL", "", "URL of the MDP that an LMR and the commands use: http://host:port"),
     "lmr_token": Setting(
@@ -177,12 +198,16 @@ class Config:
     real_processes: int
     real_calls: int
     real_actions: tuple[str, ...]
+    real_services: tuple[str, ...]
+    real_service_secret: str
     keep_jobs_seconds: int
     feed_seconds: int
     feed_events: int
     feed_event_statements: int
     webhook_private: bool
     trusted_proxies: tuple[Network, ...]
+    backbone_relay_seconds: float
+    backbone_plain: bool
     mdp_url: str
     lmr_token: str
     lmr_store: str

@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import redis
+from psycopg.sql import SQL, Identifier
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -434,14 +435,29 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def ensure_database(url: str, name: str) -> str:
+    """Create a database beside the one at `url` if it does not exist. Return its URL."""
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            _create_database(connection, name)
+    except psycopg.Error as error:
+        raise MdvError(f"The database {name} could not be created: {str(error).strip()}") from error
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+def _create_database(connection: psycopg.Connection, name: str) -> None:
+    found = connection.execute("select 1 from pg_database where datname = %s", [name]).fetchone()
+    if found is None:
+        connection.execute(SQL("create database {}").format(Identifier(name)))
+
+
 def _ensure_database(port: int, password: str, log: Path) -> None:
     """Create the database `mdv` if it does not exist."""
     try:
         with psycopg.connect(
             host="127.0.0.1", port=port, user="mdv", password=password, dbname="postgres", autocommit=True
         ) as connection:
-            if connection.execute("select 1 from pg_database where datname = 'mdv'").fetchone() is None:
-                connection.execute("create database mdv")
+            _create_database(connection, "mdv")
     except psycopg.Error as error:
         raise MdvError(
             f"Postgres is running but refuses the connection: {str(error).strip()}\nIts password is stored in "

@@ -21,8 +21,11 @@ MdvError
  │    ├── RulesDoNotEnd         422  a change whose ECA rules trigger each other beyond a limit
  │    └── BreakingSchema        409  a schema that would make rules or stored documents invalid
  ├── Conflict                   409  a conflict with existing data: a rule that another searches, a name in use
+ │    ├── NotLead               409  a change that only the lead of a backbone may make
+ │    └── Forked                409  operations of a life that two databases have continued
  ├── TooMany                    429  too many concurrent requests or jobs of one caller
  ├── MustRefetch                410  a cursor from which the feed cannot continue: take a snapshot
+ ├── StateIsNeeded              410  operations of a backbone that are no longer kept
  ├── PreconditionFailed         412  If-Match, If-None-Match
  ├── KeyReused                  422  an Idempotency-Key that was used for another request
  ├── BadCommand                      a command that cannot be executed as given
@@ -263,6 +266,18 @@ class Conflict(MdvError):
     status, slug, title = 409, "conflict", "Conflict"
 
 
+class NotLead(Conflict):
+    """Only the lead of the backbone can do this."""
+
+    status, slug, title = 409, "not-lead", "Not the lead"
+
+
+class Forked(Conflict):
+    """Two databases have continued this life, so its operations are not applied."""
+
+    status, slug, title = 409, "forked", "Forked life"
+
+
 class TooMany(MdvError):
     """Too many concurrent requests."""
 
@@ -273,6 +288,12 @@ class MustRefetch(MdvError):
     """The feed cannot continue from this cursor: take a snapshot with a request without `after`."""
 
     status, slug, title = 410, "must-refetch", "Snapshot required"
+
+
+class StateIsNeeded(MdvError):
+    """These operations are no longer kept: the state must be transferred."""
+
+    status, slug, title = 410, "state-needed", "State needed"
 
 
 class PreconditionFailed(MdvError):

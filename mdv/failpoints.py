@@ -30,9 +30,15 @@ BEFORE_DETACHED = "before a detached job"
 """Before the transaction of a detached copy begins."""
 ECA_FAILPOINTS = (AFTER_REACTION, AFTER_UNDO, BEFORE_DETACHED)
 
+APPLIED, COMMITTED_OPERATIONS = "after operations were merged", "after the commit of operations"
+REPLICA_FAILPOINTS = (APPLIED, "after the store", "after the filter", "after the publication", COMMITTED_OPERATIONS)
+"""In the order in which a transaction that applies operations of other members passes them."""
+
 BEGUN_SLICE, RUN_SLICE, LOCKED_SLICE = "after the claim of a slice", "after a slice", "after the lock of a slice"
 CHANGED_SLICE, WAITING_SLICE, STORED_SLICE = "after the edits of a slice", "after its waits", "after its checkpoint"
 COMMITTED_SLICE = "after the commit of a slice"
+CLAIMED_CALL, ANSWERED_CALL = "after the claim of a request", "after the answer of a service"
+SERVICE_FAILPOINTS = (CLAIMED_CALL, ANSWERED_CALL)
 PROGRAM_FAILPOINTS = (
     BEGUN_SLICE, RUN_SLICE, LOCKED_SLICE, CHANGED_SLICE, WAITING_SLICE, STORED_SLICE, COMMITTED_SLICE
 )  # fmt: skip

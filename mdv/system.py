@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mdv.config import read_variable
 from mdv.errors import NotFound, SystemNotFound
+from mdv.mdp_places import data_of_mdp
 from mdv.private_file import write_private_file
 
 SYSTEM_FILE = "system.json"
@@ -134,7 +135,8 @@ def _in_folder(data: Path | None, environment: Mapping[str, str]) -> System:
     if found is not None:
         return found
     if data is not None:
-        raise SystemNotFound(f"No MDV is running in {folder}: start one with `mdv up --data {folder}`.")
+        whole = data_of_mdp(folder)
+        raise SystemNotFound(f"No MDV is running in {whole}: start one with `mdv up --data {whole}`.")
     raise SystemNotFound(
         f"No MDV is running in {folder}, and MDV_URL is not set: start one with `make up`, "
         "or name one with --data DIR or with MDV_URL and MDV_TOKEN."

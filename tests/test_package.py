@@ -28,7 +28,7 @@ pytestmark = pytest.mark.full
 ROOT = Path(__file__).parents[1]
 UV = Path(sys.executable).with_name("uv")
 PAGES = ("/", "/register", "/documents", "/browse", "/query", "/rules", "/rules/graph", "/schema", "/schema/change",
-         "/lmrs", "/jobs", "/event-rules/runs/1", "/docs")  # fmt: skip
+         "/lmrs", "/jobs", "/event-rules/runs/1", "/programs", "/docs")  # fmt: skip
 LMR_PAGES = ("/", "/query", "/subscriptions", "/docs")
 PARTS = re.compile(r"""<(?:script|link)\b[^>]*?\b(?:src|href)="([^"]+)\"""")
 

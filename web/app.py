@@ -7,6 +7,7 @@ from flask import Flask
 from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
+    backbone,
     documents,
     eca,
     eca_analysis,
@@ -18,6 +19,7 @@ from web.api import (
     processes,
     query,
     real,
+    real_locks,
     real_plans,
     resources,
     rules,
@@ -43,6 +45,7 @@ ROUTE_GROUPS = [
         search,
         query,
         real,
+        real_locks,
         processes,
         real_plans,
         schema,
@@ -56,6 +59,7 @@ ROUTE_GROUPS = [
         explain,
         filter,
         jobs,
+        backbone,
         status,
     )
 ]
@@ -72,9 +76,16 @@ NAV_ITEMS = [
     ("schema", "Schema"),
     ("lmrs", "LMRs"),
     ("jobs", "Jobs"),
+    ("backbone", "Backbone"),
     ("administration", "Admin"),
 ]
 """The navigation of the pages: endpoint and label."""
+
+
+def _hidden_pages(app: Flask) -> set[str]:
+    """Return the endpoints that the navigation leaves out: the backbone, if this MDP is in none."""
+    services: Services = app.extensions["mdv"]
+    return set() if services.is_in_backbone() else {"backbone"}
 
 
 def create_app(config: Config, exits_if_restored: bool = False) -> Flask:
@@ -86,5 +97,5 @@ def create_app(config: Config, exits_if_restored: bool = False) -> Flask:
     app = make_app(
         config, Services(config, engine, make_redis(config.redis_url)), ROUTE_GROUPS, health, blueprint.pages
     )
-    configure_pages(app, config, place="MDV", nav=NAV_ITEMS)
+    configure_pages(app, config, place="MDV", nav=NAV_ITEMS, hidden_pages=lambda: _hidden_pages(app))
     return app

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from mdv.inspect.readiness import READY, read_database_state
 from web.metrics import render_metrics
 from web.services import services
+from web.use_cases.backbone import read_replication
 
 health = Blueprint("health", __name__)
 
@@ -36,4 +37,6 @@ def readyz() -> tuple[dict[str, Any], int]:
 
 @health.get("/metrics")
 def metrics() -> Response:
-    return Response(render_metrics(services().engine, services().redis), content_type=CONTENT_TYPE_LATEST)
+    s = services()
+    text = render_metrics(s.engine, s.redis, s.replica, read_replication(s))
+    return Response(text, content_type=CONTENT_TYPE_LATEST)

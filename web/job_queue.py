@@ -46,6 +46,7 @@ def enqueue_job(
 ) -> tuple[UUID, JobMessage | None]:
     """Queue a job. Returns its id, and its status if known after at most `wait` seconds. If too many requests are
     already waiting, it does not wait. `by`: who makes the change, if that is not the caller."""
+    key = _idempotency_key()  # an invalid one is refused in a dry run, too
     job = JobRequest(
         kind=kind,
         uri=uri,
@@ -55,7 +56,7 @@ def enqueue_job(
         body=body,
         media_type=media_type,
         request_id=g.request_id,
-        idempotency_key=_idempotency_key() if keyed else None,
+        idempotency_key=key if keyed else None,
     )
     is_new = True
     try:

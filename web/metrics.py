@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import psycopg
 import redis
 import structlog
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from mdv.inspect.metrics import ProviderMetrics, read_provider_metrics
 from mdv.inspect.sql.database_health import DatabaseHealth, WebhookCounts
+from mdv.mdp.replica import Replica
 from mdv.mdp.worker_heartbeats import list_live_workers
 from mdv.metrics import render
+from mdv.replication.link_status import ReplicationStatus
 from web.errors import first_line
 
 log = structlog.get_logger()
@@ -73,6 +76,42 @@ class _RedisCollector(Collector):
             yield GaugeMetricFamily("mdv_workers", "Workers that sent a heartbeat in the last seconds", len(workers))
 
 
+class _BackboneCollector(Collector):
+    """Collects the state of the backbone; nothing if this MDP is in none."""
+
+    def __init__(self, engine: Engine, replica: Replica, status: ReplicationStatus | None) -> None:
+        self._engine, self._replica = engine, replica
+        self._status = status or ReplicationStatus()
+
+    def collect(self) -> Iterator[Metric]:
+        try:
+            with self._engine.connect() as connection:
+                sizes = self._replica.measure(connection)
+        except (SQLAlchemyError, psycopg.Error) as error:
+            log.warning("database unavailable", reason=first_line(error))
+            return
+        if sizes is None:
+            return
+        lag = GaugeMetricFamily(
+            "mdv_backbone_lag_seconds", "How long operations of a life have been missing here", labels=["life"]
+        )
+        for life in sorted({*sizes.vector, *self._status.behind_since}):
+            since = self._status.behind_since.get(life)
+            lag.add_metric([life], max(0.0, time.time() - since) if since else 0.0)
+        yield lag
+        contact = GaugeMetricFamily(
+            "mdv_backbone_last_contact_timestamp_seconds", "Time of the last answer of a member", labels=["peer"]
+        )
+        for name, link in self._status.links.items():
+            contact.add_metric([name], link.contact)
+        yield contact
+        yield GaugeMetricFamily("mdv_backbone_waiting", "Operations that wait for others", self._status.waiting)
+        yield GaugeMetricFamily("mdv_backbone_log_bytes", "Size of the log of operations", sizes.log_bytes)
+        yield GaugeMetricFamily("mdv_backbone_marks", "Statements with a replicated state of their own", sizes.marks)
+        yield GaugeMetricFamily("mdv_backbone_conflicts", "Open conflicts, at most 1,000 documents", sizes.conflicts)
+        yield CounterMetricFamily("mdv_backbone_divergence", "Documents that have diverged", sizes.diverged)
+
+
 def _webhook_metrics(counts: WebhookCounts) -> Iterator[Metric]:
     webhooks = GaugeMetricFamily("mdv_webhooks", "Webhooks", labels=["state"])
     webhooks.add_metric(["active"], counts.active)
@@ -104,6 +143,8 @@ def _batch_metrics(found: ProviderMetrics) -> Iterator[Metric]:
     yield documents
 
 
-def render_metrics(engine: Engine, client: redis.Redis) -> bytes:
+def render_metrics(
+    engine: Engine, client: redis.Redis, replica: Replica, replication: ReplicationStatus | None
+) -> bytes:
     """Return the metrics of an MDP in the Prometheus text format."""
-    return render(_StateCollector(engine), _RedisCollector(client))
+    return render(_StateCollector(engine), _RedisCollector(client), _BackboneCollector(engine, replica, replication))

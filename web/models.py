@@ -72,7 +72,7 @@ class SearchQuery(ListQuery):
         description="only instances of this class and its subclasses",
         json_schema_extra={"example": "CycleProvider"},
     )
-    after: str | None = Field(None, description="the `next` of the previous page", max_length=8192)
+    after: str | None = Field(None, description="the `next` of the previous page", max_length=7000)
 
 
 class FoundText(BaseModel):
@@ -270,6 +270,7 @@ class Registration(BaseModel):
     told: list[str] | None = Field(None, description="dry run only: the LMRs that would be notified, at most 100")
     etag: str | None = Field(None, description="with a backbone, the `ETag`: version and digest of the document")
     token: str | None = Field(None, description="with a backbone, names the change for `GET /status?after=`")
+    replicas: int | None = Field(None, description="with `Prefer: replicas=N`: other members that have the change")
     fired: int | None = Field(None, description="how often event-condition-action rules fired; always in a dry run")
     run: int | dict[str, Any] | None = Field(None, description="the run of rules; for a dry run, its tree")
     references: list[DanglingReference] | None = Field(
@@ -320,6 +321,8 @@ class UpdateDone(BaseModel):
     matched: int = Field(description="resources that newly match a subscription rule")
     lmrs: int = Field(description="number of notified LMRs")
     warnings: list[TextFlaw]
+    token: str | None = Field(None, description="with a backbone, names the change for `GET /status?after=`")
+    replicas: int | None = Field(None, description="with `Prefer: replicas=N`: other members that have the change")
     dry_run: bool | None = None
 
 
@@ -1084,6 +1087,7 @@ class MdpStatus(BaseModel):
     queue: QueueStatus
     workers: list[WorkerHeard] | None = Field(description="null if Redis is unavailable")
     database_bytes: int
+    reached: bool | None = Field(None, description="with `after`: the change of the token is here")
 
 
 class LocalDocumentResult(BaseModel):
@@ -1100,6 +1104,27 @@ class Verification(BaseModel):
 
     position: int
     mended: list[int] = Field(description="buckets that differed and were fetched again")
+
+
+class NewWriteLock(Strict):
+    """The statements of a lock. A part that is absent stands for any."""
+
+    document_prefix: StrictStr | None = Field(None, description="beginning of the URIs of documents", max_length=2048)
+    subject: StrictStr | None = Field(None, description="URI of the subject", max_length=2048)
+    property: StrictStr | None = Field(None, description="URI of the property", max_length=2048)
+    object: dict[str, Any] | None = Field(None, description="term, as in the feed")
+
+
+class WriteLockShown(BaseModel):
+    """A lock: statements that programs must not change."""
+
+    id: int
+    document_prefix: str | None
+    subject: str | None
+    property: str | None
+    object: dict[str, Any] | None
+    by: str | None = Field(description="who added it")
+    created_at: str
 
 
 class NewWebhook(Strict):
@@ -1153,3 +1178,114 @@ class DeliveryShown(BaseModel):
     created_at: str
     tried_at: str | None
     ended_at: str | None
+
+
+class MdpStatusQuery(Strict):
+    after: str | None = Field(None, description="token of a change at any MDP of the backbone", max_length=100)
+    wait: float = Field(0, ge=0, le=60, description="seconds to wait for that change")
+
+
+class NewBackbone(Strict):
+    name: StrictStr = Field(description="name of this MDP in the backbone", json_schema_extra={"example": "m1"})
+    url: StrictStr = Field(description="URL at which the other members reach this MDP")
+    mode: Literal["orset", "cset"] = Field("orset", description="replicated set; it cannot be changed later")
+
+
+class BackboneEntry(Strict):
+    """How this MDP joins a backbone."""
+
+    name: StrictStr = Field(description="name of this MDP in the backbone", json_schema_extra={"example": "m2"})
+    url: StrictStr = Field(description="URL at which the other members reach this MDP")
+    code: StrictStr = Field(description="code of the invitation", max_length=4096)
+    merge: StrictBool = Field(False, description="register the documents of this MDP in the backbone")
+
+
+class NewBackboneMember(Strict):
+    name: StrictStr = Field(description="name of the new member", json_schema_extra={"example": "m2"})
+    url: StrictStr = Field(description="URL at which the others reach it")
+    key: StrictStr = Field(description="its public Ed25519 key, base64url")
+    life: StrictStr = Field(description="its life", min_length=1, max_length=100)
+    code: StrictStr | None = Field(
+        None, description="code of the invitation; or in the header `Authorization: Bearer CODE`", max_length=4096
+    )
+    documents: StrictInt = Field(0, ge=0, description="number of documents that the new member has")
+    merge: StrictBool = Field(False, description="true: its documents become part of the backbone")
+
+
+class MemberChange(Strict):
+    paused: StrictBool = Field(description="true: nothing is pulled from this member")
+
+
+class BackboneInvitationShown(BaseModel):
+    """The code of an invitation. It is shown once."""
+
+    code: str = Field(description="for one new member: `mdv peer join CODE`")
+    expires: int = Field(description="when it expires, in seconds since 1970")
+
+
+class BackboneMemberShown(BaseModel):
+    """A member, as this MDP sees it."""
+
+    name: str
+    url: str
+    key: str = Field(description="its public Ed25519 key, base64url")
+    life: str | None = Field(description="its present life: the history of its database")
+    state: str = Field(description="active, checking, returning, leaving, lapsed or unknown")
+    paused: bool = Field(description="true: this MDP pulls nothing from it")
+    last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
+    error: str = Field("", description="why the last request failed")
+    clock_skew: float | None = Field(None, description="seconds by which its clock is ahead")
+    lag: int | None = Field(None, description="operations that it could send and that are missing here")
+    behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
+
+
+class BackboneShown(BaseModel):
+    """The backbone, as this MDP sees it."""
+
+    id: str
+    mode: str = Field(description="orset or cset")
+    name: str = Field(description="name of this MDP")
+    life: str = Field(description="life of this MDP")
+    lead: str = Field(description="name of the member that decides on members and the schema")
+    term: int
+    state: str = Field(description="active; checking after a start; returning in a new life")
+    members: list[BackboneMemberShown]
+    vector: dict[str, int] = Field(description="last operation of each life that is applied here")
+    lag: int = Field(description="operations that others have and that are missing here")
+    lag_seconds: float = Field(description="how long they have been missing")
+    waiting: int = Field(description="operations that wait for others")
+    forked: list[str] = Field(description="lives that two databases have continued")
+    replicating: bool = Field(description="true: `mdv replicate` is running")
+
+
+class ExchangeQuery(Strict):
+    wait: float = Field(0, ge=0, le=60, description="seconds that a poll without news may wait")
+    wants: str = Field(
+        "", description="lives whose operations end the wait, besides those of this MDP", max_length=4096
+    )
+
+
+class BackboneLogQuery(Strict):
+    have: str = Field("{}", description="vector: life → last operation that the caller has", max_length=65536)
+    of: str | None = Field(None, description="life; by default the own operations of this MDP", max_length=100)
+    limit: int = Field(1000, ge=1, le=1000, description="maximum number of operations")
+    wait: float = Field(0, ge=0, le=60, description="seconds to wait for operations")
+
+
+class BackboneStateQuery(Strict):
+    after: str | None = Field(None, description="the `next` of the previous page", max_length=2048)
+    buckets: str | None = Field(None, description="comma-separated numbers of buckets", max_length=8192)
+    limit: int = Field(1000, ge=1, le=1000, description="maximum number of documents")
+
+
+class BackboneChecksumQuery(Strict):
+    bucket: int | None = Field(None, ge=0, lt=65536, description="list the documents of this bucket")
+
+
+class MarksQuery(Strict):
+    uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
+    all: bool = Field(False, description="true: also statements whose number is 0 or 1")
+
+
+class BackboneConflictQuery(ListQuery):
+    uri: str | None = Field(None, description="only conflicts of this document", json_schema_extra=EXAMPLE)

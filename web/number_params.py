@@ -36,6 +36,13 @@ def read_subscription_id(text: str) -> int:
     return int(text)
 
 
+def read_lock_id(text: str) -> int:
+    """Return the id of a lock of a URL."""
+    if not _is_number(text):
+        raise NotFound(f"{text!r} is not the id of a lock.")
+    return int(text)
+
+
 def read_token_id(text: str) -> int:
     """Return the token id of a URL."""
     if not _is_number(text) or int(text) > MAX_TOKEN_ID:

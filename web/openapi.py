@@ -92,7 +92,8 @@ def describe_problems(*statuses: int) -> dict[int, dict[str, Any]]:
 
 PREFER = {
     "name": "Prefer", "in": "header", "schema": {"type": "string"},
-    "description": "wait=SECONDS: answer when the change is done, at the latest after this time", "example": "wait=30",
+    "description": "wait=SECONDS: answer when the change is done, at the latest after this time; with a backbone also"
+    " replicas=N: answer when N other members have it, in the same time", "example": "wait=30",
 }  # fmt: skip
 PRIORITY = {
     "name": "Priority", "in": "header", "schema": {"type": "string"},

@@ -58,18 +58,20 @@ class RouteGroup:
         headers: tuple[dict[str, Any], ...] = (),
         body: dict[str, Any] | None = None,
         reads: bool = False,
+        is_for_members: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Register a handler. The validated `query` is its first argument. `reads`: a POST that changes nothing and is
-        open to readers."""
+        open to readers. `is_for_members`: members of the backbone may sign the request instead, or send a code."""
 
         def decorate(handler: Handler) -> Handler:
-            whole = "/api/v1" + path.replace("<", "{").replace(">", "}")
+            whole = "/api/v1" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", path)
             text = inspect.getdoc(handler) or ""
             self.routes.append(Route(whole, method, self.name, summary, text, query, headers, body, answers))
 
             @wraps(handler)
             def handle(**path_values: str) -> Any:
-                _require_authorization_header(reads or request.method in ("GET", "HEAD"))
+                if not is_for_members:
+                    _require_authorization_header(reads or request.method in ("GET", "HEAD"))
                 return handler(*_checked(query), **path_values)
 
             self.blueprint.add_url_rule(path, endpoint=handler.__name__, view_func=handle, methods=[method])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
@@ -15,7 +16,7 @@ import structlog
 from flask import current_app
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from mdv.accounts.sessions import Session, find_session
@@ -24,18 +25,29 @@ from mdv.config import Config
 from mdv.errors import NotFound
 from mdv.inspect.eca_rule_base import RuleBaseCache
 from mdv.inspect.sql.labels import read_labels
+from mdv.inspect.sql.status import read_status
 from mdv.mdp.admission import Admission
 from mdv.mdp.feed import FeedReader
 from mdv.mdp.feed_progress import FeedProgress
 from mdv.mdp.jobs import get_job
 from mdv.mdp.provider import Provider
 from mdv.mdp.real.quotas import ProcessQuotas
+from mdv.mdp.replica import Replica
 from web.errors import first_line
 from web.feed_notifier import FeedNotifier
+from web.log_notifier import LogNotifier
 from web.slots import Slots
 from web.submit_limit import SubmitLimit
+from web.used_nonces import UsedNonces
 from workers.app import make_celery
-from workers.messages import PROGRAMS_TASK, JobMessage, decode_job_message, done_key, news_key
+from workers.messages import (
+    PROGRAMS_TASK,
+    PUBLISHED_CHANNEL,
+    JobMessage,
+    decode_job_message,
+    done_key,
+    news_key,
+)
 from workers.redis_client import RedisClient
 from workers.wake import task_for, wake
 
@@ -55,6 +67,8 @@ MAX_PROGRAMS, MAX_PROGRAMS_PER_CALLER = 16, 8
 
 JOB_POLL_SECONDS_WITHOUT_REDIS = 0.5
 """The same interval while Redis is unavailable."""
+BACKBONE_SECONDS = 5.0
+"""How long pages remember whether this MDP is in a backbone."""
 REDIS_TIMEOUT_SECONDS = 2
 """Timeout of Redis calls, in addition to blocking time. Redis is optional, so it must not delay requests."""
 
@@ -76,6 +90,7 @@ class Services:
         self.rule_bases = RuleBaseCache()
         self.feeds = FeedReader(self.engine, self.provider.vocabulary, self.config.feed_event_statements)
         self.feed_progress = FeedProgress(self.single)
+        self.log_notifier = LogNotifier(self.engine, self.redis)
         self.feed_notifier = FeedNotifier(self.engine, self.redis)
         self.admission = Admission(self.single, self.config.max_waiting, self.config.max_waiting_bytes)
         self.submit_limit = SubmitLimit()
@@ -85,7 +100,40 @@ class Services:
         self.programs = Slots(MAX_PROGRAMS, MAX_PROGRAMS_PER_CALLER)
         self.process_quotas = ProcessQuotas.configured(self.config)
         self.redis_client = RedisClient(self.redis)
+        self.used_nonces = UsedNonces(self.redis_client)
+        self.replica = Replica(self.provider, self.notify_commit)
+        self.replica_lock = threading.Lock()
+        """The member of this process handles one message at a time."""
+        self._in_backbone = False, 0.0
         self._celery = make_celery(self.config, patience=REDIS_TIMEOUT_SECONDS)
+
+    def is_in_backbone(self) -> bool:
+        """True if this MDP is in a backbone, or was in the last seconds. A database that does not answer means no."""
+        known, until = self._in_backbone
+        if time.monotonic() < until:
+            return known
+        try:
+            with self.single.connect() as connection:
+                known = self.replica.mode(connection) is not None
+        except (OperationalError, InterfaceError, psycopg.OperationalError):
+            known = False
+        self._in_backbone = known, time.monotonic() + BACKBONE_SECONDS
+        return known
+
+    def count_documents(self) -> int:
+        """Return the number of documents; a large one is an estimate."""
+        with self.engine.connect() as connection:
+            return read_status(connection).documents.count
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Yield a connection whose queries all see the same state."""
+        with self.engine.execution_options(isolation_level="REPEATABLE READ").connect() as connection:
+            yield connection
+
+    def notify_commit(self) -> None:
+        """Notify requests that wait for a commit, at all processes of this MDP."""
+        self.redis_client.use(lambda client: client.publish(PUBLISHED_CHANNEL, b"1"))
 
     def cookie_name(self) -> str:
         return SESSION_COOKIE

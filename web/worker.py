@@ -60,5 +60,6 @@ class WebWorker(BoundedWorker):
             gevent.sleep(0.1)
         super().handle_exit(sig, None)
         self.application.extensions["mdv"].feed_notifier.close()
+        self.application.extensions["mdv"].log_notifier.close()
         gevent.sleep(IDLE_GRACE_SECONDS)
         self.connections.close_between_requests()

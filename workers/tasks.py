@@ -24,6 +24,7 @@ from mdv.logs import configure_logs
 from mdv.mdp.provider import Provider
 from mdv.mdp.real.program_worker import ProgramWorker
 from mdv.mdp.real.quotas import ProcessQuotas
+from mdv.mdp.real.service_sender import CALLING_THREAD, ServiceSender
 from mdv.mdp.real.slice_commit import SliceOutcome
 from mdv.mdp.retention import apply_retention
 from mdv.mdp.schemas import SchemaCache
@@ -62,8 +63,9 @@ def _start_process(**_: object) -> None:
 
 @worker_process_shutdown.connect
 def _exit_process(exitcode: int, **_: object) -> None:
-    """Exit at once unless a thread executes jobs or sends a webhook message. These get another second from the pool."""
-    is_sending = any(thread.name == SENDING_THREAD for thread in threading.enumerate())
+    """Exit at once unless a thread executes jobs, sends a webhook message or calls a service. These get another second
+    from the pool."""
+    is_sending = any(thread.name in (SENDING_THREAD, CALLING_THREAD) for thread in threading.enumerate())
     if not is_sending and not _working.locked():
         os._exit(exitcode)
 
@@ -90,6 +92,7 @@ def work_rules() -> int:
 @app.task(name=PROGRAMS_TASK)
 def run_programs() -> int:
     """Run slices of ready processes."""
+    _services().wake()
     with _handle_wake_up(PROGRAMS_TASK):
         slices = _programs().work(PROGRAMS_RUN_SECONDS, _wake_programs)
         _arm_timer(_programs().seconds_until_due())
@@ -148,6 +151,7 @@ def _poll_without_redis() -> None:
             _worker().work(TASK_RUN_SECONDS)
             _worker().work_rules(TASK_RUN_SECONDS)
             _programs().work(PROGRAMS_RUN_SECONDS)
+            _services().wake()
             _deliveries().wake()
         except Exception as error:  # the database may be unreachable as well; the next poll tries again
             log.warning("polling for jobs failed", reason=(str(error).splitlines() or [repr(error)])[0])
@@ -195,8 +199,16 @@ def _wake_programs() -> None:
     wake(_redis_client(), app, PROGRAMS_TASK)
 
 
+@cache
+def _services() -> ServiceSender:
+    config = Config.from_environment()
+    return ServiceSender(_engine(), config.real_service_secret, config.webhook_private, _wake_programs)
+
+
 def _notify_reader(outcome: SliceOutcome) -> None:
-    """Notify the request that reads the solutions of a process."""
+    """Notify the request that reads the solutions of a process. Send the request that the process has made."""
+    if outcome.state == "calling":
+        _services().wake()
     if outcome.is_followed:
         notify_reader(_redis_client(), outcome.iri)
 

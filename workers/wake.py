@@ -36,6 +36,7 @@ def clear_wake_up(redis_client: RedisClient, task: str) -> None:
 
 def notify_reader(redis_client: RedisClient, process: str) -> None:
     """Notify the request that reads the solutions of a process. It also looks at the database from time to time."""
-    key = news_key(process)
-    redis_client.use(lambda client: client.rpush(key, b"1"))
-    redis_client.use(lambda client: client.expire(key, JOB_MESSAGE_TTL_SECONDS))
+    with redis_client.client.pipeline(transaction=False) as commands:
+        commands.rpush(news_key(process), b"1")
+        commands.expire(news_key(process), JOB_MESSAGE_TTL_SECONDS)
+        redis_client.use(lambda _: commands.execute())

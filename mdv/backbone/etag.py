@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mdv.backbone.vector import Dot
+from mdv.backbone.vector import Dot, Vector
+from mdv.errors import BadRequest
 
 TOKEN_CHARACTERS = 12
 """The characters of the life in a token."""
@@ -26,3 +27,28 @@ def token_of(dot: Dot) -> str:
     """
     life, seq = dot
     return f"{life[:TOKEN_CHARACTERS]}-{seq}"
+
+
+def parse_token(text: str) -> tuple[str, int]:
+    """Return the first characters of the life and the number in a token. Raise `BadRequest` if it is none.
+
+    >>> parse_token("93a11c6e-f54-7")
+    ('93a11c6e-f54', 7)
+    >>> parse_token("7")
+    Traceback (most recent call last):
+    mdv.errors.BadRequest: '7' is not the token of a change, such as 93a11c6e-f54-7.
+    """
+    life, _, seq = text.rpartition("-")
+    if len(life) != TOKEN_CHARACTERS or not (seq.isascii() and seq.isdigit() and len(seq) < 19):
+        raise BadRequest(f"{text[:60]!r} is not the token of a change, such as 93a11c6e-f54-7.")
+    return life, int(seq)
+
+
+def has_token(vector: Vector, token: tuple[str, int]) -> bool:
+    """True if a vector includes the operation of a token.
+
+    >>> has_token({"93a11c6e-f546-4e8c-893e-a5ea94fd34a7": 7}, ("93a11c6e-f54", 7))
+    True
+    """
+    prefix, number = token
+    return any(seq >= number for life, seq in vector.items() if life.startswith(prefix))

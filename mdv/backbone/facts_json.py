@@ -11,8 +11,8 @@ from mdv.backbone.membership import MemberLives, MemberTable
 from mdv.backbone.operation import Operation
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 
-_SETS = ("forked", "diverged", "paused")
-_PLAIN = ("reports", "promised", "required", "invitations", "code", "started_at")
+_SETS = ("forked", "diverged", "paused", "removing")
+_PLAIN = ("reports", "promised", "required", "invitations", "code", "url", "key", "started_at")
 
 
 def table_to_json(table: MemberTable) -> dict[str, Any]:
@@ -27,6 +27,8 @@ def table_to_json(table: MemberTable) -> dict[str, Any]:
         "closings": dict(table.closings),
         "lead": list(table.lead),
         "schema": list(table.schema),
+        "schema_text": table.schema_text,
+        "backbone_id": table.backbone_id,
     }
 
 
@@ -35,8 +37,9 @@ def table_from_json(given: Mapping[str, Any]) -> MemberTable:
     term, number, lead = given["lead"]
     schema_term, schema_number = given["schema"]
     return MemberTable(
-        members, dict(given["closed"]), dict(given["closings"]), (term, number, lead), (schema_term, schema_number)
-    )
+        members, dict(given["closed"]), dict(given["closings"]), (term, number, lead), (schema_term, schema_number),
+        given["schema_text"], given["backbone_id"],
+    )  # fmt: skip
 
 
 def _lives_to_json(lives: MemberLives) -> dict[str, Any]:
@@ -54,6 +57,7 @@ def facts_to_json(facts: MemberFacts) -> dict[str, Any]:
         "status": facts.status.value,
         "chains": {life: chain.hex() for life, chain in facts.chains.items()},
         "table": table_to_json(facts.table),
+        "schema_here": list(facts.schema_here),
         **{name: sorted(getattr(facts, name)) for name in _SETS},
         **{name: _plain(getattr(facts, name)) for name in _PLAIN},
     }
@@ -65,6 +69,8 @@ def facts_from_json(name: str, given: Mapping[str, Any], local: LocalFacts, draf
     facts.vector, facts.stable = dict(local.vector), dict(local.stable)
     facts.chains = {life: bytes.fromhex(chain) for life, chain in given["chains"].items()}
     facts.table = table_from_json(given["table"])
+    term, number = given["schema_here"]
+    facts.schema_here = (term, number)
     for one in _SETS:
         setattr(facts, one, set(given[one]))
     for one in _PLAIN:

@@ -63,7 +63,7 @@ class LocalFacts(NamedTuple):
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> LocalFacts:
         """
-        >>> facts = LocalFacts("orset", "a", False, FIRST_CHAIN, {"a": 3}, 17, (1, 1), 0, "e", {})
+        >>> facts = LocalFacts("orset", "a", False, bytes(32), {"a": 3}, 17, (1, 1), 0, "e", {})
         >>> LocalFacts.from_json(facts.to_json()) == facts
         True
         """

@@ -14,10 +14,11 @@ returned. Two rules keep the members equal:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mdv.backbone.document_state import ReplicatedDocument, make_change, merge_change
+from mdv.backbone.local_operation import Signer, no_signature
 from mdv.backbone.messages import (
     BackboneMessage,
     ClosePromise,
@@ -64,7 +65,7 @@ MAX_AHEAD = 60_000_000
 """Microseconds by which the hybrid time of an operation may advance our clock."""
 
 RELAY_AFTER = 5_000_000
-"""Microseconds without a word of a life after which other members are asked for its operations."""
+"""Microseconds without a word of a life after which other members are asked for its operations, by default."""
 
 
 class LocalChange(NamedTuple):
@@ -74,6 +75,14 @@ class LocalChange(NamedTuple):
     insert: Collection[Statement]
     delete: Collection[Statement]
     prefixes: Mapping[str, str] | None = None
+
+
+class HeldOperation(NamedTuple):
+    """An operation that waits for others. `sender`: the member that it was pulled from."""
+
+    row: LogRow
+    operation: Operation
+    sender: str
 
 
 class _Closing(NamedTuple):
@@ -94,9 +103,13 @@ class BackboneMember:
         self.kind = kind
         self.redone: dict[Dot, tuple[Dot, ...]] = {}
         self._new_life = new_life
+        self.verify: Callable[[LogRow, Operation], bool] = lambda row, operation: True
+        """True if the origin of an operation has signed it. Others are dropped."""
+        self.signer: Signer = no_signature
+        self.relay_after = RELAY_AFTER
         self._page_rows = page_rows
         self._reports = VectorReports(store.facts.reports)
-        self._held: dict[Life, dict[int, tuple[LogRow, Operation]]] = {}
+        self._held: dict[Life, dict[int, HeldOperation]] = {}
         self._bounds: dict[Life, int] = {}
         """Lives that a held operation closes."""
         self._heard: dict[Life, int] = {}
@@ -177,7 +190,8 @@ class BackboneMember:
         facts, body = self.store.facts, encode_operation(operation)
         chain = next_chain(facts.chain_of(operation.life), body)
         facts.vector[operation.life], facts.chains[operation.life] = operation.seq, chain
-        self.store.append(LogRow(operation.life, operation.seq, chain, body))
+        signature = self.signer(operation.life, operation.seq, chain)
+        self.store.append(LogRow(operation.life, operation.seq, chain, body, signature))
 
     def _announce(self, kind: str, data: Mapping[str, Any], now: int) -> None:
         """Make an operation about members or the schema."""
@@ -191,7 +205,9 @@ class BackboneMember:
         """Found a backbone with this member alone, as its lead. Its documents
         reach the others by state transfer."""
         facts = self.store.facts
-        data = {"term": 1, "number": 1, "lead": facts.name, "add": {facts.name: facts.life}}
+        data = {"term": 1, "number": 1, "lead": facts.name, "id": facts.life,
+                "add": {facts.name: facts.life},
+                "contacts": {facts.name: {"url": facts.url, "key": facts.key}}}  # fmt: skip
         self._announce(MEMBERS, data, now)
 
     def invite(self, code: str, expires: int) -> None:
@@ -203,12 +219,14 @@ class BackboneMember:
         """Ask the lead for membership. The documents here are registered again when the state was transferred."""
         self.store.facts.code = code
         self.return_in_new_life(now)
-        for uri, document in list(self.store.documents()):
+        documents = list(self.store.documents())
+        self.store.load([uri for uri, _ in documents])
+        for uri, document in documents:
             statements = self.store.statements(uri)
             self.store.remove(uri)
             self.change([LocalChange(uri, statements, (), document.prefixes)], now)
 
-    def put_schema(self, schema: Any, now: int) -> None:
+    def put_schema(self, schema: str, now: int) -> None:
         """Put a schema in force at all members. Only the lead may."""
         number = self._lead_number()
         term = self.store.facts.table.lead[0]
@@ -231,14 +249,21 @@ class BackboneMember:
         self._lead_number()
         facts, away = self.store.facts, frozenset(names)
         others = [name for name in facts.table.active() if name not in away]
+        if self._closing is not None and self._closing.lives <= facts.table.closed.keys():
+            self._closing = None  # another process has finished it
         if self._closing is not None or self._open_promises():
             raise Refused("Other lives are being closed. Wait until this is done.")
         if self.name in away or not (is_removal or facts.table.is_majority(others)):
             raise Refused("The other members are not a majority, so these cannot be closed. Wait, or remove them.")
         lives = frozenset(life for name in away for life in facts.table.members[name].current)
+        if is_removal:
+            facts.removing |= away
         self._closing = _Closing(away, lives, is_removal, {})
         self._promise(lives)
-        return [message for name in others for message in self._promise_requests(name)]
+        requests = [message for name in others for message in self._promise_requests(name)]
+        if not requests:
+            self._finish_closing()
+        return requests
 
     def _promise(self, lives: Iterable[Life]) -> None:
         facts = self.store.facts
@@ -256,7 +281,9 @@ class BackboneMember:
         if open_lives and self._closing is None and table.lead[2] == self.name:
             names = {table.owner_of(life) for life in open_lives}
             away = frozenset(name for name in names if name is not None and not table.members[name].current - lives)
-            self._closing = _Closing(away - {self.name}, open_lives, False, {})
+            removing = self.store.facts.removing
+            is_removal = bool(away) and away <= removing
+            self._closing = _Closing(away - {self.name}, open_lives, is_removal, {})
             self._promise(open_lives)
 
     def _promise_requests(self, name: str) -> list[Envelope]:
@@ -282,6 +309,7 @@ class BackboneMember:
             for life in closing.lives
         }  # fmt: skip
         self._closing = None
+        facts.removing -= closing.names
         term, _, lead = facts.table.lead
         data = {"term": term, "number": self._lead_number(), "lead": lead, "close": close,
                 "end": {name: sorted(member.current & closing.lives)
@@ -361,7 +389,7 @@ class BackboneMember:
         if facts.status is MemberStatus.RETURNING:
             requests.append((peer, self._state_request()))
             if facts.code is not None:
-                requests.append((peer, JoinRequest(facts.name, facts.life, facts.code)))
+                requests.append((peer, JoinRequest(facts.name, facts.life, facts.code, facts.url, facts.key)))
         reports, promised = self._known_reports(), self._open_promises()
         return [
             (peer, LogPoll(self.name, facts.life, self.vector, reports, self.received, promised=promised)),
@@ -449,7 +477,7 @@ class BackboneMember:
                 if found is None:
                     return [(message.sender, StateNeeded(self.name, dict(facts.table.closed)))]
                 rows += found
-                rows += [self._held[life][seq][0] for seq in range(after + stored + 1, after + wanted + 1)]
+                rows += [self._held[life][seq].row for seq in range(after + stored + 1, after + wanted + 1)]
         page = LogPage(
             self.name, facts.life, ours, self._known_reports(), offered, tuple(rows), message.of, message.life,
             (ours.get(message.life, 0), facts.chain_of(message.life)), facts.table.is_ended(message.life),
@@ -470,7 +498,7 @@ class BackboneMember:
             self._answered.add(message.sender)
             self._check_done()
         before = self.received
-        self._hold(message.rows)
+        self._hold(message.rows, message.sender)
         self._apply_held()
         self._finish_closing()
         for life in facts.table.lives_of(message.sender):
@@ -488,10 +516,18 @@ class BackboneMember:
             for life, seq in page.offered.items():
                 have = received.get(life, 0)
                 is_missing = have < seq and life not in theirs and life not in facts.forked
-                is_silent = self._now - self._heard.get(life, -RELAY_AFTER) >= RELAY_AFTER
-                if is_missing and is_silent and life != facts.life:
+                if is_missing and self._is_silent(life) and life != facts.life:
                     polls.append(LogPoll(self.name, facts.life, self.vector, {}, self.received, life))
         return [(page.sender, poll) for poll in polls]
+
+    def silent_lives(self, now: int) -> list[Life]:
+        """Return the lives of others that were not heard of for a while. Every peer that has more of them is asked."""
+        self._now = now
+        return [life for life in self.store.facts.table.current_lives()
+                if life != self.store.facts.life and self._is_silent(life)]  # fmt: skip
+
+    def _is_silent(self, life: Life) -> bool:
+        return self._now - self._heard.get(life, -self.relay_after) >= self.relay_after
 
     # Applying
 
@@ -503,7 +539,7 @@ class BackboneMember:
                 return bounds[life]
         return unlimited
 
-    def _hold(self, rows: Iterable[LogRow]) -> None:
+    def _hold(self, rows: Iterable[LogRow], sender: str) -> None:
         """Keep operations that are missing here until they can be applied."""
         facts = self.store.facts
         for row in rows:
@@ -514,7 +550,9 @@ class BackboneMember:
             if row.seq in held or (self.waiting >= MAX_HELD and not is_next):
                 continue
             operation = decode_operation(row.body)
-            held[row.seq] = row, operation
+            if not self.verify(row, operation):
+                continue
+            held[row.seq] = HeldOperation(row, operation, sender)
             if operation.kind == MEMBERS and operation.data is not None:
                 self._bounds.update(operation.data.get("close", {}))
 
@@ -527,6 +565,7 @@ class BackboneMember:
         self.is_cut = False
         if not self.is_active or not self._held:
             return  # own operations that are not sent yet are made on the vector that is sent to others
+        self._drop_paused()
         self.store.prefetch(change for operation in self._next_held() for change in operation.documents)
         work = _Work(self.store, self.kind)
         progress = True
@@ -535,9 +574,9 @@ class BackboneMember:
             for life, held in self._held.items():
                 while held and life not in facts.forked and not self.is_cut:
                     seq = facts.vector.get(life, 0) + 1
-                    if seq not in held or seq > self._limit(life, seq) or not self._is_ready(held[seq][1]):
+                    if seq not in held or seq > self._limit(life, seq) or not self._is_ready(held[seq].operation):
                         break
-                    row, operation = held.pop(seq)
+                    row, operation, _ = held.pop(seq)
                     if next_chain(facts.chain_of(life), row.body) != row.chain:
                         facts.forked.add(life)
                         break
@@ -554,6 +593,13 @@ class BackboneMember:
         elif self.is_active:
             self._end_other_lives()
 
+    def _drop_paused(self) -> None:
+        """Drop the waiting operations that were pulled from members that are paused now."""
+        paused = self.store.facts.paused
+        if paused:
+            for life, held in self._held.items():
+                self._held[life] = {seq: one for seq, one in held.items() if one.sender not in paused}
+
     def apply_more(self, now: int) -> list[Envelope]:
         """Apply operations that the last call has left, in another local transaction."""
         self._now = now
@@ -567,7 +613,7 @@ class BackboneMember:
         for life, held in self._held.items():
             seq = self.store.facts.vector.get(life, 0) + 1
             while seq in held and (self.apply_size is None or size < self.apply_size):
-                operation = held[seq][1]
+                operation = held[seq].operation
                 size += size_of(operation)
                 seq += 1
                 yield operation
@@ -584,7 +630,8 @@ class BackboneMember:
 
     def _is_ready(self, operation: Operation) -> bool:
         facts = self.store.facts
-        if operation.kind == LIFE and not facts.table.is_member((operation.data or {})["member"]):
+        # A removed member may begin a life before it knows: all must apply that, or none. It has no effect.
+        if operation.kind == LIFE and (operation.data or {})["member"] not in facts.table.members:
             return False
         return covers(facts.vector, operation.deps)
 
@@ -705,7 +752,9 @@ class BackboneMember:
     def _take_state(self, message: StateAnswer) -> None:
         facts, store = self.store.facts, self.store
         given = {document.uri for document in message.documents}
-        for uri in [uri for uri, _ in store.documents() if bucket_of(uri) in message.buckets and uri not in given]:
+        gone = [uri for uri, _ in store.documents() if bucket_of(uri) in message.buckets and uri not in given]
+        store.load([*gone, *given])
+        for uri in gone:
             store.remove(uri)
         for uri, document, states in message.documents:
             store.remove(uri)
@@ -759,9 +808,12 @@ class BackboneMember:
         """Add a new member, once for each invitation."""
         facts = self.store.facts
         term, _, lead = facts.table.lead
+        if message.sender in facts.table.members:
+            return []
         expires = facts.invitations.pop(message.code, None) if lead == self.name else None
         if expires is not None and expires > self._now:
-            data = {"term": term, "number": self._lead_number(), "lead": lead, "add": {message.sender: message.life}}
+            data = {"term": term, "number": self._lead_number(), "lead": lead, "add": {message.sender: message.life},
+                    "contacts": {message.sender: {"url": message.url, "key": message.key}}}  # fmt: skip
             self._announce(MEMBERS, data, self._now)
         return []
 

@@ -7,7 +7,7 @@ taken back. The lead adds members and closes lives; a member begins lives of its
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mdv.backbone.operation import LIFE, MEMBERS, SCHEMA, Operation
@@ -16,11 +16,14 @@ from mdv.backbone.vector import Life, joined
 
 @dataclass(slots=True)
 class MemberLives:
-    """The lives of a member. It is active if it has one that has not ended."""
+    """The lives of a member. It is active if it has one that has not ended. `url`: where others reach it. `key`: its
+    public key."""
 
     begun: set[Life] = field(default_factory=set)
     ended: set[Life] = field(default_factory=set)
     is_removed: bool = False
+    url: str = ""
+    key: str = ""
 
     @property
     def current(self) -> set[Life]:
@@ -32,7 +35,8 @@ class MemberTable:
     """All members by name.
 
     `closed`: lives that were closed while their member was away, with their last valid operations. `closings`: the
-    operations that closed them. `lead` and `schema` are in force with the highest term and number.
+    operations that closed them. `lead` and `schema` are in force with the highest term and number. `schema_text`: the
+    schema, as its operation has it. `backbone_id`: the life that founded the backbone.
     """
 
     members: dict[str, MemberLives] = field(default_factory=dict)
@@ -40,11 +44,13 @@ class MemberTable:
     closings: dict[Life, int] = field(default_factory=dict)
     lead: tuple[int, int, str] = (0, 0, "")
     schema: tuple[int, int] = (0, 0)
+    schema_text: str | None = None
+    backbone_id: str = ""
 
     def copy(self) -> MemberTable:
-        members = {name: MemberLives(set(one.begun), set(one.ended), one.is_removed)
+        members = {name: replace(one, begun=set(one.begun), ended=set(one.ended))
                    for name, one in self.members.items()}  # fmt: skip
-        return MemberTable(members, dict(self.closed), dict(self.closings), self.lead, self.schema)
+        return replace(self, members=members, closed=dict(self.closed), closings=dict(self.closings))
 
     def apply(self, operation: Operation) -> None:
         """Apply an operation of the kind `life`, `members` or `schema`."""
@@ -55,8 +61,12 @@ class MemberTable:
             member.ended.update(data["after"])
         elif operation.kind == MEMBERS:
             self.lead = max(self.lead, (data["term"], data["number"], data["lead"]))
+            self.backbone_id = data.get("id", self.backbone_id)
             for name, life in data.get("add", {}).items():
                 self._member(name).begun.add(life)
+            for name, contact in data.get("contacts", {}).items():
+                member = self._member(name)
+                member.url, member.key = contact["url"], contact["key"]
             for life, seq in data.get("close", {}).items():
                 self.closed[life] = seq
             if "close" in data:
@@ -65,8 +75,8 @@ class MemberTable:
                 self._member(name).ended.update(lives)
             for name in data.get("remove", ()):
                 self._member(name).is_removed = True
-        elif operation.kind == SCHEMA:
-            self.schema = max(self.schema, (data["term"], data["number"]))
+        elif operation.kind == SCHEMA and (data["term"], data["number"]) > self.schema:
+            self.schema, self.schema_text = (data["term"], data["number"]), data["schema"]
 
     def _member(self, name: str) -> MemberLives:
         return self.members.setdefault(name, MemberLives())

@@ -59,6 +59,9 @@ class MemoryReplicaStore:
     def prefetch(self, changes: Iterable[ReplicatedChange]) -> None:
         """Everything is in memory."""
 
+    def load(self, uris: Collection[str]) -> None:
+        """Everything is in memory."""
+
     def statements(self, uri: str) -> Collection[Statement]:
         return self._rows.get(uri, {}).keys()
 

@@ -112,11 +112,14 @@ class ClosePromised(NamedTuple):
 
 
 class JoinRequest(NamedTuple):
-    """A new member asks for membership, with the code of an invitation."""
+    """A new member asks for membership, with the code of an invitation. `url`, `key`: where the others reach it, and
+    its public key."""
 
     sender: str
     life: Life
     code: str
+    url: str = ""
+    key: str = ""
 
 
 BackboneMessage = (

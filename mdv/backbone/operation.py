@@ -124,11 +124,7 @@ def decode_operation(body: bytes) -> Operation:
     mdv.errors.BadRequest: The body of an operation is malformed...
     """
     try:
-        reader = zlib.decompressobj(_GZIP)
-        text = reader.decompress(body, MAX_OPERATION_BYTES)
-        if not reader.eof:
-            raise ValueError("it is incomplete or too large")
-        fields = json.loads(text)
+        fields = read_body(body)
         term, number = fields["schema"]
         return Operation(
             fields["life"],
@@ -144,6 +140,18 @@ def decode_operation(body: bytes) -> Operation:
         raise BadRequest(f"The body of an operation is malformed: {error}.") from None
 
 
+def read_body(body: bytes) -> dict[str, Any]:
+    """Return the JSON of a body. Raise `ValueError` or `zlib.error` if it is malformed."""
+    reader = zlib.decompressobj(_GZIP)
+    text = reader.decompress(body, MAX_OPERATION_BYTES)
+    if not reader.eof:
+        raise ValueError("it is incomplete or too large")
+    fields = json.loads(text)
+    if not isinstance(fields, dict):
+        raise ValueError("it is not an object")
+    return fields
+
+
 def _change_text(change: ReplicatedChange) -> str:
     """Return a change as JSON. Formatted by hand, since this runs for every registered document."""
     prefixes = "null" if change.prefixes is None else _prefixes_text(tuple(change.prefixes.items()))
@@ -153,6 +161,11 @@ def _change_text(change: ReplicatedChange) -> str:
         f'{{"uri":{_quoted(change.uri)},"version":{change.version},"base":"{digest_text(change.base)}"'
         f',"content":"{digest_text(change.content)}","prefixes":{prefixes},"ins":[{inserted}],"del":[{deleted}]}}'
     )
+
+
+@lru_cache(maxsize=1000)
+def _quoted_name(name: str) -> str:
+    return _quoted(name)
 
 
 @lru_cache(maxsize=100)
@@ -167,6 +180,8 @@ def _numbered_text(item: NumberedStatement) -> str:
     '["urn:a","urn:p",{"type":"literal","value":"x","lang":"en"},2]'
     """
     (subject, name, (kind, value, lang, datatype)), number = item
+    if lang is None and datatype is None and number == 1:
+        return f'[{_quoted(subject)},{_quoted_name(name)},{{"type":"{kind}","value":{_quoted(value)}}}]'
     more = f',"lang":{_quoted(lang)}' if lang is not None else ""
     if datatype is not None:
         more += f',"datatype":{_quoted(datatype)}'

@@ -31,7 +31,9 @@ class MemberFacts:
     `started_at`: own operations up to here were made before the last start. `clock`: the last hybrid time.
     `promised`: lives of which no more is accepted. `forked`: lives that two databases have continued. `required`: lives
     of other members that a state must include to be taken over, by name. `invitations`: codes with their end.
-    `code`: the invitation of a member that joins.
+    `code`: the invitation of a member that joins. `url`, `key`: sent to the others. `removing`:
+    members that the lead is removing. `schema_here`: the schema that is stored in the database; a newer one of
+    the table is stored in a transaction of its own.
     """
 
     name: str
@@ -49,6 +51,10 @@ class MemberFacts:
     paused: set[str] = field(default_factory=set)
     invitations: dict[str, int] = field(default_factory=dict)
     code: str | None = None
+    url: str = ""
+    key: str = ""
+    removing: set[str] = field(default_factory=set)
+    schema_here: tuple[int, int] = (0, 0)
     drafts: list[Operation] = field(default_factory=list)
     started_at: int = 0
     clock: int = 0
@@ -66,7 +72,7 @@ class MemberFacts:
             self, vector=dict(self.vector), chains=dict(self.chains), stable=dict(self.stable),
             table=self.table.copy(), reports=dict(self.reports), promised=dict(self.promised),
             required=dict(self.required), forked=set(self.forked), diverged=set(self.diverged), paused=set(self.paused),
-            invitations=dict(self.invitations), drafts=list(self.drafts),
+            invitations=dict(self.invitations), removing=set(self.removing), drafts=list(self.drafts),
         )  # fmt: skip
 
 
@@ -95,6 +101,10 @@ class ReplicaStore(Protocol):
 
     def prefetch(self, changes: Iterable[ReplicatedChange]) -> None:
         """Read what these changes concern, together."""
+        ...
+
+    def load(self, uris: Collection[str]) -> None:
+        """Read documents with the states of all their statements, together."""
         ...
 
     def statements(self, uri: str) -> Collection[Statement]:

@@ -22,10 +22,12 @@ from mdv.cli.export import export
 from mdv.cli.filter import filter_
 from mdv.cli.job import job, jobs
 from mdv.cli.lmr_server import lmr
+from mdv.cli.peer import conflicts, peer
 from mdv.cli.provider_rules import rule
 from mdv.cli.query import query
 from mdv.cli.real import real
 from mdv.cli.register import register
+from mdv.cli.replicate import replicate
 from mdv.cli.resources import resources
 from mdv.cli.schema import schema
 from mdv.cli.search import search
@@ -75,6 +77,8 @@ for command in (
     unsubscribe,
     webhook,
     explain,
+    peer,
+    conflicts,
     job,
     jobs,
     status,
@@ -83,6 +87,7 @@ for command in (
     user,
     serve,
     worker,
+    replicate,
     migrate,
     backup,
     restore,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mdv.config import read_variable
+from mdv.mdp_places import find_mdp
 from mdv.rdf.syntax import SYNTAXES
+from mdv.system import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
     from mdv.client import Client
@@ -17,6 +21,7 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _DATA = "mdv.data"
+_MDP = "mdv.mdp"
 
 
 class ExampleCommand(click.Command):
@@ -76,7 +81,26 @@ def write_example(example: str, formatter: click.HelpFormatter) -> None:
 
 
 def data_option(function: AnyFunction) -> AnyFunction:
-    """Add the option --data. It can be given at any level; the last one is used."""
+    """Add the options --data and --mdp, which name the system. They can be given at any level; the last is used."""
+
+    def remember(context: click.Context, _: click.Parameter, number: int | None) -> None:
+        if number is not None:
+            context.meta[_MDP] = number
+
+    return folder_option(
+        click.option(
+            "--mdp",
+            metavar="N",
+            type=click.IntRange(1),
+            expose_value=False,
+            callback=remember,
+            help="Number of the MDP, if `mdv up` runs several  [default: 1]",
+        )(function)
+    )
+
+
+def folder_option(function: AnyFunction) -> AnyFunction:
+    """Add the option --data."""
 
     def remember(context: click.Context, _: click.Parameter, folder: Path | None) -> None:
         if folder is not None:
@@ -93,6 +117,14 @@ def data_option(function: AnyFunction) -> AnyFunction:
 
 
 def data_folder() -> Path | None:
+    """Return the folder of the MDP that --data and --mdp name; None if neither is given."""
+    folder, number = named_folder(), click.get_current_context().meta.get(_MDP)
+    if number is None:
+        return folder
+    return find_mdp(folder or Path(read_variable("MDV_DATA", os.environ) or DEFAULT_FOLDER), number)
+
+
+def named_folder() -> Path | None:
     """Return the folder given with --data, if any."""
     folder: Path | None = click.get_current_context().meta.get(_DATA)
     return folder

@@ -261,6 +261,7 @@ def _web(parts: SystemParts, leads: list[timedelta]) -> Findings:
         else:
             yield from _run_check("web", partial(doctor_checks.web_ready, answer))
             yield from _run_check("token", partial(doctor_checks.token, parts.url, parts.token, get))
+            yield from _run_check("backbone", partial(doctor_checks.backbone, parts.url, parts.token, get))
             for lead in leads:
                 yield from _run_check("web clock", partial(doctor_checks.web_clock, answer, datetime.now(UTC) + lead))
     if parts.lmr is not None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mdv.system import System
 
 SLOW_REDIS_SECONDS = 0.1
+MAX_SILENCE_SECONDS = 60.0
+"""How long a member of the backbone may be silent."""
 LOW_DISK_BYTES, VERY_LOW_DISK_BYTES = 2 * 1024**3, 256 * 1024**2
 """Free disk space below which there is a warning, and a failure."""
 
@@ -159,6 +161,48 @@ def token(url: str, secret: str, get: Callable[..., httpx2.Response]) -> Finding
     return warn(
         f"The token cannot be checked now: {_message(answer)}", "First fix the parts that the web server needs."
     )
+
+
+def backbone(url: str, secret: str, get: Callable[..., httpx2.Response]) -> Finding | None:
+    """Check the connections to the other members of the backbone, if there is one."""
+    answer = get(f"{url}/api/v1/backbone", headers={"Authorization": f"Bearer {secret}"} if secret else {})
+    if answer.status_code != HTTPStatus.OK:
+        return None  # this MDP is in no backbone, or the checks above tell why it does not answer
+    return judge_backbone(answer.json(), time.time())
+
+
+def judge_backbone(found: dict[str, Any], now: float) -> Finding:
+    """Return the worst of what `GET /backbone` shows.
+
+    >>> found = {"forked": [], "replicating": True, "members": [], "state": "active", "lag": 0, "lag_seconds": 0}
+    >>> judge_backbone(found | {"replicating": False}, 0).verdict, judge_backbone(found, 0).verdict
+    ('failure', 'ok')
+    """
+    if found["forked"]:
+        return fail(
+            f"Two databases have continued the same life: {', '.join(found['forked'])}.",
+            "Stop one of them, and let it join again with an empty database.",
+        )
+    if not found["replicating"]:
+        return fail("`mdv replicate` is not running: no changes of other members arrive.", "Start it, or see its log.")
+    others = [one for one in found["members"] if "last_contact" in one and not one["paused"]]
+    silent = [one["name"] for one in others if one["error"] or now - (one["last_contact"] or 0) > MAX_SILENCE_SECONDS]
+    if silent:
+        reasons = "; ".join(sorted({one["error"] for one in others if one["error"]}))
+        return warn(f"No answer of {', '.join(silent)}. {reasons}", "Check these members, and their URLs and TLS.")
+    lapsed = [one["name"] for one in others if one["state"] == "lapsed"]
+    if lapsed:
+        return warn(f"The lives of {', '.join(lapsed)} were closed.", "They take over the state when they return.")
+    skewed = [one["name"] for one in others if abs(one["clock_skew"] or 0) > MAX_CLOCK_DIFFERENCE_SECONDS]
+    if skewed:
+        return warn(
+            f"The clocks of {', '.join(skewed)} differ from ours by seconds.", "Synchronise them with a time server."
+        )
+    if found["state"] != "active" or found["lag_seconds"] > MAX_SILENCE_SECONDS:
+        return warn(f"This member is {found['state']}, and {found['lag']:,} operations are missing.", "Wait.")
+    paused = [one["name"] for one in found["members"] if one["paused"]]
+    more = f" Paused: {', '.join(paused)}." if paused else ""
+    return ok(f"All {len(found['members'])} members of the backbone are connected.{more}")
 
 
 def web_clock(answer: httpx2.Response, now: datetime) -> Finding | None:

@@ -50,6 +50,8 @@ def _update_lines(update: Item, indent: str) -> Iterator[str]:
     state = " (undone)" if update["undone"] else "" if update["change_count"] else ": no change"
     action = f", action {update['action'] + 1}" if update["action"] is not None else ""
     yield f"{indent}update {update['n']}{action}{state}"
+    if "called" in update:
+        yield f"{indent}  {called_text(update['called'])}"
     if update["note"]:
         yield f"{indent}  note: {update['note']}"
     for change in update["changes"][:MAX_CHANGES_PRINTED]:
@@ -62,6 +64,22 @@ def _update_lines(update: Item, indent: str) -> Iterator[str]:
         yield from _copy_lines(copy, indent + "  ")
 
 
+def called_text(called: Item) -> str:
+    """Return what an action that CALL has run did, as text.
+
+    >>> called_text({"action": "http://a/act", "calls": 1, "inputs": [[]], "solutions": 2, "first": [], "warnings": []})
+    'called <http://a/act>(): 2 solutions'
+    """
+    inputs = f"({', '.join(map(_term_text, called['inputs'][0]))})" if called["calls"] == 1 else ""
+    times = "" if called["calls"] == 1 else f" {called['calls']:,} times"
+    count = f"{called['solutions'] or 'no'} solution{'' if called['solutions'] == 1 else 's'}"
+    bindings = (", ".join(f"{name} = {_term_text(term)}" for name, term in one.items()) for one in called["first"])
+    shown = "; ".join(one for one in bindings if one)
+    return f"called <{called['action']}>{inputs}{times}: {count}{f' ({shown})' if shown else ''}" + "".join(
+        f"; warning: {message}" for message in called["warnings"]
+    )
+
+
 def _copy_lines(copy: Item, indent: str) -> Iterator[str]:
     state = " (shadow: not executed)" if copy["state"] == "shadow" else ""
     because = f" because of {delta_text(copy['delta'])}" if copy["delta"] else ""
@@ -70,6 +88,8 @@ def _copy_lines(copy: Item, indent: str) -> Iterator[str]:
         yield f"{indent}  if {one['text']}: {'true' if one['holds'] else 'false'}{_values_text(one)}"
         if "note" in one:
             yield f"{indent}    note: {one['note']}"
+    for process in copy.get("processes", ()):
+        yield f"{indent}  started the process {process}"
     for update in copy["updates"]:
         yield from _update_lines(update, indent + "  ")
     if copy["reason"] is not None:

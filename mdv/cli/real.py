@@ -12,6 +12,7 @@ import click
 from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.output import on_terminal, print_line, write_json, write_table
 from mdv.cli.processes import add_process_commands, start_detached
+from mdv.cli.real_locks import lock
 from mdv.cli.real_plans import actions, explain
 from mdv.cli.real_programs import (
     print_difference,
@@ -46,6 +47,9 @@ def real(context: click.Context) -> None:
 
 
 add_process_commands(real)
+
+
+real.add_command(lock)
 
 
 @real.command("run", example="mdv real run program.real --bind x=http://mdv.example/doc.rdf#host")

@@ -48,3 +48,8 @@ def worker_command(concurrency: int) -> list[str]:
         *(sys.executable, "-m", "celery", "--quiet", "-A", "workers.app", "worker", "--concurrency", str(concurrency)),
         *("--loglevel", "warning", "--without-gossip", "--without-mingle", "--without-heartbeat"),
     ]
+
+
+def replicate_command() -> list[str]:
+    """Return the command line of the replication of an MDP."""
+    return [sys.executable, "-m", "workers.replicate"]

@@ -11,22 +11,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mdv.cli.command import ExampleCommand, data_folder, data_option
+from mdv.cli.command import ExampleCommand, folder_option, named_folder
 from mdv.cli.demo import load_demo
 from mdv.cli.lmr import LOCAL_LMR
 from mdv.cli.output import escape_controls, on_terminal
 from mdv.cli.serve import METRICS_FOLDER_VARIABLE, upgrade_database
-from mdv.cli.server_commands import lmr_command, web_command, worker_command
+from mdv.cli.server_commands import lmr_command, replicate_command, web_command, worker_command
+from mdv.cli.up_backbone import connect_mdps, is_member
 from mdv.config import Config
 from mdv.errors import BadRequest, Conflict, MdvError, NotAllowed, NotStarted
+from mdv.mdp_places import CRDTS, MAX_MDPS, MdpPlace, choose_mdps, list_places, write_mdps
 from mdv.private_file import write_private_file
 from mdv.supervise import ChildProgram, FolderLock, Server, Supervisor, has_ended, start_child
 from mdv.system import DEFAULT_FOLDER, System, remove_system, write_system
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 READY_TIMEOUT_SECONDS = 60.0
 WORKERS_VARIABLE, WEB_VARIABLE = "MDV_UP_WORKERS", "MDV_UP_WEB"
 MAX_PROCESSES = 64
+CONNECTIONS_PER_MDP = 150
+"""Connections that Postgres accepts for each of several MDPs."""
 WORKER_GRACE_SECONDS = 5.0
 """Seconds that the worker has to stop. The next worker executes jobs that it has not committed by then."""
 
@@ -52,40 +56,61 @@ WORKER_GRACE_SECONDS = 5.0
     show_default=True,
     help="Load a demo at the first start: the example of the paper and a catalogue of books.",
 )
-@data_option
-def up(port: int, lmr_port: int, host: str, demo: bool) -> None:
+@click.option("--mdps", type=click.IntRange(1, MAX_MDPS), metavar="N", help="Start N MDPs, which replicate all"
+              " documents (a backbone). Their ports are 10 apart.  [default: as last time, else 1]")  # fmt: skip
+@click.option("--crdt", type=click.Choice(CRDTS), help="Replicated set of a new backbone  [default: orset]")
+@folder_option
+def up(port: int, lmr_port: int, host: str, demo: bool, mdps: int | None, crdt: str | None) -> None:
     """Start a whole system: Postgres, Valkey, worker, web server and an LMR.
 
     The LMR is named `local`. Ctrl-C stops all servers. All state is in the folder of --data; the next start with the
     same folder uses it again.
+
+    With --mdps 3, three MDPs named `m1`, `m2` and `m3` share Postgres and Valkey. Each has a database of its own, a
+    worker, a web server and an LMR, and holds all documents. The option --mdp N of the other commands chooses one.
     """
     from mdv.client import Client
 
-    folder = (data_folder() or Path(os.environ.get("MDV_DATA", "").strip() or DEFAULT_FOLDER)).absolute()
+    folder = (named_folder() or Path(os.environ.get("MDV_DATA", "").strip() or DEFAULT_FOLDER)).absolute()
     Config.from_environment()  # reports invalid settings before anything is started
-    workers, web = _processes(WORKERS_VARIABLE, 2), _processes(WEB_VARIABLE, 1)
+    processes = ProcessCounts(_processes(WORKERS_VARIABLE, 2), _processes(WEB_VARIABLE, 1))
+    chosen = choose_mdps(folder, mdps, crdt)
     _make_folder(folder)
+    places = list_places(folder, port, lmr_port, chosen.count)
     with FolderLock(folder):
-        _check_port(host, port, "--port")
-        if port == lmr_port:
-            raise NotStarted(f"The MDP and the LMR cannot both use port {port}: choose another with --lmr-port.")
-        _check_port(host, lmr_port, "--lmr-port")
-        remove_system(folder)
+        _check_ports(host, places)
+        for place in places:
+            _make_folder(place.folder)
+            remove_system(place.folder)
         token = _admin_token(folder, os.environ)
         servers = _Servers(folder, print_status)
-        with servers, suppress(_StopRequested):
-            system = servers.start_all(host, port, token.secret, workers, web)
-            mdp = Client(system)
-            servers.until_ready(mdp, "web")
-            with mdp:
-                system = servers.start_lmr(host, lmr_port, system, _lmr_token(folder, system, mdp))
-                with Client(replace(system, url=system.lmr_url)) as lmr, _system_file(folder, system):
-                    servers.until_ready(lmr, "LMR")
-                    if demo:
-                        load_demo(folder, system, mdp, lmr, print_status)
-                    servers.check()
-                    _show_panel(folder, system, token)
-                    servers.wait()
+        with servers, suppress(_StopRequested), ExitStack() as stack:
+            servers.report(f"Starting {_parts(len(places))} in {folder}.")
+            databases = servers.start_databases(chosen.count)
+            systems = [
+                servers.start_mdp(host, place, database, token.secret, processes)
+                for place, database in zip(places, databases, strict=True)
+            ]
+            write_mdps(folder, chosen)
+            clients = [stack.enter_context(Client(system)) for system in systems]
+            for place, mdp in zip(places, clients, strict=True):
+                servers.until_ready(mdp, place.label("web"))
+            if len(places) > 1:
+                connect_mdps(places, systems, clients, chosen.crdt)
+            systems = [
+                servers.start_lmr(host, place, system, _lmr_token(place.folder, system, mdp))
+                for place, system, mdp in zip(places, systems, clients, strict=True)
+            ]
+            lmrs = [stack.enter_context(Client(replace(system, url=system.lmr_url))) for system in systems]
+            for place, system in zip(places, systems, strict=True):
+                stack.enter_context(_system_file(place.folder, system))
+            for place, lmr in zip(places, lmrs, strict=True):
+                servers.until_ready(lmr, place.label("LMR"))
+            if demo:
+                load_demo(folder, systems[0], clients[0], lmrs[0], print_status)
+            servers.check()
+            _show_panel(folder, places, systems, token)
+            servers.wait()
     print_status("All servers are stopped.")
 
 
@@ -113,6 +138,25 @@ def _make_folder(folder: Path) -> None:
         (folder / "logs").mkdir(exist_ok=True)
     except OSError as error:
         raise NotStarted(f"{folder} cannot be used ({error.strerror}): choose another folder with --data.") from error
+
+
+def _parts(mdps: int) -> str:
+    if mdps == 1:
+        return "Postgres, Valkey, worker, web and an LMR"
+    return f"Postgres, Valkey, and {mdps} MDPs with worker, web and an LMR each,"
+
+
+def _check_ports(host: str, places: Sequence[MdpPlace]) -> None:
+    """Check that all ports are different and free, before the databases are started."""
+    ports: set[int] = set()
+    for place in places:
+        _check_port(host, place.port, "--port")
+        if place.lmr_port in ports | {place.port}:
+            raise NotStarted(
+                f"The MDP and the LMR cannot both use port {place.lmr_port}: choose another with --lmr-port."
+            )
+        _check_port(host, place.lmr_port, "--lmr-port")
+        ports |= {place.port, place.lmr_port}
 
 
 def _check_port(host: str, port: int, option: str) -> None:
@@ -205,14 +249,32 @@ class _ReportedServer:
         self.server.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class Databases:
+    """The databases of one MDP, as URLs with passwords."""
+
+    postgres: str = field(repr=False)
+    valkey: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCounts:
+    """The number of processes of each MDP."""
+
+    workers: int
+    web: int
+
+
 class _Servers(Supervisor):
-    """The servers of one folder. They are stopped in the order LMR, web, worker, Valkey, Postgres."""
+    """The servers of one folder. They are stopped in the reverse order of their start: LMR, web, worker, Valkey,
+    Postgres."""
 
     def __init__(self, folder: Path, report: Callable[[str], None]) -> None:
         super().__init__(report)
         self.folder = folder
         self.report = report
         self.servers: dict[str, Server] = {}
+        self._logs: dict[str, Path] = {}
 
     def keep(self, name: str, launch: Callable[[], Server]) -> None:
         def launch_reported() -> Server:
@@ -226,48 +288,70 @@ class _Servers(Supervisor):
         if self.stop_requested:
             raise _StopRequested
 
-    def start_all(self, host: str, port: int, token: str, workers: int, web: int) -> System:
-        """Start all servers in the order of their dependencies."""
-        from mdv.embedded import start_postgres, start_valkey
+    def start_databases(self, count: int) -> list[Databases]:
+        """Start Postgres and Valkey, and migrate the databases. Return those of each MDP."""
+        from mdv.embedded import ensure_database, start_postgres, start_valkey
 
-        self.report(f"Starting Postgres, Valkey, worker, web and an LMR in {self.folder}.")
-        postgres = _SamePort(lambda number: start_postgres(self.folder / "postgres", port=number))
+        settings = {"max_connections": str(CONNECTIONS_PER_MDP * count)} if count > 1 else {}
+        postgres = _SamePort(lambda number: start_postgres(self.folder / "postgres", settings, port=number))
         self.keep("Postgres", postgres)
         self.check()
         valkey = _SamePort(lambda number: start_valkey(self.folder / "valkey", port=number))
         self.keep("Valkey", valkey)
         self.check()
-        upgrade_database(postgres.url)
-        self.check()
-        system = System(_address(host, port), token, postgres.url, valkey.url, os.getpid(), str(self.folder))
+        found = [Databases(postgres.url, valkey.url)]
+        for number in range(2, count + 1):
+            queue = f"{valkey.url.rpartition('/')[0]}/{number - 1}"
+            found.append(Databases(ensure_database(postgres.url, f"mdv_m{number}"), queue))
+        for databases in found:
+            upgrade_database(databases.postgres)
+            self.check()
+        return found
+
+    def start_mdp(
+        self, host: str, place: MdpPlace, databases: Databases, token: str, processes: ProcessCounts
+    ) -> System:
+        """Start the worker and the web server of an MDP."""
+        system = System(
+            _address(host, place.port), token, databases.postgres, databases.valkey, os.getpid(), str(place.folder)
+        )  # fmt: skip
         environment = {
             **os.environ,
             "MDV_DATABASE_URL": system.database_url,
             "MDV_REDIS_URL": system.redis_url,
             "MDV_ADMIN_TOKEN": system.token,
             "PYTHONUNBUFFERED": "1",
-            METRICS_FOLDER_VARIABLE: str(self._make_metrics_folder()),
+            METRICS_FOLDER_VARIABLE: str(self._make_metrics_folder(place.folder)),
         }
-        logs = self.folder / "logs"
+        logs = place.folder / "logs"
 
         def launch_worker() -> ChildProgram:
-            child = start_child(worker_command(workers), env=environment, log=logs / "worker.log", cwd=logs)
+            command = worker_command(processes.workers)
+            child = start_child(command, env=environment, log=logs / "worker.log", cwd=logs)
             return ChildProgram(child, grace=WORKER_GRACE_SECONDS, force=lambda: self.stop_forced)
 
-        self.keep("worker", launch_worker)
-        self.start("web", web_command(host, port, web), environment, log=logs / "web.log", cwd=logs)
+        self._logs[place.label("worker")] = logs / "worker.log"
+        self.keep(place.label("worker"), launch_worker)
+        self._start_program(place, "web", web_command(host, place.port, processes.web), environment)
+        if place.name or is_member(databases.postgres):
+            self._start_program(place, "replicate", replicate_command(), environment)
         return system
 
-    def _make_metrics_folder(self) -> Path:
+    def _start_program(self, place: MdpPlace, name: str, argv: list[str], environment: Mapping[str, str]) -> None:
+        logs = place.folder / "logs"
+        self._logs[place.label(name)] = logs / f"{name}.log"
+        self.start(place.label(name), argv, environment, log=logs / f"{name}.log", cwd=logs)
+
+    def _make_metrics_folder(self, parent: Path) -> Path:
         """Create and return an empty folder for the metrics of the web server and the worker."""
-        folder = self.folder / "figures"
+        folder = parent / "figures"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         return folder
 
-    def start_lmr(self, host: str, port: int, system: System, token: str) -> System:
-        """Start the LMR. Return the system with the URL of the LMR."""
-        logs, cache = self.folder / "logs", self.folder / "lmr"
+    def start_lmr(self, host: str, place: MdpPlace, system: System, token: str) -> System:
+        """Start the LMR of an MDP. Return the system with the URL of the LMR."""
+        cache = place.folder / "lmr"
         cache.mkdir(mode=0o700, exist_ok=True)
         environment = {
             **os.environ,
@@ -277,8 +361,8 @@ class _Servers(Supervisor):
             "MDV_ADMIN_TOKEN": system.token,
             "PYTHONUNBUFFERED": "1",
         }
-        self.start("LMR", lmr_command(host, port), environment, log=logs / "LMR.log", cwd=logs)
-        return replace(system, lmr_url=_address(host, port))
+        self._start_program(place, "LMR", lmr_command(host, place.lmr_port), environment)
+        return replace(system, lmr_url=_address(host, place.lmr_port))
 
     def until_ready(self, server: Client, name: str) -> None:
         """Wait until a web server is ready. A server that ends before is not restarted."""
@@ -293,7 +377,7 @@ class _Servers(Supervisor):
             time.sleep(0.05)
 
     def _failure(self, name: str, what: str) -> MdvError:
-        log = self.folder / "logs" / f"{name}.log"
+        log = self._logs.get(name, self.folder / "logs" / f"{name}.log")
         end = ""
         with suppress(OSError):
             end = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
@@ -337,9 +421,10 @@ def _system_file(folder: Path, system: System) -> Iterator[None]:
         remove_system(folder)
 
 
-def _show_panel(folder: Path, system: System, token: _Token) -> None:
+def _show_panel(folder: Path, places: Sequence[MdpPlace], systems: Sequence[System], token: _Token) -> None:
     own = shlex.quote(sys.argv[0]) if Path(sys.argv[0]).name == "mdv" and not shutil.which("mdv") else "mdv"
     data = "" if folder == Path.cwd() / DEFAULT_FOLDER else f" --data {shlex.quote(str(folder))}"
+    system = systems[0]
     facts = {
         "Web UI": f"{system.url}/ (sign in with the token)",
         "API": f"{system.url}/api/v1",
@@ -351,6 +436,8 @@ def _show_panel(folder: Path, system: System, token: _Token) -> None:
         "Subscribe": f"{own} subscribe FILE{data}",
         "Logs": str(folder / "logs"),
     }
+    for place, one in zip(places[1:], systems[1:], strict=True):
+        facts[place.name] = f"{one.url}/, LMR {one.lmr_url}/, in commands --mdp {place.number}"
     if not on_terminal():
         print_status("\n".join(["MDV is ready.", *(f"{name}: {fact}" for name, fact in facts.items())]))
         print_status("Press Ctrl-C to stop all servers.")

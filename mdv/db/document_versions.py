@@ -56,6 +56,8 @@ def queue_documents(
         replica=effects.replica,
         more_marks=effects.more_marks,
     )
+    if effects.facts is not None:
+        pipeline.queue_named(load_sql("replica")["store_facts"], facts=effects.facts)
     if effects.marks:
         for name, rows in mark_changes(effects.marks).items():
             pipeline.queue_named(load_sql("replica")[name], rows=rows)

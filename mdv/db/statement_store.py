@@ -351,6 +351,16 @@ class StatementStore:
         """Return the URI of a document that this transaction changes."""
         return next(difference.uri for difference in self._differences if difference.document == number)
 
+    @property
+    def new_documents(self) -> dict[str, int]:
+        """The documents that this transaction registers, with their IDs. They are stored at its end."""
+        return {d.uri: d.document for d in self._differences if d.stored is None}
+
+    @property
+    def new_prefixes(self) -> dict[str, Mapping[str, str]]:
+        """The prefixes of the documents that are replaced."""
+        return {d.uri: d.prefixes for d in self._differences if d.prefixes is not None}
+
     def has_changed(self, uri: str) -> bool:
         """True if edits have changed a document, or it was replaced."""
         difference = self._by_uri.get(uri)

@@ -240,6 +240,7 @@ backbone = Table(
     Column("name", Text, nullable=False, comment="of this member"),
     Column("url", Text, nullable=False, comment="where the other members find it"),
     Column("mode", Text, nullable=False, comment="orset or cset"),
+    Column("private_key", LargeBinary, comment="Ed25519 key that signs the operations and requests of this member"),
     Column("facts", JSONB, nullable=False, comment="members, reports, chains, …; see mdv/backbone/facts_json.py"),
     _now("at"),
     comment="What this MDP knows about its backbone. What every change needs is in mdp_state.",

@@ -17,6 +17,7 @@ from mdv.rdftl.model import (
     ArcAction,
     ArcEvent,
     Axis,
+    CallAction,
     ChangeKind,
     EcaRule,
     Event,
@@ -123,6 +124,8 @@ def _arc_nodes(triple: Triple) -> Iterator[str]:
 
 
 def _action_nodes(action: Action, event: Event, schema: Schema) -> Iterator[str]:
+    if isinstance(action, CallAction):
+        return  # what the action of ReAL needs is not known; the peer must know the action itself
     if isinstance(action, NodeAction):
         yield action.class_iri or _most_specific(action.path, event, schema)
         return
@@ -148,4 +151,6 @@ def _action_resources(action: Action) -> frozenset[str]:
         return _resources(()) if action.path == made else _resources(action.path)
     if isinstance(action, ArcAction):
         return frozenset(uri for triple in action.triples for uri in _resources(triple))
+    if isinstance(action, CallAction):
+        return _resources(action.arguments) | {action.action}
     return _resources(action)

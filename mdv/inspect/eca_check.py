@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
+from mdv.inspect.action_access import called_actions, read_accesses, with_accesses
 from mdv.inspect.eca_rule_base import RuleBase, RuleBaseCache, count_like
 from mdv.mdp.schemas import SchemaCache, SchemaInForce
 from mdv.query.offload import Offload, run_inline
@@ -22,7 +23,7 @@ from mdv.rdftl.analysis import (
     analyse_addition,
 )
 from mdv.rdftl.compile import CompiledRule, compile_rules
-from mdv.rdftl.model import EcaRule
+from mdv.rdftl.model import CallAccess, EcaRule
 from mdv.rdftl.template import abstract_rule
 from mdv.rdftl.triggering import AnalysisMode
 from mdv.rdftl.write import write_rule
@@ -75,7 +76,8 @@ def check_eca_rules(
     schema = schemas.now(connection)
     base = bases.at(connection, schema, apart)
     compiled = apart(compile_rules, text, schema.schema)
-    analyses = apart(_analyse, compiled[:MAX_CHECKED_RULES], base, replaced)
+    accesses = read_accesses(connection, called_actions([one.rule for one in compiled]), schema.schema)
+    analyses = apart(_analyse, compiled[:MAX_CHECKED_RULES], base, replaced, accesses)
     checked = []
     for number, one in enumerate(compiled):
         template, _ = abstract_rule(one.rule, schema.schema)
@@ -98,17 +100,21 @@ def warn_about(
     `rules`: by name, or `rule ID`. They are left out of the rules that they are compared with.
     """
     base = bases.at(connection, schema, apart)
-    some = dict(list(rules.items())[:MAX_CHECKED_RULES])
+    accesses = read_accesses(connection, called_actions(rules.values()), schema.schema)
+    some = {name: with_accesses(rule, accesses) for name, rule in list(rules.items())[:MAX_CHECKED_RULES]}
     found = apart(analyse_addition, some, base, schema.schema)
     return {name: one.warnings for name, one in zip(some, found.added, strict=True)}
 
 
 def _analyse(
-    compiled: Sequence[CompiledRule], base: RuleBase, replaced: str | None
+    compiled: Sequence[CompiledRule], base: RuleBase, replaced: str | None, accesses: Mapping[str, CallAccess]
 ) -> dict[AnalysisMode, AdditionAnalysis]:
-    named = {one.rule.name or f"rule {number} of the text": one.rule for number, one in enumerate(compiled, 1)}
+    named = {
+        one.rule.name or f"rule {number} of the text": with_accesses(one.rule, accesses)
+        for number, one in enumerate(compiled, 1)
+    }
     if len(compiled) == 1 and compiled[0].rule.name is None:
-        named = {"this rule": compiled[0].rule}
+        named = {"this rule": with_accesses(compiled[0].rule, accesses)}
     return {mode: analyse_addition(named, base, base.schema, mode, replaced) for mode in AnalysisMode}
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
+from mdv.inspect.action_access import called_actions, read_accesses, with_accesses
 from mdv.inspect.sql.eca_units import (
     TemplateRow,
     TemplateRule,
@@ -26,7 +27,7 @@ from mdv.query.offload import Offload, run_inline
 from mdv.rdf.schema import Schema
 from mdv.rdftl.analysis import Analysis, analyse
 from mdv.rdftl.footprint import footprint
-from mdv.rdftl.model import EcaRule
+from mdv.rdftl.model import CallAccess, EcaRule
 from mdv.rdftl.rule_index import MAX_SINGLE_RULES, RuleUnit
 from mdv.rdftl.template import bind_slots
 from mdv.rdftl.triggering import AnalysisMode
@@ -52,6 +53,8 @@ class RuleBase:
     ids: Mapping[str, int]
     total: int
     left_out: int
+    accesses: Mapping[str, CallAccess] = field(default_factory=dict)
+    """What the actions that rules call may do, where it is known."""
     _analyses: dict[AnalysisMode, Analysis] = field(default_factory=dict, repr=False, compare=False)
 
     def units(self) -> list[RuleUnit]:
@@ -76,14 +79,19 @@ class RuleBaseCache:
         """Return the active and shadow rules. `schema`: the schema in force. `apart` runs what is not a query."""
         version = (read_rule_version(connection), schema.version)
         known = self._known  # another thread may replace it
-        if known is None or known[0] != version:
+        called = called_actions(known[1].examples) if known is not None and known[0] == version else frozenset()
+        accesses = read_accesses(connection, called, schema.schema)
+        if known is None or known[0] != version or known[1].accesses != accesses:
             templates = list_templates(connection)
             single, grouped = _split(templates)
             rules = list_rules_of(connection, [row.id for row in single])
             first = list_rules_of(connection, [row.id for row in grouped], MAX_LISTED_RULES)
             total = sum(row.rules for row in templates)
-            known = (version, apart(self._build, schema, single, grouped, rules, first, total))
-            self._known = known
+            base = apart(self._build, schema, single, grouped, rules, first, total, {})
+            if called := called_actions(base.examples):
+                accesses = read_accesses(connection, called, schema.schema)
+                base = apart(self._build, schema, single, grouped, rules, first, total, accesses)
+            self._known = known = version, base
         return known[1]
 
     def _build(
@@ -94,9 +102,12 @@ class RuleBaseCache:
         rules: Sequence[TemplateRule],
         first: Sequence[TemplateRule],
         total: int,
+        accesses: Mapping[str, CallAccess],
     ) -> RuleBase:
-        """Return the rule base. `single`: the templates of `rules`. `first`: the first rules of the others."""
-        templates = self._compile([*single, *grouped], schema)
+        """Return the rule base. `single`: the templates of `rules`. `first`: the first rules of the others. `accesses`:
+        of the actions that they call."""
+        compiled = self._compile([*single, *grouped], schema)
+        templates = {number: with_accesses(rule, accesses) for number, rule in compiled.items()}
         labels: dict[str, int] = {}
         own: dict[str, EcaRule] = {}
         units: list[RuleUnit] = []
@@ -116,7 +127,7 @@ class RuleBaseCache:
             units.append(RuleUnit(names, key, template.rules - len(names)))
             examples.append(_bind(templates[template.id], listed[template.id][0]))
         left_out = total - sum(unit.count for unit in units)
-        return RuleBase(schema.schema, tuple(units), own, tuple(examples), labels, total, left_out)
+        return RuleBase(schema.schema, tuple(units), own, tuple(examples), labels, total, left_out, accesses)
 
     def _compile(self, rows: Sequence[TemplateRow], schema: SchemaInForce) -> dict[int, EcaRule]:
         known = self._templates[1] if self._templates[0] == schema.version else {}

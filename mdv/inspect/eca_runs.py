@@ -26,7 +26,7 @@ MAX_JSON_LEVELS = 100
 class RunUpdate:
     """An update that was executed: an action of a copy, or of the transaction itself. `number`: None for changes that
     the run began with, those of a registration. `note`: why it did less than its text may suggest. `copies`: the rules
-    that it triggered."""
+    that it triggered. `called`: the action that CALL has run."""
 
     number: int | None
     action: int | None = None
@@ -35,12 +35,14 @@ class RunUpdate:
     undone: bool = False
     note: str | None = None
     copies: list[FiredCopy] = field(default_factory=list)
+    called: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
 class FiredCopy:
     """A rule that fired: for one instantiation of `$delta`, or for all together. `comparisons`: those of its condition
-    with the values that they compared. `reason`: why it failed. `updates`: what its actions did."""
+    with the values that they compared. `reason`: why it failed. `updates`: what its actions did. `processes`: those
+    that it has started."""
 
     number: int
     rule: int
@@ -51,6 +53,7 @@ class FiredCopy:
     comparisons: list[dict[str, Any]]
     reason: str | None = None
     updates: list[RunUpdate] = field(default_factory=list)
+    processes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ def build_tree(trace: Mapping[str, Any]) -> RunTree:
     copies = {
         one["copy"]: FiredCopy(
             one["copy"], one["rule"], one["name"], one["state"], one["delta"], one["depth"],
-            one.get("comparisons", []), failures.get(one["copy"]),
+            one.get("comparisons", []), failures.get(one["copy"]), processes=one.get("processes", []),
         )
         for one in trace["fired"]
     }  # fmt: skip
@@ -92,6 +95,7 @@ def build_tree(trace: Mapping[str, Any]) -> RunTree:
             step["change_count"],
             step.get("undone", False),
             step.get("note"),
+            called=step.get("called"),
         )
         for step in trace["steps"]
     }
@@ -145,7 +149,7 @@ def _update_json(update: RunUpdate, waiting: list[RunUpdate], level: int) -> dic
         "change_count": update.change_count,
         "undone": update.undone,
         "note": update.note,
-    }
+    } | ({"called": update.called} if update.called is not None else {})
     if level >= MAX_JSON_LEVELS and update.copies:
         waiting.append(update)
         return found | {"continued": True}
@@ -162,7 +166,7 @@ def _copy_json(copy: FiredCopy, waiting: list[RunUpdate], level: int) -> dict[st
         "comparisons": copy.comparisons,
         "reason": copy.reason,
         "updates": [_update_json(update, waiting, level) for update in copy.updates],
-    }
+    } | ({"processes": copy.processes} if copy.processes else {})
 
 
 def walk_tree(tree: RunTree) -> Iterator[tuple[int, RunUpdate | FiredCopy]]:

@@ -13,11 +13,12 @@ from typing import Any
 
 import psycopg
 
+from mdv.db.real.processes import WriteLock, read_locks
 from mdv.db.real.statement_reader import StatementReader
 from mdv.db.real.view import PostgresView
 from mdv.errors import InvalidDocument, InvalidProgram, MdvError, ProgramStopped
 from mdv.mdp.real.program_text import mark_json, parse_code, span_of
-from mdv.mdp.real.refusals import permission_refusal, schema_refusal
+from mdv.mdp.real.refusals import lock_refusal, permission_refusal, schema_refusal
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.write_limits import WriteLimits
 from mdv.model import Statement, Term
@@ -150,6 +151,7 @@ class ProgramRun:
         self.machine.overlays[0] = self.root
         self.view: PostgresView | None = None
         self.views = 0
+        self._locks: tuple[WriteLock, ...] = ()
         self.solutions = 0
         self.problem: MdvError | None = None
         self.is_over = False
@@ -174,7 +176,7 @@ class ProgramRun:
         self._deadline = began + MAX_PROGRAM_SECONDS - self._seconds
         reader = StatementReader(session, max(0.1, min(MAX_READ_SECONDS, self._deadline - began)))
         try:
-            if not self._may_go_on(reader):
+            if not self._may_go_on(session, reader):
                 return []
             assert self.view is not None
             self.view.use(reader)
@@ -184,7 +186,7 @@ class ProgramRun:
                 self.view.use(None)
             self._seconds += time.monotonic() - began
 
-    def _may_go_on(self, reader: StatementReader) -> bool:
+    def _may_go_on(self, session: psycopg.Connection[Any], reader: StatementReader) -> bool:
         """Take a view for the first turn, and after a WAIT. False: what the program waits for cannot have come yet."""
         if self.view is not None and self._wait_began is None:
             return True
@@ -207,6 +209,7 @@ class ProgramRun:
                     )
                 return True
         self.views += 1
+        self._locks = read_locks(session)
         self.view = PostgresView(
             position, self.schema.schema, self.schema.statements, self._refusal, lambda: self._deadline
         )
@@ -357,17 +360,18 @@ class ProgramRun:
         self._characters += sum(map(len, (document, statement.subject, statement.property, statement.object.value)))
         if self._characters > MAX_EFFECT_CHARACTERS:
             raise ProgramFault(f"the effects have more than {MAX_EFFECT_CHARACTERS:,} characters", "effects")
-        self._note_permission(document, statement)
+        self._note_refusal(change)
         return schema_refusal(change, facts, self.schema.schema)
 
-    def _note_permission(self, document: str, statement: Statement) -> None:
-        """Warn of a change that the mode run would refuse."""
+    def _note_refusal(self, change: StatementChange) -> None:
+        """Warn of a change that the mode run would refuse because of permissions or locks."""
         if not self.writer.may_write:
             message = f"{self.writer.name} may read only, so the mode run would refuse changes"
-        else:
-            reason = permission_refusal(document, statement, self.writer.limits)
-            if reason is None:
-                return
+        elif (reason := permission_refusal(change.document, change.statement, self.writer.limits)) is not None:
             message = f"{self.writer.name} {reason}, so the mode run would refuse this change"
+        elif (reason := lock_refusal(change, self._locks)) is not None:
+            message = f"{reason}, so the mode run would refuse it"
+        else:
+            return
         if message not in self._said and len(self._notes) < MAX_WARNINGS:
             self._notes.append(message)

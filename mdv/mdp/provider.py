@@ -7,9 +7,11 @@ from sqlalchemy import Engine
 from mdv.backbone.local_operation import Signer, no_signature
 from mdv.config import CASCADE, Config
 from mdv.db.vocabulary import Vocabulary
+from mdv.mdp.backbone_signer import StoredSigner
 from mdv.mdp.eca.rule_set import RuleSetCache
 from mdv.mdp.eca.run import DEFAULT_RUN_LIMITS, RunLimits
 from mdv.mdp.eca.slow_rules import SlowRules
+from mdv.mdp.real.quotas import DEFAULT_QUOTAS, ProcessQuotas
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleCache
 from mdv.mdp.schemas import SchemaCache
 
@@ -19,6 +21,7 @@ class Provider:
 
     `rule_seconds`: the time limit for a rule in one transaction. `run_limits`: the limits of event-condition-action
     rules in one transaction. `cascades_to_readers`: a compensation also undoes later copies that read what it undoes.
+    `process_quotas`: of the processes that event-condition-action rules start.
     `signer`: signs the operations of this MDP, if it is in a backbone.
     """
 
@@ -28,6 +31,7 @@ class Provider:
         rule_seconds: float = DEFAULT_RULE_SECONDS,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
         cascades_to_readers: bool = False,
+        process_quotas: ProcessQuotas = DEFAULT_QUOTAS,
     ) -> None:
         self.engine = engine
         self.schemas = SchemaCache()
@@ -37,6 +41,7 @@ class Provider:
         self.run_limits = run_limits
         self.cascades_to_readers = cascades_to_readers
         self.slow_rules = SlowRules()
+        self.process_quotas = process_quotas
         self.woken = 0
         """Processes that transactions have made ready, since a worker last looked."""
         self.signer: Signer = no_signature
@@ -44,8 +49,13 @@ class Provider:
     @classmethod
     def configured(cls, engine: Engine, config: Config) -> Provider:
         """Return the provider that the settings describe."""
-        limits = RunLimits(config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds)
-        return cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE)
+        limits = RunLimits(
+            config.eca_steps, config.eca_depth, config.eca_seconds, config.rule_seconds, config.real_actions or None
+        )  # fmt: skip
+        quotas = ProcessQuotas.configured(config)
+        provider = cls(engine, config.rule_seconds, limits, config.eca_readers == CASCADE, quotas)
+        provider.signer = StoredSigner(engine)
+        return provider
 
     def for_dry_run(self) -> Provider:
         """Return a provider whose changes of rules do not affect the rules that this one has cached."""
@@ -54,7 +64,7 @@ class Provider:
         other.rules = RuleCache(self.rules.seconds)
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
         other.cascades_to_readers, other.slow_rules = self.cascades_to_readers, self.slow_rules
-        other.signer = self.signer
+        other.signer, other.process_quotas = self.signer, self.process_quotas
         other.woken = 0
         return other
 

@@ -8,28 +8,30 @@ The core decides; `replica_store.py` collects what it writes, and the transactio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import Connection
 
-from mdv.backbone.conflicts import BackboneConflict, ConflictRules, find_conflicts
+from mdv.backbone.conflicts import MERGED, BackboneConflict, ConflictRules, find_conflicts
 from mdv.backbone.kinds import SET_KINDS
-from mdv.backbone.member import BackboneMember
-from mdv.backbone.messages import BackboneMessage, Envelope
+from mdv.backbone.member import RELAY_AFTER, BackboneMember
+from mdv.backbone.messages import BackboneMessage, Envelope, TransferredDocument
 from mdv.backbone.operation import LogRow
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import ElementState
-from mdv.backbone.sums import document_sums
+from mdv.backbone.sums import bucket_of, document_sums
 from mdv.backbone.vector import Life
-from mdv.db.replica.documents import find_replicated, iter_sums, list_merged, read_rows
-from mdv.db.replica.facts import StoredFacts, create_facts, read_facts
+from mdv.db.replica.documents import ReplicatedRow, find_replicated, iter_sums, list_merged, read_rows
+from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts
 from mdv.db.replica.jobs import has_interactive_jobs
-from mdv.db.replica.log import list_operations
-from mdv.db.replica.marks import find_document_marks
+from mdv.db.replica.log import list_operations, measure_log
+from mdv.db.replica.marks import count_marks, find_document_marks
 from mdv.db.state import LockPurpose
 from mdv.errors import Conflict, InvalidDocument, NotFound
+from mdv.failpoints import COMMITTED_OPERATIONS, hit_failpoint
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica_store import PostgresReplicaStore
 from mdv.mdp.rule_cache import RuleOverBudget
@@ -38,6 +40,7 @@ from mdv.mdp.transaction import Transaction
 from mdv.model import Document, Statement
 from mdv.rdf.schema import Schema
 from mdv.rdf.validate import validate
+from mdv.replication.signed_operations import is_signed_by_origin
 
 TARGET_SECONDS = 0.3
 """The target duration of a local transaction that applies operations."""
@@ -47,6 +50,17 @@ FIRST_SIZE = 2000
 MIN_SIZE = 100
 MAX_SIZE = 200_000
 """Changed statements, and documents, of one local transaction."""
+MAX_COUNTED = 1000
+
+
+class BackboneSizes(NamedTuple):
+    """The vector, the bytes of the log, the number of marks, of open conflicts and of documents that have diverged."""
+
+    vector: dict[Life, int]
+    log_bytes: int
+    marks: int
+    conflicts: int
+    diverged: int
 
 
 class Replica:
@@ -59,6 +73,7 @@ class Replica:
         self._provider = provider
         self._published = published
         self._member: BackboneMember | None = None
+        self.relay_after = RELAY_AFTER
         self._size = FIRST_SIZE
 
     # The member
@@ -79,10 +94,24 @@ class Replica:
                 raise Conflict("This MDP is a member of a backbone already. Let it leave that one first.")
             create_facts(connection, name, url, mode, str(tx.state.epoch))
 
-    @contextmanager
-    def member(self) -> Iterator[BackboneMember]:
-        """Yield the member in a transaction with the lock. What it changes is committed at the end of the block."""
+    def discard(self) -> None:
+        """Forget the backbone. The documents remain."""
         with self._provider.engine.begin() as connection:
+            Transaction(self._provider, connection).lock()
+            forget_backbone(connection)
+        self._member = None
+
+    def mode(self, connection: Connection) -> str | None:
+        """Return the kind of the replicated set; None if this MDP is in no backbone."""
+        stored = read_facts(connection)
+        return stored.mode if stored is not None else None
+
+    @contextmanager
+    def member(self, connection: Connection | None = None) -> Iterator[BackboneMember]:
+        """Yield the member in a transaction with the lock. What it changes is committed at the end of the block.
+        `connection`: the transaction, which the caller commits."""
+        begun = self._provider.engine.begin() if connection is None else nullcontext(connection)
+        with begun as connection:
             tx = Transaction(self._provider, connection)
             with tx.locking(LockPurpose.DOCUMENTS):
                 """The lock pins plans."""
@@ -103,8 +132,11 @@ class Replica:
 
     def _attach(self, store: PostgresReplicaStore) -> BackboneMember:
         if self._member is None:
-            self._member = BackboneMember(store, store.kind, lambda: str(uuid4()))
+            self._member = member = BackboneMember(store, store.kind, lambda: str(uuid4()))
+            member.relay_after, member.signer = self.relay_after, self._provider.signer
         self._member.attach(store)
+        if store.facts.key:
+            self._member.verify = lambda row, operation: is_signed_by_origin(store.facts.table, row, operation)
         return self._member
 
     def _notice_restore(self, member: BackboneMember, stored: StoredFacts) -> None:
@@ -125,9 +157,21 @@ class Replica:
         while True:
             try:
                 with self._applying() as member:
-                    return step(member)
+                    answers = step(member)
+                hit_failpoint(COMMITTED_OPERATIONS)
+                return answers
             except RuleOverBudget as error:
                 suspend_over_budget(error, self._provider)
+
+    @property
+    def waiting(self) -> int:
+        """The number of operations that wait for others, in this process."""
+        return self._member.waiting if self._member is not None else 0
+
+    @property
+    def has_new_schema(self) -> bool:
+        """True if the schema of the backbone is not stored here, as far as this process knows."""
+        return self._member is not None and has_new_schema(self._member.store.facts)
 
     @property
     def is_cut(self) -> bool:
@@ -158,6 +202,18 @@ class Replica:
 
     # Reading
 
+    def measure(self, connection: Connection) -> BackboneSizes | None:
+        """Return the sizes of what the backbone needs; None if this MDP is in no backbone. At most `MAX_COUNTED`
+        documents with conflicts are looked at."""
+        facts = self.facts(connection)
+        if facts is None:
+            return None
+        rows = list_merged(connection, "", MAX_COUNTED)
+        conflicts = sum(conflict.kind != MERGED for conflict in self._conflicts_of(connection, rows))
+        return BackboneSizes(
+            dict(facts.vector), measure_log(connection)[1], count_marks(connection), conflicts, len(facts.diverged)
+        )
+
     def read_rows(self, connection: Connection, life: Life, after: int, limit: int) -> list[LogRow] | None:
         """Return operations of a life from the log; None if some of them are no longer kept."""
         stored = read_facts(connection)
@@ -186,14 +242,59 @@ class Replica:
 
     def conflicts(self, connection: Connection, after: str = "", limit: int = 100) -> list[BackboneConflict]:
         """Return the open conflicts of the next documents after a URI that were changed at several members at once."""
+        return self._conflicts_of(connection, list_merged(connection, after, limit))
+
+    def conflict_page(
+        self, connection: Connection, after: str, limit: int, uri: str | None = None
+    ) -> tuple[list[BackboneConflict], str | None]:
+        """Return the open conflicts of some documents after the URI `after`, or of one document, and where the next
+        page begins. A page has all conflicts of its documents."""
+        if uri is not None:
+            return self._conflicts_of(connection, list(find_replicated(connection, [uri]).values())), None
+        found: list[BackboneConflict] = []
+        while len(found) < limit:
+            rows = list_merged(connection, after, limit)
+            found += self._conflicts_of(connection, rows)
+            if len(rows) < limit:
+                return found, None
+            after = rows[-1].stored.uri
+        return found, after
+
+    def _conflicts_of(self, connection: Connection, rows: Sequence[ReplicatedRow]) -> list[BackboneConflict]:
         schema = self._provider.schemas.now(connection).schema
         rules, now = conflict_rules(schema), now_in_microseconds()
-        rows = list_merged(connection, after, limit)
         stored = read_rows(connection, [row.stored.id for row in rows])
         found: list[BackboneConflict] = []
         for row in rows:
             found += find_conflicts(row.stored.uri, row.document, stored[row.stored.id], rules, now)
         return found
+
+    def documents_of_bucket(self, connection: Connection, bucket: int) -> list[tuple[str, int, int]]:
+        """Return the URI, the version and the digest of the documents of a bucket, also of deleted ones."""
+        return sorted(row for row in iter_sums(connection) if bucket_of(row[0]) == bucket)
+
+    def state_page(
+        self, connection: Connection, after: str, limit: int, buckets: Collection[int] | None
+    ) -> list[TransferredDocument]:
+        """Return the next documents after a URI with the states of their statements: all, or those of some buckets."""
+        kind = SET_KINDS[self.mode(connection) or "orset"]
+        uris = sorted(uri for uri, _, _ in iter_sums(connection)
+                      if uri > after and (buckets is None or bucket_of(uri) in buckets))[:limit]  # fmt: skip
+        rows = find_replicated(connection, uris)
+        numbers = [row.stored.id for row in rows.values()]
+        dots, marks = read_rows(connection, numbers), find_document_marks(connection, kind, numbers)
+        found = []
+        for uri in uris:
+            number = rows[uri].stored.id
+            states: dict[Statement, ElementState] = {one: kind.state_of_row(dot) for one, dot in dots[number].items()}
+            states |= {one: state for (marked, one), state in marks.items() if marked == number}
+            found.append(TransferredDocument(uri, rows[uri].document, states))
+        return found
+
+
+def has_new_schema(facts: MemberFacts) -> bool:
+    """True if the schema of the backbone is not stored in the database yet."""
+    return facts.table.schema > facts.schema_here and facts.table.schema_text is not None
 
 
 def conflict_rules(schema: Schema) -> ConflictRules:

@@ -29,7 +29,8 @@ class ReplicatedChanges:
     """The changes of one local transaction. It is the `Replication` of its statement store.
 
     `replacements`: documents that are new here. `kept`: the others, with their `additions` and `deletions`, and
-    `found`, the look-ups of these. `replica`: the JSON of `mdp_state.replica`.
+    `found`, the look-ups of these. `replica`: the JSON of `mdp_state.replica`. `facts`: that of the
+    other facts, if they have changed.
     """
 
     replacements: Sequence[Replacement]
@@ -43,6 +44,7 @@ class ReplicatedChanges:
     marks: Mapping[str, Sequence[MarkChange]]
     log: Sequence[LogRow]
     replica: str
+    facts: str | None = None
 
     def effects(self, changes: Sequence[ReplicatedDifference]) -> ReplicationEffects:
         rows, more = [], 0
@@ -53,4 +55,4 @@ class ReplicatedChanges:
                 text, digest = statement_text(mark.statement), statement_hash(mark.statement)
                 rows.append(MarkRow(difference.document, digest, text, mark.state))
                 more += (mark.state is not None) - (not mark.is_new)
-        return ReplicationEffects(self.documents, self.log, (), self.replica, rows, more)
+        return ReplicationEffects(self.documents, self.log, (), self.replica, rows, more, facts=self.facts)

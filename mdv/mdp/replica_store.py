@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -32,7 +33,15 @@ from mdv.db.replica.documents import (
     read_rows,
 )
 from mdv.db.replica.effects import DocumentReplica
-from mdv.db.replica.facts import LogBases, StoredFacts, replace_drafts, replica_text, store_facts, store_replica
+from mdv.db.replica.facts import (
+    LogBases,
+    StoredFacts,
+    changed_facts,
+    replace_drafts,
+    replica_text,
+    store_facts,
+    store_replica,
+)
 from mdv.db.replica.log import (
     append_operation,
     cut_operations,
@@ -44,6 +53,7 @@ from mdv.db.replica.log import (
 )
 from mdv.db.replica.marks import find_document_marks, find_marks, settle_marks
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
+from mdv.failpoints import APPLIED, hit_failpoint
 from mdv.mdp.edit import Edit, encode_edits
 from mdv.mdp.replica_changes import MarkChange, ReplicatedChanges
 from mdv.mdp.transaction import Transaction, TransactionOutcome
@@ -52,7 +62,7 @@ from mdv.rdf.digest import statement_hash
 
 MAX_SETTLED_MARKS = 100_000
 """Marks that one transaction removes."""
-_ROWS_OF_A_PAGE = 2000
+_DOCUMENTS_OF_A_PAGE = 2000
 
 
 class _Known(NamedTuple):
@@ -82,6 +92,10 @@ class PostgresReplicaStore:
         self._found: EditLookups | None = None
         self._reads = 0
         self._resource_ids: dict[str, int] = {}
+        self._loaded: set[str] = set()
+        """Documents of which everything was read."""
+        self._looked_up: set[str] = set()
+        """URIs whose IDs were looked up; some have none."""
         self._ids: Mapping[str, int] = {}
 
     @property
@@ -114,9 +128,9 @@ class PostgresReplicaStore:
         self, buckets: Collection[int]
     ) -> Iterator[tuple[str, ReplicatedDocument, Mapping[Statement, ElementState]]]:
         chosen = [(uri, document) for uri, document in self.documents() if bucket_of(uri) in buckets]
-        for first in range(0, len(chosen), _ROWS_OF_A_PAGE):
-            page = chosen[first : first + _ROWS_OF_A_PAGE]
-            self._read_completely([uri for uri, _ in page])
+        for first in range(0, len(chosen), _DOCUMENTS_OF_A_PAGE):
+            page = chosen[first : first + _DOCUMENTS_OF_A_PAGE]
+            self.load([uri for uri, _ in page])
             for uri, document in page:
                 yield uri, document, self.all_states(uri)
 
@@ -126,7 +140,9 @@ class PostgresReplicaStore:
     def states(self, uri: str, statements: Iterable[Statement]) -> dict[Statement, ElementState]:
         wanted = list(statements)
         known, written = self._known.get(uri), self._written.get(uri, (None, {}))[1]
-        if known is None or (known.stored is not None and not known.read.issuperset(wanted)):
+        if known is None or (
+            known.stored is not None and uri not in self._loaded and not known.read.issuperset(wanted)
+        ):
             self._read({uri: wanted})
             known = self._known[uri]
         if known.stored is None and not written:
@@ -134,7 +150,7 @@ class PostgresReplicaStore:
         return {one: written[one] if one in written else self._state(known, one) for one in wanted}
 
     def all_states(self, uri: str) -> dict[Statement, ElementState]:
-        self._read_completely([uri])
+        self.load([uri])
         known, written = self._known[uri], self._written.get(uri, (None, {}))[1]
         return self.states(uri, dict.fromkeys([*known.rows, *known.marks, *written]))
 
@@ -150,6 +166,7 @@ class PostgresReplicaStore:
             for statement, _ in (*change.inserted, *change.deleted):
                 concerned[statement] = None
         if wanted:
+            self._look_up_resources(chain.from_iterable(wanted.values()))
             self._read(wanted)
 
     def _read(self, wanted: Mapping[str, Collection[Statement]]) -> None:
@@ -200,8 +217,14 @@ class PostgresReplicaStore:
         for (number, statement), state in find_marks(self._connection, self.kind, by_document.items()).items():
             self._known[uris[number]].marks[statement] = state
 
-    def _read_completely(self, uris: Collection[str]) -> None:
+    def load(self, uris: Collection[str]) -> None:
+        uris = [uri for uri in uris if uri not in self._loaded]
+        for first in range(0, len(uris), _DOCUMENTS_OF_A_PAGE):
+            self._load(uris[first : first + _DOCUMENTS_OF_A_PAGE])
+
+    def _load(self, uris: Collection[str]) -> None:
         """Read all rows and marks of documents."""
+        self._loaded.update(uris)
         self._read_documents(dict.fromkeys(uris, ()))
         stored = {known.stored.id: uri for uri in uris if (known := self._known[uri]).stored is not None}
         if not stored:
@@ -292,16 +315,19 @@ class PostgresReplicaStore:
         """Write everything. Return the effect on documents; None if none has changed."""
         if self.facts.drafts != self._drafts_before:
             replace_drafts(self._connection, self.facts.drafts)
-        store_facts(self._connection, self._stored, self._bases)
+        facts_text = changed_facts(self._stored, self._bases)
         replica = replica_text(self.facts, self._stored.mode, self._stored.local.epoch)
         if not self._written:
             self._write_log()
+            if facts_text is not None:
+                store_facts(self._connection, facts_text)
             if json.loads(replica) != self._stored.local.to_json():
                 store_replica(self._connection, replica)
             return None
-        return self._tx.apply_operations(self._changes(replica))
+        hit_failpoint(APPLIED)
+        return self._tx.apply_operations(self._changes(replica, facts_text))
 
-    def _changes(self, replica: str) -> ReplicatedChanges:
+    def _changes(self, replica: str, facts_text: str | None) -> ReplicatedChanges:
         """Return the net change of everything that was written."""
         additions: list[Edit] = []
         deletions: list[Edit] = []
@@ -321,14 +347,25 @@ class PostgresReplicaStore:
             additions += [Edit(one, uri) for one in visible if one not in known.rows]
             gone = [one for one, state in states.items() if one in known.rows and not self.kind.is_visible(state)]
             deletions += [Edit(one, uri) for one in gone]
-        self._look_up_resources(replacements)
+        self._look_up_resources(one for item in replacements for one in item.statements)
         added, deleted = self._encoded(additions), self._encoded(deletions)
         found = self._found
         if kept and (found is None or self._reads != 1 or not found.common.documents().keys() >= set(kept)):
             found = self._look_up([*added, *deleted], kept)
         present = {uri: document.is_present for uri, (document, _) in self._written.items()}
         return ReplicatedChanges(
-            replacements, kept, added, deleted, found, self._resource_ids, documents, present, marks, self._log, replica
+            replacements,
+            kept,
+            added,
+            deleted,
+            found,
+            self._resource_ids,
+            documents,
+            present,
+            marks,
+            self._log,
+            replica,
+            facts_text,
         )
 
     def _replica(self, document: ReplicatedDocument, known: _Known) -> DocumentReplica:
@@ -365,10 +402,11 @@ class PostgresReplicaStore:
         typed = tuple([typing.typed_values(one.property, one.object) for one in statements])
         return Replacement(uri, None, b"", tuple(statements), hashes, typed, dict(document.prefixes))
 
-    def _look_up_resources(self, replacements: Iterable[Replacement]) -> None:
-        """Look up the IDs of the URIs in new documents."""
-        uris = {one.subject for item in replacements for one in item.statements}
-        uris |= {one.object.value for item in replacements for one in item.statements if one.object.is_uri}
+    def _look_up_resources(self, statements: Iterable[Statement]) -> None:
+        """Look up the IDs of the URIs in statements, once."""
+        uris = {name for one in statements for name in (one[0], one[2][1] if one[2][0] == "uri" else one[0])}
+        uris -= self._looked_up
+        self._looked_up |= uris
         if uris:
             with Pipeline(self._connection) as pipeline:
                 found = queue_store_lookups(pipeline, (), uris)

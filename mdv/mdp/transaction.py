@@ -37,6 +37,7 @@ from mdv.db.eca.runs import (
 from mdv.db.jobs import PRIORITY_BACKGROUND
 from mdv.db.pipeline import Pipeline
 from mdv.db.publish import Publication, RuleNotices
+from mdv.db.real.processes import count_live, start_process
 from mdv.db.replica.effects import Replication
 from mdv.db.replica.local_operations import LocalOperations
 from mdv.db.rule_graph import RuleGraph, RulesAdvance
@@ -50,7 +51,7 @@ from mdv.failpoints import AFTER_EDIT, AFTER_REACTION, hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.eca.detached import encode_detached
 from mdv.mdp.eca.rule_set import RuleSet
-from mdv.mdp.eca.run import RuleCopy, RuleRun, Scheduler, count_copies
+from mdv.mdp.eca.run import DetachedCall, RuleCopy, RuleRun, Scheduler, count_copies, is_called
 from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowRules
 from mdv.mdp.eca.trace import audit_rows, stored_copies, write_trace
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
@@ -58,6 +59,7 @@ from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_mat
 from mdv.mdp.groups import Groups
 from mdv.mdp.provider import Provider
 from mdv.mdp.publish import NOTHING_PUBLISHED, PublicationResult, publish_changes, strong_ids
+from mdv.mdp.real.start import called_process
 from mdv.mdp.real.wake import wake_waiting
 from mdv.mdp.replica_changes import ReplicatedChanges
 from mdv.mdp.rule_cache import RuleOverBudget
@@ -273,6 +275,16 @@ class Transaction:
         """True if a document contains a statement that an edit of this transaction concerned."""
         (edit,) = encode_edits([Edit(statement, document)], self.schema)
         return self._store is not None and self._store.is_in(document, edit)
+
+    @property
+    def new_documents(self) -> Mapping[str, int]:
+        """The documents that this transaction registers, with their IDs. They are not stored yet."""
+        return self._store.new_documents if self._store is not None else {}
+
+    @property
+    def new_prefixes(self) -> Mapping[str, Mapping[str, str]]:
+        """The prefixes of the documents that this transaction replaces."""
+        return self._store.new_prefixes if self._store is not None else {}
 
     def name_document(self, number: int) -> str:
         """Return the URI of a document that this transaction changes, by its ID. A new one is not stored yet."""
@@ -545,6 +557,8 @@ class Transaction:
         run = self.rule_run
         if run is None or not (run.fired or run.steps or run.failed):
             return None
+        if any(is_called(copy) for copy in run.detached):
+            self._start_processes(self.scheduler.detached_calls(), run)
         if run.failed:
             self._quarantine(run)
         number = store_run(self.connection, position, self.run_record("done"))
@@ -553,6 +567,26 @@ class Transaction:
             jobs = [encode_detached(copy, number, origin, self.schema.schema) for copy in run.detached]
             queue_detached(self.connection, number, jobs, PRIORITY_BACKGROUND)
         return number
+
+    def _start_processes(self, calls: Sequence[DetachedCall], run: RuleRun) -> None:
+        """Start what the calls of detached copies do as processes, with this commit."""
+        quotas = self.provider.process_quotas
+        live: dict[str, int] = {}
+        for copy, action, inputs in calls:
+            assert copy.rule is not None and copy.document is not None
+            caller = f"rule {copy.rule.label}"
+            if caller not in live:
+                live[caller], _ = count_live(self.connection, caller, None, quotas.processes)
+            if live[caller] >= quotas.processes:
+                reason = f"{quotas.processes:,} processes of this rule have not ended (MDV_REAL_PROCESSES)"
+                if (copy, reason) not in run.failed:
+                    run.failed.append((copy, reason))
+                continue
+            live[caller] += 1
+            new = called_process(action, inputs, caller, copy.document, copy.limits, self.position, quotas)
+            start_process(self.connection, new)
+            copy.processes.append(new.iri)
+        self.provider.note_woken(len(calls))
 
     def _quarantine(self, run: RuleRun) -> None:
         """Stop rules that have failed too often, or took too long. Their failures in this transaction are counted

@@ -45,6 +45,7 @@ from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Preconditions, Prepared, RegistrationOutcome, prepare, register
+from mdv.mdp.replicated_schema import announce_schema, refuse_schema_unless_lead
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
 from mdv.mdp.rules.operations import PrecomputeBusy
 from mdv.mdp.rules.suspend import suspend_group, suspend_over_budget
@@ -441,6 +442,7 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
     document = read_schema_document(job.body or b"", job.media_type)
     if_match = job.options.get("if_match")
     dry_run = bool(job.options.get("dry_run"))
+    is_member = refuse_schema_unless_lead(connection, provider)
     savepoint = connection.begin_nested()
     try:
         outcome = put_schema(
@@ -454,6 +456,8 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
         savepoint.rollback()
         return asdict(outcome) | {"dry_run": True}
     savepoint.commit()
+    if is_member:
+        announce_schema(connection, provider)
     return asdict(outcome)
 
 

@@ -56,7 +56,7 @@ class ConflictFinder:
 
     def _paper_i1(self, rule: Footprint, number: int) -> EffectConflict | None:
         for action in rule.actions:
-            if action.uses_delta and (action.kind is ChangeKind.UPDATE or action.changes_list):
+            if action.uses_delta and action.writes and (action.kind is ChangeKind.UPDATE or action.changes_list):
                 write, verb = action.writes[0].access, action.kind.value.lower() + "s"
                 return EffectConflict(number, verb, write, number, verb, write)
         return None

@@ -31,6 +31,8 @@ from mdv.rdftl.model import (
     AnyOf,
     ArcAction,
     Axis,
+    CallAccess,
+    CallAction,
     ChangeKind,
     Condition,
     ConstantValue,
@@ -61,7 +63,8 @@ class CellWrite:
 
     `numbered`: by `seq++`, which also counts the members. `unordered`: of a collection that the schema declares as a
     bag. `inexact`: an UPDATE that can also raise events of INSERT and DELETE. `set_valued`: arcs with the same subject
-    and property do not exclude each other. `inserted`: the target, if it is a constant.
+    and property do not exclude each other. `inserted`: the target, if it is a constant. `computed`: by an action of
+    ReAL, which can make new nodes and values.
     """
 
     kind: ChangeKind
@@ -71,6 +74,7 @@ class CellWrite:
     inexact: bool = False
     set_valued: bool = True
     inserted: Operand | None = None
+    computed: bool = False
 
     def without_constants(self) -> CellWrite:
         """Return the write of any rule that differs from this one only in its constants."""
@@ -174,12 +178,16 @@ def updated(action: Action, schema: Schema, event: Event | None = None) -> froze
 def action_footprint(action: Action, schema: Schema, event: Event | None = None) -> ActionFootprint:
     """Return the footprint of an action. `event`: the event of its rule, for `$delta`."""
     reader = _Reader(schema, event)
-    if isinstance(action, NodeAction):
-        writes = list(_node_writes(action, schema, reader))
+    kind = ChangeKind.UPDATE
+    if isinstance(action, CallAction):
+        writes = list(_call_writes(action, schema, reader))
+    elif isinstance(action, NodeAction):
+        kind, writes = action.kind, list(_node_writes(action, schema, reader))
     else:
+        kind = action.kind
         writes = [write for triple in action.triples for write in _arc_writes(action, triple, schema, reader)]
     return ActionFootprint(
-        action.kind,
+        kind,
         tuple(dict.fromkeys(reader.reads)),
         tuple(dict.fromkeys(reader.state_reads)),
         tuple(dict.fromkeys(writes)),
@@ -221,6 +229,26 @@ def _arc_writes(action: ArcAction, triple: Triple, schema: Schema, reader: _Read
             set_valued=property_ is not None and property_.set_valued,
             inserted=_inserted(triple.target.value) if insert else None,
         )
+
+
+ANY_ARC = Triple(TripleNode(), None, TripleNode())
+ANY_ACCESS = CallAccess((ANY_ARC,), (ANY_ARC,), (ANY_ARC,))
+"""What an action may do whose body is not known."""
+
+
+def _call_writes(action: CallAction, schema: Schema, reader: _Reader) -> Iterator[CellWrite]:
+    """Yield the writes of CALL. Which events they raise depends on what else the action changes."""
+    for argument in action.arguments:
+        reader.operand(argument, None)
+    access = action.access or ANY_ACCESS
+    for triple in access.reads:
+        reader.reads += triple_accesses(triple, schema, write=False)
+    for kind, triples in ((ChangeKind.INSERT, access.inserts), (ChangeKind.DELETE, access.deletes)):
+        for triple in triples:
+            for cell in triple_accesses(triple, schema):
+                property_ = schema.property_of(cell.cell.property) if cell.cell.property else None
+                is_set_valued = property_ is not None and property_.set_valued
+                yield CellWrite(kind, cell, inexact=True, set_valued=is_set_valued, computed=True)
 
 
 def _is_inexact(triple: Triple, schema: Schema) -> bool:

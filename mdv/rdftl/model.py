@@ -5,7 +5,7 @@ Variables of LET are replaced by their paths; `$delta` is the only variable that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -226,7 +226,25 @@ class ArcAction:
     triples: tuple[Triple, ...]
 
 
-Action: TypeAlias = NodeAction | ArcAction
+@dataclass(frozen=True, slots=True)
+class CallAccess:
+    """The arcs that an action of ReAL may read, insert and delete. `_` stands for what is not known."""
+
+    reads: tuple[Triple, ...] = ()
+    inserts: tuple[Triple, ...] = ()
+    deletes: tuple[Triple, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallAction:
+    """CALL of an action of ReAL, by its IRI. Its changes are one update. `access`: for the analysis, if it is known."""
+
+    action: str
+    arguments: tuple[Operand, ...] = ()
+    access: CallAccess | None = field(default=None, compare=False, repr=False)
+
+
+Action: TypeAlias = NodeAction | ArcAction | CallAction
 
 # Rules
 

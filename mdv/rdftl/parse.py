@@ -23,6 +23,7 @@ from mdv.rdftl.syntax import (
     WrittenAlways,
     WrittenArc,
     WrittenArcChange,
+    WrittenCall,
     WrittenChange,
     WrittenComparison,
     WrittenCondition,
@@ -122,6 +123,7 @@ _EXPECTED: ExpectedNames = tuple(
         ("RESOURCE VARIABLE TARGET SOURCE ELEMENT STRING NUMBER TRUE FALSE NOT LPAR", "a condition"),
         ("RESOURCE VARIABLE TARGET SOURCE ELEMENT STRING NUMBER TRUE FALSE", "a path or a constant"),
         ("RESOURCE VARIABLE STRING NUMBER ANY WORD PREFIXED IRI", "a path, a name, a constant or '_'"),
+        ("RESOURCE VARIABLE STRING NUMBER WORD PREFIXED IRI", "an argument"),
         ("SEQUENCE ANY WORD PREFIXED IRI STRING", "a property, 'seq++' or '_'"),
         ("WORD PREFIXED IRI STRING", "a class"),
         ("RESOURCE VARIABLE LPAR", "'resource(…)', a variable or a triple"),
@@ -131,10 +133,12 @@ _EXPECTED: ExpectedNames = tuple(
         ("IRI STRING BARE_URI", "a URI"),
         ("IRI STRING BARE", "a URI"),
         ("WORD IRI STRING", "the name of a namespace"),
+        ("WORD PREFIXED IRI", "the name of an action"),
         ("PREFIXED IRI", "a datatype"),
         ("NAME STRING", "the name of a rule"),
         ("EQUAL OPERATOR", "a comparison operator"),
         ("ASSIGN EQUAL", "':='"),
+        ("INSERT DELETE UPDATE _CALL", "INSERT", "DELETE", "UPDATE", "CALL"),
         ("INSERT DELETE UPDATE", "INSERT", "DELETE", "UPDATE"),
         ("INSERT DELETE", "INSERT", "DELETE"),
         ("TRUE", "TRUE"),
@@ -313,7 +317,7 @@ class _Builder:
     # Events and actions
 
     def actions(self, children: list[Tree[Token] | Token]) -> WrittenActions:
-        found: list[WrittenChange | tuple[WrittenLet, ...]] = []
+        found: list[WrittenChange | WrittenCall | tuple[WrittenLet, ...]] = []
         count = 0
         for child in children:
             if isinstance(child, Token):
@@ -325,8 +329,20 @@ class _Builder:
                 count += 1
                 if count > MAX_ACTIONS:
                     raise self.limit(_span(child), f"there are more than {MAX_ACTIONS} actions")
-                found.append(self.change(child))
+                found.append(self.call(child) if child.data == "action_call" else self.change(child))
         return tuple(found)
+
+    def call(self, tree: Tree[Token]) -> WrittenCall:
+        name, *rest = [one for one in tree.children if not isinstance(one, Token) or one.type not in ("LPAR", "RPAR")]
+        assert isinstance(name, Token)
+        return WrittenCall(_name(name), tuple(map(self.argument, rest)), _span(tree))
+
+    def argument(self, child: Tree[Token] | Token) -> WrittenOperand | WrittenName:
+        if isinstance(child, Tree):
+            return self.operand(child, 0)
+        if child.type == "WORD" and child.lower() in ("true", "false"):
+            return WrittenConstant(child.lower(), token_span(child), quoted=False)
+        return _name(child)
 
     def change(self, tree: Tree[Token]) -> WrittenChange:
         kind = ChangeKind[_tokens(tree)[0].type]

@@ -15,6 +15,7 @@ from mdv.model import RDF_TYPE, RDFS_RESOURCE, XSD
 from mdv.rdf.schema import Schema, SchemaProperty
 from mdv.rdf.values import ValueKind, find_flaw, typed_text
 from mdv.rdftl.model import (
+    AbortDependency,
     Action,
     AllNodes,
     AllOf,
@@ -23,10 +24,12 @@ from mdv.rdftl.model import (
     ArcAction,
     ArcEvent,
     Axis,
+    CallAction,
     ChangeKind,
     Condition,
     ConstantValue,
     ContextNode,
+    Coupling,
     DeltaField,
     DeltaValue,
     EcaRule,
@@ -52,6 +55,7 @@ from mdv.rdftl.syntax import (
     WrittenActions,
     WrittenAlways,
     WrittenArc,
+    WrittenCall,
     WrittenChange,
     WrittenComparison,
     WrittenCondition,
@@ -79,6 +83,8 @@ from mdv.rules.text_errors import quoted
 MAX_EXPANDED_PARTS = 4096
 """Paths, steps and conditions of a rule after its LETs are expanded. The longest text without LETs has fewer."""
 
+MAX_ARGUMENTS = 32
+
 DELTA = "delta"
 
 _FIELDS: dict[ChangeKind, tuple[DeltaField, ...]] = {
@@ -97,6 +103,7 @@ def resolve_rule(written: WrittenRule, schema: Schema, report: FlawReport) -> Ec
     resolver = _Resolver(RuleNames(schema, written.preamble, report), written.preamble, written.event)
     resolver.define(written.lets)
     event = resolver.event(written.event, written.event_lets)
+    resolver.check_detached(written)
     return EcaRule(
         event=event,
         condition=resolver.condition(written.condition, 0),
@@ -181,11 +188,44 @@ class _Resolver:
         for one in written:
             if isinstance(one, tuple):
                 self.define(one)
+            elif isinstance(one, WrittenCall):
+                found.append(self.call(one))
             elif isinstance(one, WrittenNodeChange):
                 found.append(self.node_action(one))
             else:
                 found.append(ArcAction(one.kind, tuple(self.triple(triple, one.kind) for triple in one.triples)))
         return tuple(found)
+
+    def check_detached(self, written: WrittenRule) -> None:
+        """Report a Detached rule whose calls cannot be processes, which start with the commit and run by themselves."""
+        calls = [one for one in written.actions if isinstance(one, WrittenCall)]
+        if written.coupling is not Coupling.DETACHED or not calls:
+            return
+        if any(not isinstance(one, tuple | WrittenCall) for one in written.actions):
+            message = "CALL of a Detached rule starts a process, which other actions cannot be combined with"
+            self.report.flaw(calls[0].span, message, "write two rules")
+        if written.abort is not AbortDependency.INDEPENDENT:
+            message = "CALL of a Detached rule starts a process, which is not undone with other changes"
+            self.report.flaw(calls[0].span, message, "write ABORT Independent")
+
+    def call(self, written: WrittenCall) -> CallAction:
+        action = self.names.resource(written.action)
+        if len(written.arguments) > MAX_ARGUMENTS:
+            self.report.flaw(written.span, f"CALL has more than {MAX_ARGUMENTS} arguments")
+        return CallAction(action or _UNKNOWN, tuple(map(self.argument, written.arguments)))
+
+    def argument(self, written: WrittenOperand | WrittenName) -> Operand:
+        """Return an argument of CALL. A name is a resource, a quoted text or number a literal."""
+        match written:
+            case WrittenPath():
+                return self.path(written, 0)
+            case WrittenConstant():
+                return self.names.literal(written)
+        if written.form is NameForm.BARE and written.text in self.bindings:
+            self.report.warn(written.span, f"{quoted(written.text)} is read as ${written.text}, which a LET defines")
+            return self.variable(WrittenVariable(written.text, written.span), 0)
+        uri = self.names.resource(written)
+        return NodePath(AllNodes() if uri is None else NamedNode(uri))
 
     def node_change(self, written: WrittenNodeChange) -> tuple[NodePath, str | None]:
         class_iri = self.class_filter(written)

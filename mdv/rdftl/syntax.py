@@ -179,6 +179,15 @@ WrittenChange: TypeAlias = WrittenNodeChange | WrittenArcChange
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """CALL of an action of ReAL."""
+
+    action: WrittenName
+    arguments: tuple[WrittenOperand | WrittenName, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenLet:
     """One definition of LET."""
 
@@ -194,7 +203,7 @@ class WrittenPreamble:
     base: WrittenName | None = None
 
 
-WrittenActions: TypeAlias = tuple[WrittenChange | tuple[WrittenLet, ...], ...]
+WrittenActions: TypeAlias = tuple[WrittenChange | WrittenCall | tuple[WrittenLet, ...], ...]
 """Actions, and the LETs between them, each of which applies to all actions after it."""
 
 

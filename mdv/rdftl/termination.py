@@ -1,8 +1,8 @@
 """Termination: whether the rules on a cycle of the triggering graph can trigger each other for ever.
 
-RDFTL creates no new nodes or values, except for the numbers of `seq++`. So a cycle ends if all changes that keep it
-going are insertions that no rule undoes, or deletions that no rule undoes. Rules that are reachable from any cycle can
-undo them again and again; other rules run only a limited number of times.
+RDFTL creates no new nodes or values, except by `seq++` and CALL. So a cycle ends if all changes that keep it going are
+insertions that no rule undoes, or deletions that no rule undoes. Rules that are reachable from any cycle can undo them
+again and again; other rules run only a limited number of times.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def cycle_conflict(graph: TriggeringGraph, cycle: Cycle) -> EffectConflict | Non
     """Return why the cycle may not end; None if it ends.
 
     The first access is the write that keeps the cycle going. The second is the same if it can be repeated for ever by
-    itself (UPDATE, `seq++`), or else the write that undoes it.
+    itself (UPDATE, `seq++`, CALL), or else the write that undoes it.
     """
     undoing = [(number, write) for number in sorted(_repeated(graph)) for write in graph.units[number].footprint.writes]
     for drive in _drives(graph, cycle):
         verb = write_verb(drive.write)
-        if drive.write.kind is ChangeKind.UPDATE or drive.write.numbered:
+        if drive.write.kind is ChangeKind.UPDATE or drive.write.numbered or drive.write.computed:
             return EffectConflict(drive.unit, verb, drive.write.access, drive.unit, verb, drive.write.access)
         for number, write in undoing:
             if write.kind is not drive.write.kind and _undoes(write, drive):

@@ -22,6 +22,7 @@ from mdv.rdftl.model import (
     ArcAction,
     ArcEvent,
     Axis,
+    CallAction,
     ChangeKind,
     Condition,
     ConstantValue,
@@ -76,8 +77,11 @@ def write_event(event: Event, schema: Schema) -> str:
 
 def write_action(action: Action, schema: Schema) -> str:
     """Return the normal text of an action, without BASE: a relative constant is written as in the rule."""
-    if isinstance(action, ArcAction):
-        return _changes(action.kind, action.triples, schema)
+    match action:
+        case CallAction(name, arguments):
+            return f"CALL {_action(name, schema)}({', '.join(_node(TripleNode(one), schema) for one in arguments)})"
+        case ArcAction():
+            return _changes(action.kind, action.triples, schema)
     return _node_change(action, schema)
 
 
@@ -273,6 +277,12 @@ def _suffix(lang: str | None, datatype: str | None, schema: Schema) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def _action(iri: str, schema: Schema) -> str:
+    """Return the name of an action. A bare word would be relative to BASE."""
+    short = _name(iri, schema)
+    return short if ":" in short else f"<{iri}>"
 
 
 def _name(iri: str, schema: Schema) -> str:

@@ -113,7 +113,7 @@ class CodeNode:
     cells: tuple[CodeTriple, ...] = ()
     at_most: Decimal | None = None
     flag: bool = False
-    """CONTEXT: the only context. READ: in the top context alone."""
+    """CONTEXT: the only context. READ: in the top context alone. CALL: outputs are not taken."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,23 +1,33 @@
-"""The inference engine `engine:schema`: what follows from the schema's subclasses and subproperties."""
+"""The inference engine `engine:schema`: the schema, and what follows from its subclasses and subproperties."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mdv.model import RDF_TYPE, RDFS, RDFS_RESOURCE, Statement, Term
 from mdv.rdf.schema import Schema
-from mdv.real.store import FactReader, ReadPattern
+from mdv.rdf.values import ValueKind
+from mdv.real.store import FactReader, ReadPattern, pattern_matches
 
 _SUBCLASS, _SUBPROPERTY = RDFS + "subClassOf", RDFS + "subPropertyOf"
 
 
-def infer_by_schema(schema: Schema, pattern: ReadPattern, facts: FactReader) -> Iterator[Statement]:
-    """Yield the distinct statements that match a pattern and follow from facts and the schema.
+def infer_by_schema(
+    schema: Schema, statements: Iterable[Statement], pattern: ReadPattern, facts: FactReader
+) -> Iterator[Statement]:
+    """Yield the distinct statements that match a pattern and follow from facts and the schema. `statements`: those of
+    the schema.
 
     The subclasses of the schema are transitive, not reflexive, and rdfs:Resource is no superclass.
     """
     seen: set[Statement] = set()
-    for statement in _entailed(schema, pattern, facts):
+    declared = [one for one in statements if one.property not in (_SUBCLASS, _SUBPROPERTY)]
+
+    def known(wanted: ReadPattern) -> Iterator[Statement]:
+        yield from facts(wanted)
+        yield from (one for one in declared if pattern_matches(wanted, one, ValueKind.TEXT))
+
+    for statement in _entailed(schema, pattern, known):
         if statement not in seen and _fits(pattern, statement):
             seen.add(statement)
             yield statement

@@ -316,7 +316,9 @@ def _call(machine: MachineState, node: CodeNode) -> None:
     action = machine.load_action(iri)
     inputs, outputs = action.signature
     terms = machine.inputs(node, iri, inputs)
-    if len(node.outputs) != len(outputs):
+    if node.flag:
+        outputs = ()  # those of a process are not taken
+    elif len(node.outputs) != len(outputs):
         raise ProgramFault(f"<{iri}> has {len(outputs)} outputs, but {len(node.outputs)} are given")
     code = machine.body(action, iri)
     machine.k = _return_frame(machine, tuple(zip(outputs, node.outputs, strict=True)))
@@ -437,6 +439,8 @@ def _spawn(machine: MachineState, node: CodeNode) -> None:
         raise ProgramFault(
             f"the program has {machine.settings.limits.effects:,} effects, which is the limit", "effects"
         )
+    if machine.spawns_left is None:
+        machine.spawns_left = machine.count_spawnable()
     if machine.spawns_left is not None:
         spawned = sum(len(one.spawned) for one in machine.overlays.values() if not one.in_sandbox)
         if spawned >= machine.spawns_left:

@@ -157,7 +157,9 @@ class MachineState:
         self.ended: MachineEvent | None = None
         self.view: StoreView = NO_VIEW
         self.spawns_left: int | None = None
-        """How many more processes may be spawned, as the host says; None: any number."""
+        """How many processes the slice may spawn; None: the host was not asked yet."""
+        self.count_spawnable: Callable[[], int | None] = lambda: None
+        """Asks the host; None: any number."""
 
     # --- effects, taken by the host at the end of a slice ---
 

@@ -151,7 +151,7 @@ class MemoryView:
     def infer(self, engine: str, pattern: ReadPattern, facts: FactReader) -> Iterable[Statement]:
         if engine != ENGINE + "schema":
             raise LookupError(engine)
-        return infer_by_schema(self.store.schema, pattern, facts)
+        return infer_by_schema(self.store.schema, self.store.schema_facts, pattern, facts)
 
     def schema_statements(self) -> Iterable[Statement]:
         return self.store.schema_facts

@@ -45,7 +45,7 @@ from mdv.real.syntax import (
     replace_items,
     walk,
 )
-from mdv.real.vocabulary import PRIMITIVE, RDF_FIRST, RDF_GRAPH, RDF_REST
+from mdv.real.vocabulary import ENGINE, PRIMITIVE, RDF_FIRST, RDF_GRAPH, RDF_REST
 from mdv.rules.ast import Span
 
 MAX_PLAN_STEPS = 2000
@@ -213,8 +213,8 @@ class _Planner:
             case FreshExpr(_, variable):
                 self.step("new name", node, at)
                 return at.bound | {variable.name}
-            case InferExpr(_, _, triple):
-                self.infer(node, triple, at)
+            case InferExpr(_, engine, triple):
+                self.infer(node, engine, triple, at)
                 return at.bound | _triple_names(triple)
             case ReadExpr(_, triple) | TakeExpr(_, triple):
                 self.read(node, triple, at, isinstance(node, TakeExpr))
@@ -289,11 +289,13 @@ class _Planner:
                 top = at.contexts[0]
                 self.plan.writes[PlannedWrite(False, None if top == UNKNOWN else top, pattern)] = None
 
-    def infer(self, node: Expression, triple: TriplePattern, at: _Place) -> None:
-        subject = _constants(triple)[0]
+    def infer(self, node: Expression, engine: RealItem | None, triple: TriplePattern, at: _Place) -> None:
+        is_schema = engine is None or (isinstance(engine, RealConstant) and _iri(engine) == ENGINE + "schema")
+        subject = _constants(triple)[0] if is_schema else None  # other engines read everything
         found = PlannedRead((subject, None, None), at.documents)
         self.plan.reads[found] = None
-        self.step("infer", node, at, access="statements that follow from the schema")
+        what = "statements that follow from the schema" if is_schema else "statements that an inference engine finds"
+        self.step("infer", node, at, access=what)
 
     def context(self, node: Expression, graph: RealItem, part: Expression, is_only: bool, at: _Place) -> frozenset[str]:
         self.step("IN" if is_only else "ON", node, at)
@@ -309,6 +311,9 @@ class _Planner:
 
     def call(self, node: Expression, action: RealItem, inputs: tuple[RealItem, ...], at: _Place) -> None:
         self.step("CALL", node, at)
+        if isinstance(action, RealConstant) and _iri(action) == PRIMITIVE + "service":
+            self.plan.reads[PlannedRead((None, None, None), at.documents)] = None  # the request
+            self.write(at, (None, None, None))  # statements of the answer
         if (known := self.find(action, "CALL")) is None:
             return
         iri = _iri(action)

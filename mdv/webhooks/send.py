@@ -31,11 +31,13 @@ _FAILURES = (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.Proto
 @dataclass(frozen=True, slots=True)
 class WebhookResponse:
     """The result of a message: the HTTP status, if the receiver answered; the reason, if it was not accepted; and the
-    seconds in `Retry-After`."""
+    seconds in `Retry-After`. `body`: the answer, if it was asked for, of the type `media_type`."""
 
     status: int | None
     reason: str | None = None
     retry_after: float | None = None
+    body: bytes | None = None
+    media_type: str | None = None
 
     @property
     def is_success(self) -> bool:
@@ -51,8 +53,10 @@ def send(
     resolve: Resolve = resolve,
     seconds: float = REQUEST_TIMEOUT_SECONDS,
     context: ssl.SSLContext | None = None,
+    most_read: int | None = None,
 ) -> WebhookResponse:
-    """Send a JSON body. Redirects are not followed; proxies, cookies and passwords of the environment are not used."""
+    """Send a JSON body. Redirects are not followed; proxies, cookies and passwords of the environment are not used.
+    `most_read`: return the body of the answer, of at most this many bytes."""
     deadline = time.monotonic() + seconds
     try:
         target = parse_url(url)
@@ -72,7 +76,7 @@ def send(
                 extensions={"timeout": {"connect": CONNECT_TIMEOUT_SECONDS}},
             ) as response,
         ):
-            return _answer(response)
+            return _answer(response, most_read)
     except httpcore2.ConnectTimeout:
         return WebhookResponse(None, f"The connection timed out after {min(CONNECT_TIMEOUT_SECONDS, seconds):g} s.")
     except httpcore2.TimeoutException:
@@ -89,11 +93,11 @@ def _headers(target: Target, more: Mapping[str, str]) -> list[tuple[bytes, bytes
     ]
 
 
-def _answer(response: httpcore2.Response) -> WebhookResponse:
+def _answer(response: httpcore2.Response, most_read: int | None) -> WebhookResponse:
     status = response.status
-    if 200 <= status < 300:
-        return WebhookResponse(status)
     headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
+    if 200 <= status < 300:
+        return WebhookResponse(status) if most_read is None else _whole(response, headers, most_read)
     if 300 <= status < 400:
         where = _printable(headers.get(b"location", ""))
         leads = f" to {where}" if where else ""
@@ -101,6 +105,16 @@ def _answer(response: httpcore2.Response) -> WebhookResponse:
     text = _read(response)
     after = retry_after(headers.get(b"retry-after")) if status in (429, 503) else None
     return WebhookResponse(status, f"It answered {status}" + (f": {text}" if text else "."), after)
+
+
+def _whole(response: httpcore2.Response, headers: Mapping[bytes, str], most: int) -> WebhookResponse:
+    """Return an answer with its body. Raise an error of the connection if it does not arrive whole."""
+    found = bytearray()
+    for part in response.iter_stream():
+        found += part
+        if len(found) > most:
+            return WebhookResponse(response.status, f"The answer has more than {most:,} bytes.")
+    return WebhookResponse(response.status, body=bytes(found), media_type=headers.get(b"content-type"))
 
 
 def _read(response: httpcore2.Response) -> str:

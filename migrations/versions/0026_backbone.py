@@ -70,6 +70,11 @@ def upgrade() -> None:
         sa.Column("url", sa.Text(), nullable=False, comment="where the other members find it"),
         sa.Column("mode", sa.Text(), nullable=False, comment="orset or cset"),
         sa.Column(
+            "private_key",
+            sa.LargeBinary(),
+            comment="Ed25519 key that signs the operations and requests of this member",
+        ),
+        sa.Column(
             "facts",
             postgresql.JSONB(),
             nullable=False,

@@ -8,11 +8,15 @@ import pytest
 
 from mdv.backbone.conflicts import BackboneConflict
 from mdv.backbone.etag import document_etag
+from mdv.backbone.orset import AddWinsSet
 from mdv.cause import UPDATE, Cause
+from mdv.db.replica.local_operations import LocalOperations
+from mdv.db.statement_store import StatementStore
 from mdv.errors import PreconditionFailed
 from mdv.inspect.sql.documents import read_document
 from mdv.mdp.eca.change_rules import EcaDraft, add_rules
 from mdv.mdp.edit import Edit
+from mdv.mdp.replica_store import PostgresReplicaStore
 from mdv.mdp.transaction import Transaction
 from mdv.model import Statement, Term
 from tests.support.replicas import NewDatabase, ReplicaMdp, Replicas
@@ -200,9 +204,11 @@ def test_two_titles_are_a_conflict_until_one_is_left(three: Replicas) -> None:
 
 
 def test_figures_of_the_c_set(new_database: NewDatabase) -> None:
-    """Figure 4: a deletion leaves −1 where it arrives before the insertions that it did not see; the next insertion
-    compensates it."""
-    replicas = found(new_database, "cset")
+    check_negative_counter(found(new_database, "cset"))
+
+
+def check_negative_counter(replicas: Replicas) -> None:
+    """Figure 4: two members delete a statement, which leaves −1; the next insertion compensates it."""
     a, b, c = replicas.members.values()
     a.put_one(D, f"{X} :tag 'kept', 'e' .")
     replicas.rest()
@@ -217,11 +223,14 @@ def test_figures_of_the_c_set(new_database: NewDatabase) -> None:
     assert_equal(replicas)
 
 
-@pytest.mark.parametrize(("mode", "tags_left"), [("orset", {"e", "kept"}), ("cset", {"kept"})])
-def test_the_insertion_that_the_c_set_loses(new_database: NewDatabase, mode: str, tags_left: set[str]) -> None:
+@pytest.mark.parametrize(("mode", "tags_left"), [("orset", frozenset({"e", "kept"})), ("cset", frozenset({"kept"}))])
+def test_the_insertion_that_the_c_set_loses(new_database: NewDatabase, mode: str, tags_left: frozenset[str]) -> None:
     """A deletes and inserts a statement while B deletes it."""
-    replicas = found(new_database, mode, "ab")
-    a, b = replicas.members.values()
+    check_insertion(found(new_database, mode, "ab"), tags_left)
+
+
+def check_insertion(replicas: Replicas, tags_left: frozenset[str] = frozenset({"e", "kept"})) -> None:
+    a, b, *_ = replicas.members.values()
     a.put_one(D, f"{X} :tag 'kept', 'e' .")
     replicas.rest()
     edit(a, [], [tag("e")])
@@ -353,3 +362,39 @@ def test_nothing_is_written_without_a_backbone(new_database: NewDatabase) -> Non
     assert alone.rows("select replica, marks from mdp_state") == [(None, 0)]
     for table in ("replica_log", "replica_drafts", "statement_marks", "backbone"):
         assert alone.rows(f"select * from {table}") == []
+
+
+def deletions_drop_everything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AddWinsSet, "remote_delete", lambda self, state, number, deps: frozenset())
+
+
+def marks_are_not_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PostgresReplicaStore, "_mark_changes", lambda *_: [])
+
+
+def marks_are_not_looked_up_by_local_changes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LocalOperations, "_marks", lambda *_: {})
+
+
+def operations_without_effect_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StatementStore, "keep", lambda *_: None)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fault", "scenario", "mode"),
+    [
+        (deletions_drop_everything, check_insertion, "orset"),
+        (marks_are_not_stored, test_concurrent_changes_merge_and_every_operation_counts, "orset"),
+        (marks_are_not_stored, test_concurrent_changes_merge_and_every_operation_counts, "cset"),
+        (marks_are_not_looked_up_by_local_changes, check_negative_counter, "cset"),
+        (operations_without_effect_are_dropped, test_concurrent_changes_merge_and_every_operation_counts, "orset"),
+    ],
+)
+def test_planted_faults_are_detected(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, fault: Any, scenario: Any, mode: str
+) -> None:
+    replicas = found(new_database, mode)
+    fault(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        scenario(replicas)

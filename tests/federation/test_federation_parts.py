@@ -82,7 +82,17 @@ def test_printed_rules_are_read_back_as_written(path: object) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1", '{"os.system": ["x"]}', '{"RuleEnded": [1, 2]}', '{"RuleEnded": ["x"], "set": []}', "[" * 9999],
+    [
+        "",
+        "{",
+        '{"RuleEnded": [1]}',
+        '{"Flooded": ["a", "1", {"RuleEnded": ["a.1"]}]}',
+        "[1",
+        '{"os.system": ["x"]}',
+        '{"RuleEnded": [1, 2]}',
+        '{"RuleEnded": ["x"], "set": []}',
+        "[" * 9999,
+    ],
 )
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(UnreadableMessage, match="not a message of a federation"):

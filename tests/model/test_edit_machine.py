@@ -1,7 +1,9 @@
-"""The store under edits, compared with an oracle: several rounds of edits in one transaction, beside registrations."""
+"""The store under edits, compared with an oracle: several rounds of edits in one transaction, and programs, beside
+registrations."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy import Connection
 
-from mdv.cause import RULE, Cause
+from mdv.cause import PROGRAM, RULE, Cause
 from mdv.db.delta import DocumentDifference, EffectiveEdits, EncodedStatement, TypedValue
 from mdv.db.load_sql import load_sql
 from mdv.db.statement_store import StatementStore
@@ -22,6 +24,7 @@ from mdv.mdp.transaction import Transaction, TransactionOutcome
 from mdv.model import Statement, Term
 from tests.support.machines import assert_mutant_is_detected, run_machine
 from tests.support.mdp import Mdp
+from tests.support.real_processes import Programs
 from tests.support.store_machine import (
     CONTENT,
     DOCUMENTS,
@@ -278,3 +281,54 @@ def test_the_machine_detects_a_mutant(mutant: str, mdp: Mdp, monkeypatch: pytest
     MUTANTS[mutant](monkeypatch)
     machine = SingleValueMachine if mutant == "removed values are validated" else EditMachine
     assert_mutant_is_detected(lambda: machine(mdp), seed=1)
+
+
+STEPS = st.lists(st.tuples(st.booleans(), a_statement()), min_size=1, max_size=6)
+
+
+def written(statement: Statement) -> str:
+    """Return a statement as a triple of a program, with exact terms."""
+    term = statement.object
+    if term.is_uri:
+        value = f"<{term.value}>"
+    else:
+        mark = f"@{term.lang}" if term.lang else f"^^<{term.datatype}>" if term.datatype else ""
+        value = json.dumps(term.value) + mark
+    return f"<{statement.property}>(<{statement.subject}>, {value})"
+
+
+class ProgramMachine(EditMachine):
+    @rule(steps=STEPS, into=st.sampled_from(DOCUMENTS), is_atomic=st.booleans())
+    def run_a_program(self, steps: list[tuple[bool, Statement]], into: str, is_atomic: bool) -> None:
+        """Add statements where they are accepted, and take away others. In `[ ]` the result is the same."""
+        after = dict(self.oracle.store)
+        for is_added, statement in steps:
+            after = self.applied(after, is_added, statement, into)
+        parts = [f"(FIRST {'+' if is_added else '-'}{written(one)} OR TRUE)" for is_added, one in steps]
+        code = " AND ".join(parts)
+        programs = Programs(self.mdp)
+        iri = programs.start(f"[{code}]" if is_atomic else code, into=into)
+        programs.run()
+        news = programs.news(iri)
+        assert (news.state, news.solutions) == ("done", 1), news.problem
+        before = self.oracle.store
+        changed = sorted(uri for uri in {*before, *after} if before.get(uri) != after.get(uri))
+        gained = sum(len(said - before.get(uri, frozenset())) for uri, said in after.items())
+        lost = sum(len(said - after.get(uri, frozenset())) for uri, said in before.items())
+        assert (news.added, news.removed) == (gained, lost)
+        self.oracle.record(changed, after, changed, Cause(PROGRAM, iri, "token test"))
+        assert news.position == self.oracle.position
+        self.check_everything()
+
+    def applied(self, store: Store, is_added: bool, statement: Statement, into: str) -> Store:
+        if not is_added:
+            found = {uri: said - {statement} for uri, said in store.items()}
+            return {uri: said for uri, said in found.items() if said}
+        said = store.get(into, frozenset()) | {statement}
+        if statement in visible(store) or not self.oracle.rules.accepts(said):
+            return store
+        return store | {into: said}
+
+
+def test_programs_beside_registrations(mdp: Mdp) -> None:
+    run_machine(lambda: ProgramMachine(mdp))

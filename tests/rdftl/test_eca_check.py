@@ -7,12 +7,22 @@ import pytest
 from mdv.errors import InvalidRule
 from mdv.inspect import eca_rule_base
 from mdv.inspect.eca_check import check_eca_rules, check_json, render_check, warn_about
-from mdv.inspect.eca_graph import analyse_active, analysis_json, graph_json, render_analysis, render_graph
+from mdv.inspect.eca_graph import (
+    AnalysedRules,
+    analyse_active,
+    analysis_json,
+    graph_json,
+    render_analysis,
+    render_graph,
+)
 from mdv.inspect.eca_rule_base import RuleBaseCache
 from mdv.mdp.eca.change_rules import EcaDraft, add_rules, change_state
+from mdv.rdftl.analysis import OrderFinding
 from mdv.rdftl.compile import compile_rules
 from mdv.rdftl.triggering import AnalysisMode
+from mdv.real.vocabulary import LRM_BODY, REAL_CODE
 from tests.support.mdp import Mdp
+from tests.support.real_actions import DECLARED
 
 SCHEMA = """
 :Lo a rdfs:Class . :Course rdfs:subClassOf :Lo . :Note a rdfs:Class .
@@ -191,3 +201,59 @@ def test_the_rule_base_follows_changes(eca: Mdp) -> None:
     with eca.engine.begin() as connection:
         change_state(connection, str(number), "disabled", None, eca.provider)
     assert check(eca, RANK, bases=bases)["compared_with"] == 0
+
+
+def define(mdp: Mdp, **bodies: str) -> None:
+    mdp.put_schema(SCHEMA + DECLARED)
+    turtle = "\n".join(
+        f"<http://act/{name}> <{LRM_BODY}> <http://act/{name}/body> . <http://act/{name}/body> <{REAL_CODE}> '{code}' ."
+        for name, code in bodies.items()
+    )
+    (result,) = mdp.put({"http://d/actions": turtle})
+    assert not isinstance(result, Exception), result
+
+
+CALLING = "RULE calls ON INSERT resource() AS INSTANCE OF Lo IF TRUE DO CALL <http://act/tag>($delta)"
+TAGGED = "RULE tagged ON INSERT (_, tag, _) IF TRUE DO INSERT $delta AS INSTANCE OF Note"
+
+
+def test_the_analysis_knows_what_a_called_action_may_write(eca: Mdp) -> None:
+    bases = RuleBaseCache()
+    define(eca, tag=":subject(?x, ?s) AND CALL <http://act/other>(?x)", other="+:tag(?x, ?x)")
+    add(eca, CALLING, TAGGED, RANK)
+
+    (rule,) = check(eca, CALLING, "calls", bases)["rules"]
+    assert names(rule["triggers"]) == ["tagged"]
+
+    define(eca, tag="-:rank(?x, ?s)")
+    (rule,) = check(eca, CALLING, "calls", bases)["rules"]
+    assert names(rule["triggers"]) == []
+    with eca.engine.connect() as connection:
+        found = analyse_active(connection, eca.schemas, bases, AnalysisMode.STRICT)
+    assert ["calls", "rank"] in [sorted(names_of(found, one)) for one in found.analysis.pairs]
+
+
+def names_of(found: AnalysedRules, finding: OrderFinding) -> list[str]:
+    return [name for number in finding.units for name in found.analysis.units[number].rules]
+
+
+@pytest.mark.parametrize(
+    "body", ["CALL ?any()", "CALL <http://act/unknown>()", "AND", "CALL primitive:service(?x)", None]
+)  # fmt: skip
+def test_an_action_that_is_not_known_may_do_anything(eca: Mdp, body: str | None) -> None:
+    if body is not None:
+        define(eca, tag=body)
+    add(eca, TAGGED, RANK)
+
+    (rule,) = check(eca, CALLING)["rules"]
+
+    assert sorted(names(rule["triggers"])) == ["calls", "rank", "tagged"]
+    assert any(warning["code"] == "may-not-terminate" for warning in rule["analysis_warnings"])
+
+
+def test_a_rule_that_makes_nodes_by_an_action_may_not_terminate(eca: Mdp) -> None:
+    define(eca, tag="$y AND +rdf:type(?y, <http://v/Lo>)")
+
+    (rule,) = check(eca, CALLING)["rules"]
+
+    assert [warning["code"] for warning in rule["analysis_warnings"]].count("may-not-terminate") == 1

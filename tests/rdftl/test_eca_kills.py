@@ -13,6 +13,7 @@ import pytest
 from mdv.embedded import Postgres
 from mdv.failpoints import AFTER_EDIT, ECA_FAILPOINTS
 from tests.support.eca_system import RULES, SCHEMA, add, put, statements, submit, work
+from tests.support.eventually import eventually
 from tests.support.mdp import Mdp
 from tests.support.two_processes import systems
 
@@ -67,9 +68,11 @@ def content(mdp: Mdp) -> tuple[Any, ...]:
 def die(mdp: Mdp, point: str, number: int) -> bool:
     """Run a worker that is killed at a failpoint. Return False if it ended without reaching it."""
     url = mdp.engine.url.render_as_string(hide_password=False)
-    environment = {**os.environ, "MDV_DIE_AT": f"{point}:{number}"}
+    environment = {**os.environ, "MDV_DIE_AT": f"{point}:{number}", "PGAPPNAME": "killed"}
     ended = subprocess.run([sys.executable, "-c", WORKER, url], env=environment, capture_output=True, check=False)
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr.decode()
+    # The server may need a moment to find that the connection is closed. Until then, the jobs stay locked.
+    eventually(lambda: mdp.one("select count(*) from pg_stat_activity where application_name = 'killed'") == 0)
     return ended.returncode != 0
 
 

@@ -24,6 +24,7 @@ from mdv.rdftl.model import (
     ArcAction,
     ArcEvent,
     Axis,
+    CallAction,
     ChangeKind,
     Condition,
     ConstantValue,
@@ -197,7 +198,10 @@ class Parts:
             triples = st.lists(Parts.triples_of(self, kind, False), min_size=1, max_size=2)
             return triples.map(lambda found: ArcAction(kind, tuple(found)))
 
-        return st.one_of(inserts, deletes, *map(arcs, ChangeKind))
+        operands = st.one_of(self.paths(1), self.constants())
+        actions = st.sampled_from(["http://act/a", OWN + "act", "urn:x:y"])
+        calls = st.builds(CallAction, actions, st.lists(operands, max_size=3).map(tuple))
+        return st.one_of(inserts, deletes, calls, *map(arcs, ChangeKind))
 
 
 def kind_of(path: NodePath) -> ValueKind:

@@ -34,6 +34,7 @@ from tests.support.eca_history import NaiveProvider
 from tests.support.eca_system import UPDATES, submit, work
 from tests.support.feed_follower import new_copy
 from tests.support.mdp import Mdp
+from tests.support.rdftl_calls import ACTION_STATEMENTS, ACTIONS_DOCUMENT, with_calls
 from tests.support.rule_oracle import World
 from tests.support.two_processes import System
 
@@ -61,6 +62,7 @@ class EcaModel:
         self.lmr = self.mdp.create_lmr("near")
         self.mdp.subscribe(self.lmr, *SUBSCRIPTIONS)
         self.copy = new_copy()
+        self.put({ACTIONS_DOCUMENT: ACTION_STATEMENTS})
 
     @property
     def mdp(self) -> Mdp:
@@ -163,10 +165,19 @@ class EcaModel:
 
 @st.composite
 def coupled_rules(draw: st.DrawFn) -> EcaRule:
-    """A rule of any coupling mode, without a name."""
+    """A rule of any coupling mode, without a name, that may call an action of ReAL."""
     detached = draw(st.integers(0, 2)) == 0
     made = replace(draw(worlds.rules(strict=True)), name=None, precedes=())
+    if not detached and draw(st.booleans()):
+        made = replace(made, actions=draw(with_calls(made.actions, delta=True)))
     return replace(made, coupling=Coupling.DETACHED) if detached else made
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> tuple[Action, ...]:
+    """The actions of an update, with a call now and then."""
+    actions = draw(worlds.schedules())
+    return draw(with_calls(actions, delta=False)) if draw(st.integers(0, 3)) == 0 else actions
 
 
 PROCESS = st.sampled_from([0, 1])
@@ -197,7 +208,9 @@ class EcaMachine(RuleBasedStateMachine):
             self.model.put(batch)
             self.model.check()
 
-    @rule(process=PROCESS, actions=worlds.schedules())
+    @rule(
+        process=PROCESS, actions=worlds.schedules() | worlds.schedules().flatmap(lambda some: with_calls(some, False))
+    )
     def update(self, process: int, actions: tuple[Action, ...]) -> None:
         self.model.acting = process
         self.model.update(actions)

@@ -20,10 +20,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from copy import deepcopy
 
-from mdv.federation.encode import decode, encode
+from mdv.federation.encode import decode, decode_record, encode
 from mdv.federation.link import FederationLink, LinkExchange, LinkGap, OtherEpoch
 from mdv.federation.peer import FederationPeer
 from mdv.federation.privileges import Grant, GrantKind, Privilege
+from mdv.federation.records import records_of, state_of
 from mdv.federation.relevance import nodes_of_rule
 from mdv.federation.site import PeerSite, SuperpeerSite
 from mdv.federation.superpeer import Superpeer
@@ -198,7 +199,14 @@ class SimulatedFederation:
     def restart(self, name: str) -> None:
         """Restart a site: what it stores is kept, and what it has in memory alone is lost."""
         self.counts["restart"] += 1
-        self._start(name, self.fragments[name], self.site(name).links, self._state(name))
+        links = {key: decode_record(encode(link)) for key, link in self.site(name).links.items()}
+        state = self._state(name)
+        if state is not None:
+            stored = state_of(records_of(state))
+            if stored != state:
+                raise SimulationFailed(f"{name}: the records differ from the state")
+            state = stored
+        self._start(name, self.fragments[name], links, state)
 
     def back_up(self, name: str) -> None:
         memo = {id(self.schema): self.schema}

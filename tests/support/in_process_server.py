@@ -39,14 +39,16 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def serve_in_process(database_url: str, redis_url: str, work: bool = True, **settings: str) -> Iterator[WebAddress]:
-    """Serve an MDP on a free port. Without `work`, its jobs stay queued."""
+def serve_in_process(
+    database_url: str, redis_url: str, work: bool = True, port: int = 0, **settings: str
+) -> Iterator[WebAddress]:
+    """Serve an MDP on a free port, or on `port`. Without `work`, its jobs stay queued."""
     config = Config.from_environment(environment(database_url, redis_url, **settings))
     app = create_app(config)
     services = app.extensions["mdv"]
     woken, stopped = threading.Event(), threading.Event()
     services.wake_worker = lambda task: woken.set()
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Handler)
+    server = make_server("127.0.0.1", port, app, threaded=True, request_handler=_Handler)
     server.daemon_threads = True  # type: ignore[attr-defined]
     threads = [threading.Thread(target=partial(server.serve_forever, 0.05), daemon=True)]
     if work:
@@ -59,6 +61,7 @@ def serve_in_process(database_url: str, redis_url: str, work: bool = True, **set
         stopped.set()
         woken.set()
         services.feed_notifier.close()
+        services.log_notifier.close()
         server.shutdown()
         for thread in threads:
             thread.join(60)

@@ -81,6 +81,9 @@ _OF_THE_WAY = [
     *(f"eca_{name}" for name in ("templates", "rules", "keys", "classes", "counts", "runs", "changes")),
     *(f"real_{name}" for name in ("processes", "states", "waits", "solutions", "log", "calls")),
     "write_locks",
+    "backbone",
+    *(f"replica_{name}" for name in ("log", "drafts")),
+    "statement_marks",
 ]
 """Tables that record how documents were registered, or that other tests compare."""
 

@@ -31,6 +31,7 @@ from mdv.rdftl.model import (
     ArcAction,
     ArcEvent,
     Axis,
+    CallAction,
     ChangeKind,
     Condition,
     ConstantValue,
@@ -53,7 +54,11 @@ from mdv.rdftl.model import (
     TripleNode,
     ValueComparison,
 )
+from mdv.real.resolve import read_program
+from mdv.real.syntax import Program
+from mdv.real.vocabulary import INPUT_SIGNATURE, LRM_BODY, REAL_CODE
 from mdv.rules.operators import Operator
+from tests.support.real_reference import Layer, ProgramError, Reference, Store, sees
 from tests.support.rule_oracle import HOLDS
 
 RULES_DOCUMENT = "urn:mdv:eca:main"
@@ -501,6 +506,8 @@ def execute(
     notes = notes if notes is not None else set()
     evaluation = Evaluation(state, delta, strict, True, notes)
     edits = Edits()
+    if isinstance(action, CallAction):
+        return _call(action, evaluation, document)
     if isinstance(action, NodeAction):
         _edit_nodes(action, evaluation, document, edits)
     else:
@@ -513,6 +520,56 @@ def execute(
         if any(arc in derived for triple in action.triples for arc in matching(triple, evaluation, state.arcs)):
             notes.add(Note.NOT_STATED)  # A9
     return effect
+
+
+class CalledProgram(Reference):
+    """The body of an action, with what a provider refuses. `into`: where its default context writes."""
+
+    def __init__(self, state: State, into: str) -> None:
+        super().__init__()
+        self.schema, self.into = state.schema, into
+
+    def add(self, statement: Statement, contexts: tuple[str | None, ...], store: Store | Layer) -> bool:
+        content, document = store.content(), contexts[0] or self.into
+        if any(one == statement and sees(contexts[:1], uri) for uri, one in content):
+            return False
+        if flaw(document, {statement, *(one for uri, one in content if uri == document)}, self.schema):
+            return False
+        store.put((document, statement), True)
+        return True
+
+
+def _call(action: CallAction, evaluation: Evaluation, document: str) -> Effect:
+    """Run an action of ReAL for every combination of what its arguments select. Its changes are one update."""
+    state, edits = evaluation.state, Edits()
+    calls = [*product(*(new_terms(TripleNode(one), evaluation) for one in action.arguments))]
+    if calls:
+        names, body = _action_of(action.action, state)
+        if len(names) != len(action.arguments):
+            raise ActionFailed("another number of inputs")
+        before = {(uri, one) for uri, said in state.documents.items() for one in said}
+        store = Store(set(before))
+        try:
+            for inputs in calls:
+                given = dict(zip(names, inputs, strict=True))
+                for _ in CalledProgram(state, document).solve(body.body, given, (None,), store):
+                    """All solutions are pulled."""
+        except ProgramError as error:
+            raise ActionFailed(str(error)) from None
+        edits.removed.update(before - store.pairs)
+        edits.added.update(store.pairs - before)
+    return apply(edits, state)._replace(updates=None)
+
+
+def _action_of(iri: str, state: State) -> tuple[list[str], Program]:
+    def values(subject: str, name: str) -> list[Term]:
+        return [one.object for one in state.stated if (one.subject, one.property) == (subject, name)]
+
+    codes = [code.value for body in values(iri, LRM_BODY) for code in values(body.value, REAL_CODE)]
+    if len(codes) != 1:
+        raise ActionFailed(f"no action {iri}")
+    names = [name.strip() for one in values(iri, INPUT_SIGNATURE) for name in one.value.split(",")]
+    return names, read_program(codes[0], state.schema.prefixes)
 
 
 def _nodes(path: NodePath, evaluation: Evaluation, itself: bool = False) -> set[str]:

@@ -28,6 +28,7 @@ from tests.support.tiers import check_may_start
 ROOT = Path(__file__).parents[2]
 ADMIN = "test-admin-token-0123456789"
 STOP_SECONDS = 10.0
+START_SECONDS = 180.0
 FAREWELL = ((signal.SIGTERM, STOP_SECONDS),)
 V = "http://mdv.example/schema#"
 
@@ -207,9 +208,9 @@ def start_server(
         return re.search(r"Listening at: (http://[\d.]+:\d+)", server.words())
 
     try:
-        server.url = eventually(address).group(1)
+        server.url = eventually(address, START_SECONDS).group(1)
         if ready:
-            eventually(lambda: _status(server.url + "/readyz") == 200)
+            eventually(lambda: _status(server.url + "/readyz") == 200, START_SECONDS)
     except BaseException:
         server.stop()
         raise

@@ -81,6 +81,7 @@ class Up:
     settings: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     known: list[int] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
 
     @property
     def output(self) -> str:
@@ -100,7 +101,7 @@ class Up:
         check_may_start("a whole system")
         demo = "--demo" if self.demo else "--no-demo"
         argv = [str(MDV), "up", demo, "--port", str(self.port), "--lmr-port", str(self.lmr_port)]
-        argv += ["--data", str(self.folder)]
+        argv += ["--data", str(self.folder), *self.options]
         with self.folder.with_suffix(".out").open("wb") as out:
             self.process = subprocess.Popen(
                 argv, stdout=out, stderr=out, env=environment(**self.settings), cwd="/", start_new_session=True

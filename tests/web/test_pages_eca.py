@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.eca_rules import adding_eca_rules
 from tests.support.page_visitor import Page, Visitor
+from tests.support.real_actions import action_turtle
 from tests.support.server import Api, Server, turtle
 
 _numbers = itertools.count(1)
@@ -50,6 +51,7 @@ def test_a_rule_is_written_checked_and_added(visitor: Visitor) -> None:
     assert "shadow" in added.words and "Its actions do not run." in added.words
     removed = visitor.post(f"{added.path}/remove")
     assert removed.title == "Event rules" and "The rule was removed." in removed.words
+    assert "change event rules this MDP" in visitor.get("/jobs").words
 
 
 def test_a_wrong_rule_is_refused_with_its_place_and_kept(visitor: Visitor) -> None:
@@ -148,6 +150,20 @@ def test_a_run_is_a_tree_that_is_replayed(
     assert uri in visitor.get("/event-rules/log", rule="seen").tree.xpath("//main//td//a/@href")[0].replace(
         "%23", "#"
     ).replace("%3A", ":").replace("%2F", "/")
+
+
+def test_a_run_shows_the_action_that_a_rule_has_called(
+    visitor: Visitor, add_rule: Callable[[str], list[int]], api: Api, doc: str
+) -> None:
+    action = action_turtle(f"{doc}#mark", "+<http://mdv.example/schema#note>(?x, 'seen')", "x", "x")
+    add_rule(f"RULE calls ON INSERT resource() AS INSTANCE OF CycleProvider IF TRUE DO CALL <{doc}#mark>($delta)")
+    assert api.put(doc, turtle(f"<#host> a ex:CycleProvider . {action}")).status_code == 201
+    runs = visitor.get("/event-rules/runs", rule="calls")
+    (link,) = [link for link in runs.links() if link.startswith("/event-rules/runs/")]
+
+    page = visitor.get(link)
+
+    assert f"Called {doc}#mark: 1 solution (x = {doc}#host)." in page.words
 
 
 def test_a_run_is_undone_after_confirmation(

@@ -92,4 +92,4 @@ def test_a_subscription_of_an_lmr_is_no_rule_of_the_provider(visitor: Visitor) -
 
 def test_jobs_about_rules_of_the_provider_name_it(visitor: Visitor, add_rule: Callable[..., int]) -> None:
     visitor.post(f"/rules/own/{add_rule(RULE + '8')}", rule=RULE + "9")
-    assert "change rule this MDP" in visitor.get("/").words
+    assert "change rule this MDP" in visitor.get("/jobs").words

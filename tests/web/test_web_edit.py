@@ -194,7 +194,7 @@ def test_subscriptions_and_lmrs_name_their_authors(server: Server, api: Api, lmr
 
 
 def test_documents_of_mdv_itself_are_not_registered(api: Api) -> None:
-    own = "urn:mdv:updates"
+    own = "urn:mdv:eca:nothing"
     refused = api.put(own, turtle("<#a> ex:note 'x' ."))
     assert refused.status_code == 409 and "urn:mdv:" in refused.json()["detail"]
     for answer in (

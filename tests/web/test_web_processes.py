@@ -70,12 +70,12 @@ def test_a_program_changes_documents(api: Api, stored: str) -> None:
 
 
 def test_an_error_keeps_the_effects_before_it(api: Api, doc: str) -> None:
-    code = named("+:note(:one, 'x') AND +:note(?nobody, 'y')", doc)
+    code = "+:note(:one, 'x') AND +:note(?nobody, 'y')"
     answer = run(api, code, into=doc)
     assert answer.status_code == 422, answer.text
     problem = answer.json()
     assert problem["effects"] == {"added": 1, "removed": 0} and problem["solutions"] == 0
-    assert problem["span"]["start"] == code.index("note(?nobody") and problem["position"] > 0
+    assert problem["span"]["start"] == named(code, doc).rindex("+:note") and problem["position"] > 0
     assert "one" in text_of(api, doc)
     assert run(api, "+:note(", into=doc).status_code == 422
 
@@ -185,3 +185,19 @@ def test_many_solutions_are_read_in_pages(api: Api, doc: str) -> None:
     assert numbers == list(range(1, 1201)) and events[-1]["type"] == "end"
     found = run(api, f"IN <{doc}> {{ :note(?x, ?y) }}").json()
     assert len(found["solutions"]) == 1200
+
+
+def test_the_document_of_a_caller_is_read_edited_and_deleted(api: Api, doc: str) -> None:
+    own = "urn:mdv:real:admin"
+    code = named("+:note(:one, 'x')", doc)
+    assert run(api, code).json()["effects"] == {"added": 1, "removed": 0}
+    assert "one" in text_of(api, own)
+    assert api.put(own, turtle("<urn:a> ex:note 'x' .")).status_code == 409
+    assert api.delete(own).status_code == 200 and text_of(api, own) == ""
+
+
+def test_a_sleeping_program_goes_on_at_its_time(api: Api, doc: str) -> None:
+    answer = run(api, "CALL primitive:sleep(1) AND +:note(:one, 'slept')", into=doc)
+    assert answer.json()["effects"] == {"added": 1, "removed": 0}
+    waited = run(api, "WAIT :note(:never, ?x) AT MOST 1 seconds OR +:note(:two, 'late')", into=doc)
+    assert waited.json()["effects"] == {"added": 1, "removed": 0}

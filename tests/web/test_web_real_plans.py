@@ -90,6 +90,16 @@ def test_what_a_program_may_read_and_write(api: Api, doc: str) -> None:
     assert found["starts"] == [V + "go"] and found["calls"] == []
 
 
+def test_services_and_engines_may_read_and_add_anything(api: Api) -> None:
+    anything = {"subject": None, "property": None, "object": None}
+    service = explain(api, "TRUE AND CALL primitive:service(<urn:x>)").json()
+    assert service["may_read"] == [{"documents": None} | anything]
+    assert service["may_write"] == [{"change": "added", "document": INTO} | anything]
+    assert explain(api, "engine:other!rdf:type(<urn:x>, ?)").json()["may_read"] == [{"documents": None} | anything]
+    (read,) = explain(api, "!rdf:type(<urn:x>, ?)").json()["may_read"]
+    assert read["subject"] == "urn:x" and read["property"] is None
+
+
 def test_the_bodies_of_actions_are_part_of_the_plan(api: Api, actions: str) -> None:
     found = explain(api, f"CALL <{actions}b>(<urn:x>)").json()
     assert found["calls"] == [f"{actions}b", f"{actions}a"] and found["complete"]

@@ -129,7 +129,7 @@ def test_the_api_description_lists_exactly_the_existing_calls(server: Server) ->
     environment = {"MDV_DATABASE_URL": "postgresql://u@127.0.0.1/none", "MDV_REDIS_URL": "redis://127.0.0.1"}
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, check=True)
     routes = {
-        (rule.replace("<", "{").replace(">", "}"), method.lower())
+        (re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule), method.lower())
         for rule, methods in json.loads(found.stdout)
         for method in methods
         if rule.startswith("/api/") and method not in ("HEAD", "OPTIONS")
@@ -175,9 +175,9 @@ def test_schemathesis_finds_no_undocumented_response(server: Server, tmp_path: P
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(tmp_path / "schemathesis.toml"),
                "run", server.url + "/openapi.json", "-H", f"Authorization: Bearer {ADMIN}", 
                "--checks", "all", "--exclude-checks", "positive_data_acceptance",
-               "--phases", "examples,coverage,fuzzing", "--generation-deterministic", "--no-shrink", "-n", "5",
-               "--max-time", "14", "--no-color", "--warnings", "off"]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
+               "--phases", "examples,coverage,fuzzing", "--generation-deterministic", "--no-shrink", "-n", "2",
+               "--no-color", "--warnings", "off"]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert server.api().put_schema(SCHEMA).status_code == 200  # it has put its own
     shown = re.sub(r"(.)\1{50,}", r"\1…", done.stdout)
     assert done.returncode == 0, shown[-8000:] + done.stderr[-2000:]

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.support.real_actions import action_turtle
 from tests.support.server import PROBLEM, Api, V, WebAddress, turtle
 
 Make = Callable[..., tuple[str, int]]
@@ -175,3 +176,20 @@ def test_mutated_texts_are_never_an_internal_error(api: Api) -> None:
             assert answer.status_code in (200, 201, 400, 409, 422), (text, answer.text)
     for rule in api.all("/eca/rules", 1000):
         assert api.http.delete(f"/api/v1/eca/rules/{rule['id']}").status_code == 200
+
+
+def test_an_update_calls_an_action_of_a_document(api: Api, doc: str) -> None:
+    code = f"<{V}note>(?x, ?old) AND -<{V}note>(?x, ?old) AND +<{V}note>(?x, ?new)"
+    action = action_turtle(f"{doc}#rename", code, "x, new", "old")
+    assert api.put(doc, turtle(f"<#a> ex:note 'old' . {action}")).status_code == 201
+    text = f"CALL <{doc}#rename>(<{doc}#a>, 'new')"
+
+    tried = update(api, text, graph=doc, dry_run="true").json()
+    assert (tried["inserted"], tried["deleted"]) == (1, 1) and values(api, f"{doc}#a") == ["old"]
+    (step,) = tried["run"]["updates"]
+    assert step["called"]["first"] == [{"old": {"type": "literal", "value": "old"}}]
+    done = update(api, text, graph=doc)
+    assert done.status_code == 200, done.text
+    assert values(api, f"{doc}#a") == ["new"]
+    failed = update(api, f"CALL <{doc}#rename>(<{doc}#a>)")
+    assert failed.status_code == 422 and "has 2 inputs, but 1 are given" in failed.json()["detail"]

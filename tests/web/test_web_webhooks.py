@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
+from mdv.webhooks.sign import make_secret
 from tests.support.eventually import eventually
 from tests.support.server import PROBLEM, SCHEMA, Api, Server, start_server, start_worker, stopping, turtle
 from tests.support.webhook_receiver import Handler, Receiver, receiving, saying
@@ -26,9 +28,11 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def open_server(folder: Path, new_database: Callable[[], str], new_queue: Callable[[], str]) -> Iterator[Server]:
-    """A system that may send webhooks to this machine. Its one worker has one process for everything."""
+    """A system that may send webhooks and requests of programs to this machine. Its one worker has one process for
+    everything."""
     database, queue = new_database(), new_queue()
-    worker = start_worker(folder, database, queue, concurrency=1, MDV_WEBHOOK_PRIVATE="true")
+    services = {"MDV_REAL_SERVICES": "http://127.0.0.1:", "MDV_REAL_SERVICE_SECRET": make_secret()}
+    worker = start_worker(folder, database, queue, concurrency=1, MDV_WEBHOOK_PRIVATE="true", **services)
     server = start_server(folder, database, queue, MDV_WEBHOOK_PRIVATE="true")
     with stopping(server, worker):
         assert server.api().put_schema(SCHEMA).status_code == 200
@@ -341,3 +345,32 @@ def test_unknown_webhooks_and_messages_are_not_found(lmr: Repository, receiver: 
         assert lmr.call("POST", f"/{hook['id']}/deliveries/{message}/replay").status_code == 404
     assert lmr.call("GET", f"/{hook['id']}/deliveries?state=odd").status_code == 400
     assert lmr.call("POST", json={"url": receiver.url, "secret": "mine"}).status_code == 400
+
+
+def test_a_program_of_a_worker_calls_a_service(open_server: Server) -> None:
+    api, doc = open_server.api(), "http://docs.example/service"
+    with receiving() as receiver:
+
+        def certify(handler: Handler) -> None:
+            (request,) = re.findall(rf"<({doc}#[^>]*-1)>", receiver.got[-1].body.decode())
+            text = f"<{request}> <http://mdv.example/schema#note> 'certified' .".encode()
+            handler.send_response(200)
+            handler.send_header("Content-Type", "text/turtle")
+            handler.end_headers()
+            handler.wfile.write(text)
+
+        receiver.answers.append(certify)
+        terms = "@prefix lrm: <http://xrce.xerox.com/LRM#> . @prefix real: <http://xrce.xerox.com/ReAL#> .\n"
+        stored = api.put(doc, terms + turtle(f"<#authority> real:endpoint '{receiver.url}' ."))
+        assert stored.status_code in (200, 201), stored.text
+        code = (
+            f"$cr AND +lrm:requestedService(?cr, <{doc}#authority>) AND CALL primitive:service(?cr)"
+            " AND NO lrm:error(?cr, ?) AND ex:note(?cr, ?note)"
+        )
+
+        answer = api.http.post("/api/v1/real", json={"code": code, "mode": "run", "into": doc}, timeout=60)
+
+    assert answer.status_code == 200, answer.text
+    ((request, note),) = [(one["cr"]["value"], one["note"]["value"]) for one in answer.json()["solutions"]]
+    assert note == "certified" and request.startswith(doc + "#")
+    assert len(receiver.got) == 1 and request in receiver.got[0].body.decode()

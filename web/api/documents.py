@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -61,6 +62,7 @@ from web.routing import RouteGroup
 from web.services import services
 from web.use_cases.documents import document_response, incoming_references
 from web.use_cases.eca import reactions_option, with_tree
+from web.use_cases.own_writes import prefer_replicas, wait_for_replicas
 from workers.messages import JobMessage
 
 routes = RouteGroup("documents", "Registered RDF documents")
@@ -258,12 +260,15 @@ def _change(
     } | reactions_option(caller, query.eca)
     wait_seconds = prefer_wait(services().config.max_wait_seconds)
     wait = DRY_RUN_WAIT_SECONDS if dry_run and wait_seconds is None else wait_seconds
+    deadline = time.monotonic() + (wait or 0)
     job_id, status = enqueue_job(kind, uri, caller, options, wait or 0, body, media_type, keyed=not dry_run)
     if status is None or not has_ended(status):
         return accepted_response(PendingJob(job_id, uri, status))
     if dry_run and kind == "delete" and status.result is not None:
         references = [reference._asdict() for reference in incoming_references(uri)]
         status = status._replace(result=status.result | {"references": references})
+    if status.problem is None and status.result is not None:
+        status = status._replace(result=wait_for_replicas(status.result, prefer_replicas(), deadline))
     return _ended(status, wait_seconds)
 
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from flask import Response, jsonify, make_response, request
+from werkzeug.routing import BaseConverter
 
 from mdv.errors import Forbidden
 from mdv.inspect.processes import find_process, list_log, list_processes, list_solutions, process_iri
@@ -21,7 +22,16 @@ from web.services import services
 from web.use_cases.processes import FollowedProcess, read_event_id, stop_process_of
 from web.use_cases.programs import EVENTS, NDJSON, client_connection, stream_events
 
+
+class ProcessConverter(BaseConverter):
+    """A process in a path: its IRI, or the part after `urn:mdv:real:process/`."""
+
+    regex = "(?:urn:mdv:real:process/)?[^/]+"
+    part_isolating = False
+
+
 routes = RouteGroup("processes", "Processes: programs in the mode run")
+routes.blueprint.record_once(lambda setup: setup.app.url_map.converters.update(process=ProcessConverter))
 
 LIVE_STATES = ("ready", "waiting", "calling", "full")
 
@@ -46,7 +56,7 @@ def processes(query: ProcessesQuery) -> dict[str, Any]:
     return {"items": items, "next": str(items[-1]["number"]) if len(found) > query.limit else None}
 
 
-@routes.route("GET", "/real/processes/<path:process>/solutions", "List the solutions of a process",
+@routes.route("GET", "/real/processes/<process:process>/solutions", "List the solutions of a process",
               {200: _SOLUTIONS} | describe_problems(404, 406), query=ListQuery)  # fmt: skip
 def solutions(query: ListQuery, process: str) -> Response:
     """Lists solutions in order. A process with 1,000 unread solutions pauses; those up to `after` count as read, and
@@ -71,7 +81,7 @@ def solutions(query: ListQuery, process: str) -> Response:
     return jsonify({"items": items, "next": str(last) if len(found) > query.limit else None})
 
 
-@routes.route("GET", "/real/processes/<path:process>/log", "List the log of a process",
+@routes.route("GET", "/real/processes/<process:process>/log", "List the log of a process",
               {200: _LOG} | describe_problems(404), query=ListQuery)  # fmt: skip
 def log(query: ListQuery, process: str) -> dict[str, Any]:
     """Lists entries in order: `log` (of `primitive:log`), `warning`, `commit` (a slice that changed documents), and
@@ -85,7 +95,7 @@ def log(query: ListQuery, process: str) -> dict[str, Any]:
     return {"items": items, "next": str(items[-1]["id"]) if len(found) > query.limit else None}
 
 
-@routes.route("GET", "/real/processes/<path:process>", "Get a process", {200: ProcessShown} | describe_problems(404))
+@routes.route("GET", "/real/processes/<process:process>", "Get a process", {200: ProcessShown} | describe_problems(404))
 def process(process: str) -> dict[str, Any]:
     """A process is given by its IRI, or by the part after `urn:mdv:real:process/`."""
     require_reader()
@@ -93,7 +103,7 @@ def process(process: str) -> dict[str, Any]:
         return find_process(connection, process)
 
 
-@routes.route("DELETE", "/real/processes/<path:process>", "Stop a process",
+@routes.route("DELETE", "/real/processes/<process:process>", "Stop a process",
               {202: ProcessStarted} | describe_problems(403, 404), query=StopQuery)  # fmt: skip
 def stop(query: StopQuery, process: str) -> Response:
     """Stops a process: what it has not committed is dropped. `message`: is added to its activity document."""

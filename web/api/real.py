@@ -146,6 +146,7 @@ def _run_process(caller: Caller, body: ProgramBody, media_type: str) -> Response
         else:
             started = start_process_of(s, caller, body.code, options)
             followed = FollowedProcess(s, started.iri, body.code, started.warnings)
+            followed.is_new = True
         if media_type == JSON:
             return _with_location(_whole_answer(s, followed), followed.iri)
         events = followed.events(client_connection(), followed.leave if media_type == EVENTS else followed.stop)

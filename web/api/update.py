@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from flask import Response, make_response, request
@@ -17,6 +18,7 @@ from web.openapi import IDEMPOTENCY_KEY, PREFER, PRIORITY, describe_problems
 from web.routing import RouteGroup
 from web.services import services
 from web.use_cases.eca import DRY_RUN_WAIT_SECONDS, RDFTL, run_update
+from web.use_cases.own_writes import prefer_replicas, wait_for_replicas
 
 routes = RouteGroup("update", "Change statements with the actions of RDFTL")
 
@@ -51,10 +53,11 @@ def update(query: UpdateQuery) -> Response:
     text = _read_text()
     wait_seconds = prefer_wait(services().config.max_wait_seconds)
     wait = DRY_RUN_WAIT_SECONDS if query.dry_run and wait_seconds is None else wait_seconds
+    deadline = time.monotonic() + (wait or 0)
     done = run_update(caller, text, graph, wait or 0, query.dry_run, eca=query.eca)
     if isinstance(done, PendingJob):
         return accepted_response(done)
-    response = make_response(done.result, 200)
+    response = make_response(wait_for_replicas(done.result, prefer_replicas(), deadline), 200)
     if wait_seconds is not None:
         response.headers["Preference-Applied"] = f"wait={wait_seconds}"
     return response

@@ -58,7 +58,7 @@ def start_process_of(s: Services, caller: Caller, code: str, options: ProgramOpt
         WriteLimits(caller.document_prefixes, caller.resource_prefixes), read_binding(options.binding),
         options.prefixes, options.limit, options.is_followed,
     )  # fmt: skip
-    with s.engine.begin() as connection:
+    with s.single.connect() as connection:
         started = run_in_thread(start_now, connection, start, s.schemas, s.process_quotas)
     s.wake_programs()
     return started
@@ -80,6 +80,7 @@ class FollowedProcess:
     ) -> None:
         self.services, self.iri, self.code = s, iri, code
         self.solution, self.entry = solution, entry
+        self.is_new = False
         self.is_over = False
         self.problem: MdvError | None = None
         self._marks = [{"type": "warning"} | mark_json(code, mark) for mark in marks]
@@ -94,6 +95,8 @@ class FollowedProcess:
         until = time.monotonic() + ANSWER_SECONDS
         is_ended = False
         try:
+            if self.is_new:
+                self.services.wait_for_news(self.iri, NEWS_SECONDS)  # its first slice has just been asked for
             while not is_ended:
                 found = self._next()
                 is_ended = self.is_over
@@ -143,7 +146,7 @@ class FollowedProcess:
         return {"added": self._counts[0], "removed": self._counts[1]}
 
     def _next(self) -> list[Event]:
-        with self.services.engine.begin() as connection:
+        with self.services.single.connect() as connection:
             news = read_news(connection, self.iri, self.solution, self.entry, MAX_PAGE, MAX_ENTRIES)
         if news is None:
             raise NotFound(f"There is no process {self.iri}.")

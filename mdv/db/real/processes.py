@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -226,6 +226,20 @@ def read_for_commit(connection: Connection, number: int) -> StopRequested:
     """Lock the row of a process, and return whether it was stopped. The lock of the MDP is taken if it is needed."""
     (row,) = _run(connection, "read_for_commit", {"id": number}).fetchall()
     return StopRequested(*row)
+
+
+def queue_commit_check(pipeline: Pipeline, number: int) -> Callable[[], tuple[StopRequested, tuple[WriteLock, ...]]]:
+    """Queue the same, with the locks against programs. The lock of the MDP is queued before."""
+    answer = pipeline.queue_named(load_sql("real_processes")["read_under_lock"], id=number)
+
+    def read() -> tuple[StopRequested, tuple[WriteLock, ...]]:
+        ((state, is_asked, message, solutions, locks),) = answer.rows()
+        asked = StopRequested(
+            state or "", is_asked == "t", None if message is None else json.loads(message), int(solutions or 0)
+        )
+        return asked, tuple(WriteLock(*one) for one in json.loads(locks or "[]"))
+
+    return read
 
 
 def store_slice(

@@ -11,7 +11,8 @@ each chunk and sorts them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -71,6 +72,9 @@ def read_shape(pattern: ReadPattern, scope: ReadScope, after: Statement | None, 
 class StatementReader:
     """Reads in one transaction of a connection, which begins with the first read."""
 
+    _begin = "begin_reading"
+    _new_documents: Mapping[str, int] | None = None
+
     def __init__(self, session: psycopg.Connection[Any], seconds: float) -> None:
         self._session, self._seconds = session, seconds
         self._has_begun = False
@@ -80,7 +84,7 @@ class StatementReader:
             self._has_begun = True
             with pipelined(self._session):
                 timeout = {"timeout": postgres_duration(self._seconds)}
-                self._session.execute(load_sql("real")["begin_reading"], timeout, prepare=True)
+                self._session.execute(load_sql("real")[self._begin], timeout, prepare=True)
                 found = self._session.execute(sql, values, prepare=True)
         else:
             found = self._session.execute(sql, values, prepare=True)
@@ -104,13 +108,14 @@ class StatementReader:
 
         For typed patterns these are all literals that can be equal: the caller compares them.
         """
+        with_new = self._new_documents is not None
         if not shape.subject or shape.goes_on:
-            return self._read(_sql_of(shape, limit), patterns, scope, position, after)
-        found = self._read(_sql_of(shape, limit, is_short=True), patterns, scope, position, None)
+            return self._read(_sql_of(shape, limit, with_new), patterns, scope, position, after)
+        found = self._read(_sql_of(shape, limit, with_new, is_short=True), patterns, scope, position, None)
         # With that many rows there may be more of them, and the same statement may have been counted twice.
         longer = [number for number, rows in enumerate(found) if len(rows) >= limit]
         if longer:
-            sql = _sql_of(shape, limit)
+            sql = _sql_of(shape, limit, with_new)
             whole = self._read(sql, [patterns[number] for number in longer], scope, position, None)
             for number, rows in zip(longer, whole, strict=True):
                 found[number] = rows
@@ -120,7 +125,10 @@ class StatementReader:
         self, sql: str, patterns: Sequence[ReadPattern], scope: ReadScope, position: int, after: Statement | None
     ) -> list[list[Statement]]:
         items = [_item(number, pattern, after) for number, pattern in enumerate(patterns)]
-        values = {"items": _as_json(items), "position": position, "scope": list(scope or ()), "types": _TYPED_DATATYPES}
+        values = {
+            "items": _as_json(items), "position": position, "scope": list(scope or ()), "types": _TYPED_DATATYPES,
+            "new_documents": json.dumps(self._new_documents, ensure_ascii=False),
+        }  # fmt: skip
         used = {name: value for name, value in values.items() if f"%({name})s" in sql}
         found: list[list[Statement]] = [[] for _ in patterns]
         for number, subject, name, target, value, lang, datatype in self._rows(sql, used):
@@ -132,8 +140,11 @@ class StatementReader:
         """Return for each statement the documents that contain it, as of a position."""
         items = [_item(number, ReadPattern(*statement), None) for number, statement in enumerate(statements)]
         found: list[set[str]] = [set() for _ in statements]
-        sql = load_sql("real")["find_documents_with"]
-        for number, document in self._rows(sql, {"items": _as_json(items), "position": position}):
+        sql = load_sql("real")["find_documents_with"].format(documents=_documents(self._new_documents is not None))
+        values = {"items": _as_json(items), "position": position}
+        if self._new_documents is not None:
+            values["new_documents"] = json.dumps(self._new_documents, ensure_ascii=False)
+        for number, document in self._rows(sql, values):
             found[number].add(document)
         return [frozenset(documents) for documents in found]
 
@@ -141,6 +152,28 @@ class StatementReader:
         """Return the prefixes of a document as of a position."""
         rows = self._rows(load_sql("real")["read_prefixes"], {"document": document, "position": position})
         return dict(rows[0][0]) if rows else {}
+
+
+class TransactionReader(StatementReader):
+    """Reads within a transaction that changes statements: what it has written is read, too.
+
+    `new_documents`: the IDs of the documents that it registers, by URI. They are not in the table yet.
+    """
+
+    _begin = "begin_reading_changes"
+
+    def __init__(self, session: psycopg.Connection[Any], seconds: float, new_documents: Mapping[str, int]) -> None:
+        super().__init__(session, seconds)
+        self._new_documents = new_documents
+
+    @contextmanager
+    def reading(self) -> Iterator[TransactionReader]:
+        """Restore the settings of the transaction after the block, unless the transaction has failed in it."""
+        try:
+            yield self
+        finally:
+            if self._has_begun and self._session.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
+                self._session.execute(load_sql("real")["end_reading_changes"], prepare=True)
 
 
 def _as_json(items: Iterable[dict[str, Any]]) -> str:
@@ -170,10 +203,21 @@ def _object_fields(term: Term, before: str) -> dict[str, Any]:
     return {before + "value": term.value, before + "lang": term.lang, before + "datatype": term.datatype}
 
 
+_ALSO_NEW = (
+    "(select id, uri from documents union all"
+    " select n.value::int, n.key from jsonb_each_text(%(new_documents)s::jsonb) n)"
+)
+
+
+def _documents(with_new: bool) -> str:
+    return _ALSO_NEW if with_new else "documents"
+
+
 @cache
-def _sql_of(shape: ReadShape, limit: int, is_short: bool = False) -> str:
-    """Return the statement for a shape. `is_short`: all rows of each pattern are expected within the limit."""
-    names, conditions = _conditions(shape)
+def _sql_of(shape: ReadShape, limit: int, with_new: bool, is_short: bool = False) -> str:
+    """Return the statement for a shape. `with_new`: also for documents that this transaction registers. `is_short`: all
+    rows of each pattern are expected within the limit."""
+    names, conditions = _conditions(shape, _documents(with_new))
     is_collected = not shape.subject and (
         shape.is_scoped
         or shape.object in ("plain", "lang", "datatype", "number")
@@ -195,8 +239,8 @@ def _sql_of(shape: ReadShape, limit: int, is_short: bool = False) -> str:
     )
 
 
-def _conditions(shape: ReadShape) -> tuple[list[str], list[str]]:
-    """Return the joins that look up the IDs of names, and the conditions on a row."""
+def _conditions(shape: ReadShape, documents: str) -> tuple[list[str], list[str]]:
+    """Return the joins that look up the IDs of names, and the conditions on a row. `documents`: the table."""
     names, found = [], []
 
     def look_up(table: str, column: str, alias: str, join: str = "cross join lateral") -> None:
@@ -230,7 +274,7 @@ def _conditions(shape: ReadShape) -> tuple[list[str], list[str]]:
     if shape.subject and shape.property and shape.object in ("uri", "plain", "lang", "datatype"):
         found.append("f.hash = k.hash")
     if shape.is_scoped:
-        found.append("f.document_id = any (array(select id from documents d where d.uri = any (%(scope)s::text[])))")
+        found.append(f"f.document_id = any (array(select id from {documents} d where d.uri = any (%(scope)s::text[])))")
     if shape.goes_on:
         look_up("resources", "after_subject", "after_subject")
         look_up("vocabulary", "after_property", "after_property")

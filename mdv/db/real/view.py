@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import psycopg
 
 from mdv.db.real.statement_reader import ReadShape, StatementReader, read_shape
+from mdv.engines.registry import engine_names
+from mdv.engines.run_engine import MAX_STATEMENTS, EngineFailed, run_engine
 from mdv.model import Statement
 from mdv.rdf.schema import Schema
 from mdv.rdf.values import ValueKind
@@ -168,9 +171,25 @@ class PostgresView:
         return self._refuse(change, facts)
 
     def infer(self, engine: str, pattern: ReadPattern, facts: FactReader) -> Iterable[Statement]:
-        if engine != ENGINE + "schema":
+        if engine == ENGINE + "schema":
+            return infer_by_schema(self._schema, self._schema_statements, pattern, facts)
+        if not engine.startswith(ENGINE):
             raise LookupError(engine)
-        return infer_by_schema(self._schema, pattern, facts)
+        return self._infer_apart(engine.removeprefix(ENGINE), pattern, facts)
+
+    def _infer_apart(self, name: str, pattern: ReadPattern, facts: FactReader) -> Iterator[Statement]:
+        """Yield the matching statements among the facts and what an engine infers from them and the schema."""
+        if name not in engine_names():
+            raise LookupError(name)
+        read = islice(facts(ReadPattern()), MAX_STATEMENTS + 1)
+        every = dict.fromkeys(chain(read, self._schema_statements))
+        try:
+            inferred = run_engine(name, every)
+        except EngineFailed as error:
+            raise ProgramFault(f"engine:{name}: {error}", "inferred") from None
+        for one in chain(every, inferred):
+            if pattern_matches(pattern, one, self.range_kind(one.property)):
+                yield one
 
     def schema_statements(self) -> Iterable[Statement]:
         return self._schema_statements
@@ -187,3 +206,25 @@ class PostgresView:
 
     def now(self) -> float:
         return time.time()
+
+
+class TransactionView(PostgresView):
+    """Reads what a transaction has written so far. A read that takes too long ends the transaction: the error of the
+    database is raised. `new_prefixes`: those of the documents that the transaction registers."""
+
+    def __init__(
+        self,
+        position: int,
+        schema: Schema,
+        schema_statements: Sequence[Statement],
+        refuse: Refuse,
+        deadline: Callable[[], float],
+        new_prefixes: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        super().__init__(position, schema, schema_statements, refuse, deadline)
+        self._prefixes.update({document: dict(prefixes) for document, prefixes in new_prefixes.items()})
+
+    def _call(self, read: Callable[..., Any], *values: Any) -> Any:
+        if time.monotonic() > self._deadline():
+            raise ProgramFault("the rules took longer than their time limit", "seconds")
+        return read(*values)

@@ -59,6 +59,8 @@ class ReplicationEffects(NamedTuple):
     more_marks: int = 0
     token: str | None = None
     """The life and number of the operation that was made here."""
+    facts: str | None = None
+    """The JSON of `backbone.facts`, if it has changed."""
 
 
 class Replication(Protocol):

@@ -57,11 +57,20 @@ def create_facts(connection: Connection, name: str, url: str, mode: str, epoch: 
     _execute(connection, "add_digests")
 
 
-def store_facts(connection: Connection, stored: StoredFacts, bases: LogBases) -> None:
-    """Store the facts that have changed, besides those in `mdp_state`."""
+def forget_backbone(connection: Connection) -> None:
+    """Delete all that concerns the backbone, and the digests of the documents."""
+    _execute(connection, "forget_backbone")
+
+
+def changed_facts(stored: StoredFacts, bases: LogBases) -> str | None:
+    """Return the JSON of the facts besides those in `mdp_state`; None if they have not changed."""
     now = _text(stored.facts, bases)
-    if now != stored.text:
-        _execute(connection, "store_facts", facts=now)
+    return now if now != stored.text else None
+
+
+def store_facts(connection: Connection, facts: str) -> None:
+    """Store the facts besides those in `mdp_state`."""
+    _execute(connection, "store_facts", facts=facts)
 
 
 def store_replica(connection: Connection, replica: str) -> None:

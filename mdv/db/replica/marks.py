@@ -84,6 +84,11 @@ def mark_changes(rows: Sequence[MarkRow]) -> dict[str, str]:
     return changes | ({"insert_marks": json.dumps(kept, ensure_ascii=False)} if kept else {})
 
 
+def count_marks(connection: Connection) -> int:
+    """Return the number of marks."""
+    return int(driver(connection).execute(load_sql("replica")["count_marks"], prepare=True).fetchall()[0][0])
+
+
 def settle_marks(connection: Connection, stable: Mapping[str, int], most: int) -> int:
     """Remove marks of the add-wins set whose operations are stable. Return their number. The lock is taken."""
     session, sql = driver(connection), load_sql("replica")

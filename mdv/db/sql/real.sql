@@ -1,7 +1,7 @@
 -- Statements as of a position P, for programs: rows that were added up to P, and rows of the history that were removed
 -- after P. The order is that of the index filter_data_resource, so that a cursor can go on after any statement.
 -- `position + 0` keeps the planner from the index on positions. mdv/db/real/statement_reader.py adds the conditions and
--- the limit where there are braces.
+-- the limit where there are braces. {documents}: the table, or also the documents that this transaction registers.
 
 -- name: read_items
 select k.n, s.uri, p.uri, t.uri, f.value, f.lang, d.uri
@@ -64,7 +64,7 @@ cross join lateral (
     where f.resource_id = s.id and f.property_id = p.id and f.hash = k.hash
       and f.until_position > %(position)s::bigint and f.position + 0 <= %(position)s::bigint
 ) f
-cross join lateral (select uri from documents d where d.id = f.document_id offset 0) d
+cross join lateral (select uri from {documents} d where d.id = f.document_id offset 0) d
 left join lateral (select uri from resources r where r.id = f.target_id offset 0) t on true
 left join lateral (select uri from vocabulary v where v.id = f.datatype_id offset 0) y on true
 where t.uri is not distinct from k.target and f.value is not distinct from k.value
@@ -80,6 +80,18 @@ order by v.version desc limit 1;
 
 -- name: read_position
 select position, schema_version from mdp_state;
+
+-- name: begin_reading_changes
+-- As below, in a transaction that changes statements. `end_reading_changes` restores the settings.
+select set_config('mdv.statement_timeout', current_setting('statement_timeout'), true),
+       set_config('statement_timeout', %(timeout)s, true),
+       set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+       set_config('mdv.jit', current_setting('jit'), true), set_config('jit', 'off', true);
+
+-- name: end_reading_changes
+select set_config('statement_timeout', current_setting('mdv.statement_timeout'), true),
+       set_config('enable_seqscan', 'on', true), set_config('plan_cache_mode', 'auto', true),
+       set_config('jit', current_setting('mdv.jit'), true);
 
 -- name: begin_reading
 -- Plans are pinned: they do not depend on the values or on how large a table is at the moment.

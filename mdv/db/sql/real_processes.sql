@@ -82,6 +82,12 @@ where p.id = %(id)s::bigint and p.state = 'ready';
 -- The state of a process after the lock is taken: it may have been stopped meanwhile.
 select state, stop_asked, message, read_solutions from real_processes where id = %(id)s::bigint for no key update;
 
+-- name: read_under_lock
+-- The same, with the locks against programs.
+select p.state, p.stop_asked, p.message, p.read_solutions,
+       (select json_agg(json_build_array(id, document_prefix, subject, property, object) order by id) from write_locks)
+from real_processes p where p.id = %(id)s::bigint for no key update of p;
+
 -- name: is_active
 select exists (select from real_processes where iri = %(iri)s::text and ended_at is null);
 

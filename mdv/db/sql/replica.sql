@@ -157,3 +157,18 @@ select count(*), coalesce(sum(length(body)), 0) from replica_log;
 
 -- name: has_interactive_jobs
 select exists (select from jobs where state = 'queued' and priority <= %(priority)s);
+
+-- name: read_private_key
+select private_key from backbone;
+
+-- name: store_private_key
+update backbone set private_key = %(private_key)s::bytea;
+
+-- name: forget_backbone
+with gone as (delete from backbone), log as (delete from replica_log), drafts as (delete from replica_drafts),
+     marks as (delete from statement_marks),
+     plain as (update documents set digest = null, statements = null, replica = null where digest is not null)
+update mdp_state set replica = null, marks = 0;
+
+-- name: count_marks
+select marks from mdp_state;

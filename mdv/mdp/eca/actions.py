@@ -22,6 +22,7 @@ from mdv.rdftl.model import (
     AllNodes,
     ArcAction,
     Axis,
+    CallAction,
     ChangeKind,
     ConstantValue,
     Delta,
@@ -124,7 +125,11 @@ class ActionReader:
             "constants": json.dumps(list(self._constants), ensure_ascii=False),
         }
 
-    def edits_of(self, action: Action) -> ActionEdits:
+    def arguments_of(self, action: CallAction) -> list[list[Term]]:
+        """Return what each argument of CALL selects, in order."""
+        return [self._terms(TripleNode(one)) for one in action.arguments]
+
+    def edits_of(self, action: NodeAction | ArcAction) -> ActionEdits:
         """Return the edits of an action. Raise `ActionFailed` if it cannot be carried out."""
         edits = ActionEdits()
         if isinstance(action, NodeAction):

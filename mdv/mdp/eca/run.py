@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice, takewhile
 from typing import Any, NamedTuple, Protocol
@@ -25,7 +25,8 @@ from mdv.db.eca.runs import RuleCount
 from mdv.db.pipeline import Pipeline
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
-from mdv.mdp.eca.actions import ActionFailed, ActionReader, is_unbounded
+from mdv.mdp.eca.actions import ActionEdits, ActionFailed, ActionReader, is_unbounded
+from mdv.mdp.eca.call_action import CalledAction, call_action, input_lists
 from mdv.mdp.eca.changes import EffectiveChange, pair_changes
 from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
 from mdv.mdp.eca.evaluation import Evaluation, FiredRule, Firing, RuleFailure
@@ -38,7 +39,7 @@ from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term
 from mdv.rdf.digest import statement_hash
 from mdv.rdftl.events import Deltas, UpdateChange, WatchedChange, superproperties
-from mdv.rdftl.model import AbortDependency, Action, Coupling, Delta, EcaRule
+from mdv.rdftl.model import AbortDependency, Action, ArcAction, CallAction, Coupling, Delta, EcaRule
 
 RULES_DOCUMENT = "urn:mdv:eca:"
 """The document of a rule set, without its name."""
@@ -54,12 +55,14 @@ TRANSACTION = -1
 
 
 class RunLimits(NamedTuple):
-    """Limits of one run: updates, causal depth, and seconds. `query_seconds`: of one query of a rule."""
+    """Limits of one run: updates, causal depth, and seconds. `query_seconds`: of one query of a rule. `actions`:
+    prefixes of the documents whose actions of ReAL may be called; None: any."""
 
     steps: int = 10_000
     depth: int = 1_000
     seconds: float = 10.0
     query_seconds: float = 2.0
+    actions: tuple[str, ...] | None = None
 
 
 DEFAULT_RUN_LIMITS = RunLimits()
@@ -100,6 +103,12 @@ class EditedTransaction(Protocol):
     def has_changed(self, document: str) -> bool: ...
 
     def is_in(self, document: str, statement: Statement) -> bool: ...
+
+    @property
+    def new_documents(self) -> Mapping[str, int]: ...
+
+    @property
+    def new_prefixes(self) -> Mapping[str, Mapping[str, str]]: ...
 
     def name_document(self, number: int) -> str: ...
 
@@ -142,6 +151,8 @@ class RuleCopy:
     coupling: Coupling = Coupling.IMMEDIATE
     template: EcaRule | None = None
     """The rule with slots instead of constants."""
+    processes: list[str] = field(default_factory=list)
+    """The processes that a detached copy has started, by CALL."""
 
     @property
     def aborts_parent(self) -> bool:
@@ -160,13 +171,14 @@ class ScheduledUpdate(NamedTuple):
 
 
 class RunStep(NamedTuple):
-    """An update that was executed, or undone."""
+    """An update that was executed, or undone. `called`: the action that CALL has run."""
 
     owner: RuleCopy
     action: int
     changes: tuple[EffectiveChange, ...]
     is_undone: bool = False
     note: str | None = None
+    called: CalledAction | None = None
 
 
 @dataclass(slots=True)
@@ -187,6 +199,28 @@ class RuleRun:
         if copy.rule is not None and copy.rule.state == SHADOW:
             return CopyState.SHADOW
         return CopyState.DETACHED if copy.coupling is Coupling.DETACHED else CopyState.DONE
+
+
+class AppliedAction(NamedTuple):
+    """What an action did: the change for rules to react to, and its parts for the trace."""
+
+    change: UpdateChange
+    changes: tuple[EffectiveChange, ...]
+    note: str | None
+    called: CalledAction | None
+
+
+class DetachedCall(NamedTuple):
+    """A process that a detached copy starts: the action with its inputs."""
+
+    copy: RuleCopy
+    action: str
+    inputs: tuple[Term, ...]
+
+
+def is_called(copy: RuleCopy) -> bool:
+    """True if the actions of a copy are calls. A detached copy of this kind starts processes."""
+    return bool(copy.actions) and all(isinstance(action, CallAction) for action in copy.actions)
 
 
 class Scheduler:
@@ -275,13 +309,14 @@ class Scheduler:
         self._count += 1
         self._check_limits(owner)
         try:
-            change, changes, note = self._apply(owner, index)
+            applied = self._apply(owner, index)
         except ActionFailed as failure:
             if owner.rule is None:
                 raise
             self._abort(owner, owner, index, str(failure))
             return
-        self._note(owner, index, changes, note)
+        self._note(owner, index, applied.changes, applied.note, applied.called)
+        changes, change = applied.changes, applied.change
         if changes and self._reacts:
             self._react(owner, change)
 
@@ -295,7 +330,9 @@ class Scheduler:
         first, tx = group[0].owner, self._tx
         wanted: dict[Statement, int] = {}
         for number, (owner, index) in enumerate(group):
-            for edit in self._reader(owner).edits_of(owner.actions[index]).additions:
+            action = owner.actions[index]
+            assert isinstance(action, ArcAction)
+            for edit in self._reader(owner).edits_of(action).additions:
                 wanted.setdefault(edit.statement, number)
         try:
             effective = tx.apply_edits(
@@ -330,8 +367,11 @@ class Scheduler:
             islice(self._schedule, max(0, most)),
         ))  # fmt: skip
 
-    def _note(self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...], note: str | None = None) -> None:
-        self.run.steps.append(RunStep(owner, index, changes, note=note))
+    def _note(
+        self, owner: RuleCopy, index: int, changes: tuple[EffectiveChange, ...], note: str | None = None,
+        called: CalledAction | None = None,
+    ) -> None:  # fmt: skip
+        self.run.steps.append(RunStep(owner, index, changes, note=note, called=called))
         self._executed.append((owner, index, changes))
 
     def _reader(self, owner: RuleCopy, seconds: float | None = None) -> ActionReader:
@@ -342,7 +382,7 @@ class Scheduler:
             seconds,
         )  # fmt: skip
 
-    def _apply(self, owner: RuleCopy, index: int) -> tuple[UpdateChange, tuple[EffectiveChange, ...], str | None]:
+    def _apply(self, owner: RuleCopy, index: int) -> AppliedAction:
         tx, action = self._tx, owner.actions[index]
         if not inserts_without_reading(action):
             tx.flush()
@@ -350,8 +390,12 @@ class Scheduler:
         if slow is not None:
             raise ActionFailed(slow.reason)
         reader = self._reader(owner, self._query_seconds() if is_unbounded(action) else None)
+        called: CalledAction | None = None
         try:
-            edits = reader.edits_of(action)
+            if isinstance(action, CallAction):
+                edits, called = self._call(owner, action, reader)
+            else:
+                edits = reader.edits_of(action)
         except QueryCanceled:
             self._check_deadline()
             part = SlowPart(self._limits.query_seconds, index)
@@ -361,12 +405,52 @@ class Scheduler:
         cause = owner_cause(owner)
         try:
             effective = tx.apply_edits(
-                cause, edits.additions, edits.deletions, owner.document, owner.limits, is_checked=True
-            )
+                cause, edits.additions, edits.deletions, owner.document, owner.limits, is_checked=True,
+                is_restored=called is not None,
+            )  # fmt: skip
         except (InvalidDocument, Forbidden) as error:
             raise ActionFailed(error.detail) from None
-        change = UpdateChange(frozenset(effective.gained), frozenset(effective.lost), frozenset(edits.updates))
-        return change, pair_changes(effective, edits.updates), edits.note
+        # The updates of a program are found as those of a registration.
+        updates = None if called is not None else frozenset(edits.updates)
+        change = UpdateChange(frozenset(effective.gained), frozenset(effective.lost), updates)
+        return AppliedAction(change, pair_changes(effective, edits.updates), edits.note, called)
+
+    def _call(self, owner: RuleCopy, action: CallAction, reader: ActionReader) -> tuple[ActionEdits, CalledAction]:
+        assert owner.document is not None
+        inputs = input_lists(action.action, reader.arguments_of(action))
+        try:
+            return call_action(
+                self._tx, action.action, inputs, owner.document, owner.limits, self._limits.actions,
+                self._query_seconds(), lambda: self._deadline,
+            )  # fmt: skip
+        except ActionFailed:
+            self._check_deadline()
+            raise
+
+    def detached_calls(self) -> list[DetachedCall]:
+        """Return what the calls of detached copies start as processes, on the state at the end of the transaction. A
+        copy whose arguments cannot be evaluated fails alone."""
+        found: list[DetachedCall] = []
+        for copy in [one for one in self.run.detached if is_called(one)]:
+            self.run.detached.remove(copy)
+            try:
+                found += [one for number in range(len(copy.actions)) for one in self._detached_call(copy, number)]
+            except ActionFailed as failure:
+                found = [one for one in found if one.copy is not copy]
+                self.run.failed.append((copy, str(failure)))
+        return found
+
+    def _detached_call(self, copy: RuleCopy, index: int) -> list[DetachedCall]:
+        action = copy.actions[index]
+        assert isinstance(action, CallAction) and copy.rule is not None
+        if (slow := self._slow.part(copy.rule.id, index)) is not None:
+            raise ActionFailed(slow.reason)
+        try:
+            reader = self._reader(copy, self._limits.query_seconds if is_unbounded(action) else None)
+            inputs = input_lists(action.action, reader.arguments_of(action))
+        except QueryCanceled:
+            raise RuleTimedOut(0, copy.rule.id, SlowPart(self._limits.query_seconds, index)) from None
+        return [DetachedCall(copy, action.action, one) for one in inputs]
 
     # Events and conditions
 

@@ -13,6 +13,7 @@ from mdv.rdf.term_json import write_statement
 FIRST_STEPS, LAST_STEPS = 1_000, 100
 """A trace has the first and the last steps of a run, and the number of those between them."""
 MAX_CHANGES_PER_STEP = 100
+MAX_SHOWN_PROCESSES = 10
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ def _step(number: int, step: RunStep, numbers: Mapping[int, int]) -> dict[str, A
         "changes": [change_json(change) for change in step.changes[:MAX_CHANGES_PER_STEP]],
         "change_count": len(step.changes),
         **({"undone": True} if step.is_undone else {}),
+        **({"called": step.called.as_dict()} if step.called is not None else {}),
         **({"note": step.note} if step.note is not None else {}),
     }
 
@@ -62,7 +64,8 @@ def _copy(copy: RuleCopy, numbers: Mapping[int, int]) -> dict[str, Any]:
 
 
 def _comparisons(copy: RuleCopy) -> dict[str, Any]:
-    return {"comparisons": copy.comparisons} if copy.comparisons else {}
+    shown: dict[str, Any] = {"comparisons": copy.comparisons} if copy.comparisons else {}
+    return shown | ({"processes": copy.processes[:MAX_SHOWN_PROCESSES]} if copy.processes else {})
 
 
 def change_json(change: EffectiveChange) -> dict[str, Any]:

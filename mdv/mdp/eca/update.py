@@ -51,9 +51,12 @@ class UpdateOutcome:
     matched: int
     lmrs: int
     warnings: tuple[dict[str, Any], ...] = ()
+    token: str | None = None
+    """Of its operation, if there is a backbone."""
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        fields = asdict(self)
+        return fields if self.token is not None else {name: fields[name] for name in fields if name != "token"}
 
 
 def execute_update(
@@ -81,7 +84,7 @@ def execute_update(
     return UpdateOutcome(
         done.position, inserted, deleted, updated, write_trace(run) if tracing else done.run, len(run.fired),
         sum(one.matched for one in done.documents.values()), len(list(done.publication.names())),
-        (*(flaw.as_dict() for flaw in compiled.warnings), *_notes(run)),
+        (*(flaw.as_dict() for flaw in compiled.warnings), *_notes(run)), done.token,
     )  # fmt: skip
 
 

@@ -75,10 +75,15 @@ class ProgramWorker:
 
     def run_slice(self, iri: str | None = None) -> SliceOutcome | None:
         """Run the next slice, or that of one process. Return what it did; None if no process is ready."""
+        outcome = self._run_slice(iri)
         if time.monotonic() - self._looked_at > DUE_SECONDS:
             self._looked_at = time.monotonic()
             with self._engine.begin() as connection:
                 wake_due(connection, LEASE_SECONDS)
+            return outcome or self._run_slice(iri)
+        return outcome
+
+    def _run_slice(self, iri: str | None) -> SliceOutcome | None:
         process: ClaimedProcess | None = None
         try:
             with self._engine.begin() as connection:
@@ -90,10 +95,10 @@ class ProgramWorker:
         except RuleOverBudget as error:
             suspend_over_budget(error, self._provider)
             self._published()
-            return self.run_slice(iri)
+            return self._run_slice(iri)
         except RuleTimedOut as error:
             self._provider.slow_rules.note(error)
-            return self.run_slice(iri)
+            return self._run_slice(iri)
         except Exception as error:
             if process is None or is_database_outage(error):
                 raise

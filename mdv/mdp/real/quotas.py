@@ -13,7 +13,7 @@ class ProcessQuotas(NamedTuple):
 
     `seconds`: of CPU. `family`: live processes that descend from one, with itself. `processes`: live processes of one
     caller. `calls`: calls of services a minute. `actions`: prefixes of the documents whose actions may be called; None:
-    any.
+    any. `services`: prefixes of the endpoints that may be called.
     """
 
     steps: int = 10_000_000
@@ -25,6 +25,7 @@ class ProcessQuotas(NamedTuple):
     processes: int = 10_000
     calls: int = 100
     actions: tuple[str, ...] | None = None
+    services: tuple[str, ...] = ()
 
     @classmethod
     def configured(cls, config: Config) -> ProcessQuotas:
@@ -32,9 +33,13 @@ class ProcessQuotas(NamedTuple):
         return cls(
             config.real_steps, config.real_seconds, config.real_effects, config.real_solutions, config.real_depth,
             config.real_family, config.real_processes, config.real_calls, config.real_actions or None,
+            config.real_services,
         )  # fmt: skip
 
     @property
     def limits(self) -> ProgramLimits:
         """The limits that the machine checks."""
         return ProgramLimits(self.steps, self.effects, self.solutions, self.depth)
+
+
+DEFAULT_QUOTAS = ProcessQuotas()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -27,16 +27,26 @@ from mdv.db.real.processes import (
     ClaimedProcess,
     NewProcess,
     SliceRecord,
+    StopRequested,
     WriteLock,
     changes_after,
     count_live,
     delete_state,
     is_active,
+    queue_commit_check,
     read_for_commit,
     read_locks,
     start_process,
     stop_process,
     store_slice,
+)
+from mdv.db.real.service_calls import (
+    CallResult,
+    NewCall,
+    count_recent_calls,
+    end_call,
+    insert_call,
+    read_result,
 )
 from mdv.db.real.statement_reader import StatementReader
 from mdv.db.real.view import PostgresView
@@ -58,6 +68,7 @@ from mdv.mdp.real.activity import started_edits, stopped_edits
 from mdv.mdp.real.program_text import span_of
 from mdv.mdp.real.quotas import ProcessQuotas
 from mdv.mdp.real.refusals import lock_refusal, permission_refusal, schema_refusal
+from mdv.mdp.real.service_call import apply_result, read_request
 from mdv.mdp.real.start import BACKGROUND_PRIORITY, process_settings
 from mdv.mdp.real.wake import begin_waiting, range_kind, write_as_json
 from mdv.mdp.schemas import SchemaInForce
@@ -69,6 +80,7 @@ from mdv.real.checkpoint import read_checkpoint, read_settings, read_term, write
 from mdv.real.compile_code import Code, compile_program
 from mdv.real.events import MachineSettings, ProgramFailed, ServiceCalled, WaitingFor
 from mdv.real.machine import Machine
+from mdv.real.machine_state import TRUE_NODE
 from mdv.real.overlay import SpawnedProcess
 from mdv.real.resolve import read_program
 from mdv.real.scheduler import ProcessState, SliceBudget, SliceResult, find_conflict, refresh_segment, run_slice
@@ -116,6 +128,10 @@ class _RunSlice:
     state: str
     problem: dict[str, Any] | None
     checkpoint: str
+    call: NewCall | None = None
+    """The request to a service that the slice ends with."""
+    taken: CallResult | None = None
+    """The result of the last request, which the slice has taken."""
 
 
 class _ProcessView(PostgresView):
@@ -143,6 +159,8 @@ class _Slice:
         self.limits = WriteLimits.from_json(process.permissions)
         self.conflicts = 0
         self.seconds = 0.0
+        self.asked: StopRequested
+        self.locks: tuple[WriteLock, ...]
         hit_failpoint(BEGUN_SLICE)
 
     def run(self) -> SliceOutcome:
@@ -169,7 +187,7 @@ class _Slice:
 
     def _run_at(self, tx: Transaction | None) -> _RunSlice:
         """Run the slice on a view of the current position. `tx`: the lock is taken, so nothing changes meanwhile."""
-        process, most = self.process, READ_SECONDS if tx is None else LOCKED_SECONDS
+        most = READ_SECONDS if tx is None else LOCKED_SECONDS
         with self.engine.connect() as reading:
             session = driver(reading)
             reader = StatementReader(session, most)
@@ -185,20 +203,34 @@ class _Slice:
             view.use(reader)
             machine = self._machine()
             codes = frozenset(machine.codes)
-            _, family = count_live(reading, process.caller, process.root, self.quotas.family + 1)
-            machine.spawns_left = max(0, self.quotas.family - family)
+            machine.count_spawnable = lambda: self._spawnable(reading)
             self._refresh(machine, view)
             began, until = time.thread_time(), time.monotonic() + SLICE_SECONDS
+            taken = read_result(session, self.process.id) if machine.node is TRUE_NODE else None
+            if taken is not None:
+                apply_result(
+                    machine, view, taken, schema.schema,
+                    lambda change, facts: self._answer_refusal(change, facts, schema, locks),
+                )  # fmt: skip
             result = run_slice(machine, view, self._budget(until))
+            state, problem = self._next_state(result)
+            call: NewCall | None = None
+            if isinstance(result.event, ServiceCalled) and state == "calling":
+                state, problem, call = self._call(result.event, machine, view)
+                result = replace(result, reads=dict(machine.reads))
             self.seconds += time.thread_time() - began
             reading.rollback()
         machine.end_slice()
-        state, problem = self._next_state(result)
         checkpoint = json.dumps(write_checkpoint(machine), ensure_ascii=False, separators=(",", ":"))
         if state not in ENDED_STATES and len(checkpoint) > MAX_CHECKPOINT_CHARACTERS:
             message = f"the state of the process has more than {MAX_CHECKPOINT_CHARACTERS:,} characters, the limit"
             state, problem = "failed", {"message": message, "limit": "state"}
-        return _RunSlice(machine, result, schema, locks, codes, state, problem, checkpoint)
+        return _RunSlice(machine, result, schema, locks, codes, state, problem, checkpoint, call, taken)
+
+    def _spawnable(self, connection: Connection) -> int:
+        """Return how many processes this one may spawn."""
+        _, family = count_live(connection, self.process.caller, self.process.root, self.quotas.family + 1)
+        return max(0, self.quotas.family - family)
 
     def _refresh(self, machine: Machine, view: _ProcessView) -> None:
         """Check that what an open `[ ]` has read in earlier slices still holds. Otherwise it begins again."""
@@ -216,7 +248,7 @@ class _Slice:
 
     def _machine(self) -> Machine:
         process = self.process
-        code = _compiled(process.code, tuple(sorted(process.prefixes.items())))
+        code = _compiled(process.code, tuple(sorted(process.prefixes.items())), process.action is not None)
         settings = _settings(json.dumps(process.settings))
         if process.checkpoint is not None:
             return read_checkpoint(process.checkpoint, code, settings)
@@ -227,8 +259,6 @@ class _Slice:
         process, event = self.process, result.event
         if isinstance(event, ProgramFailed):
             return "failed", failure(event, process.code)
-        if isinstance(event, ServiceCalled):
-            return "failed", {"message": "services may not be called: MDV_REAL_SERVICES allows none"}
         if process.solution_limit is not None and process.solutions + len(result.solutions) >= process.solution_limit:
             return "done", None
         if result.state is ProcessState.DONE:
@@ -239,6 +269,26 @@ class _Slice:
         if result.state is ProcessState.FULL and not process.keeps_solutions:
             return "ready", None
         return result.state.value, None
+
+    def _call(
+        self, event: ServiceCalled, machine: Machine, view: _ProcessView
+    ) -> tuple[str, dict[str, Any] | None, NewCall | None]:
+        """Return the state of a process that calls a service, with the request. One that cannot be sent has failed, so
+        the process goes on at once."""
+        if count_recent_calls(view.session, self.process.id) >= self.quotas.calls:
+            message = f"the process made {self.quotas.calls:,} calls of services within a minute, which is the limit"
+            return "failed", {"message": message, "limit": "calls"}, None
+        call = read_request(machine, view, event.request, self.quotas.services)
+        return "calling" if call.reason is None else "ready", None, call
+
+    def _answer_refusal(
+        self, change: StatementChange, facts: FactReader, schema: SchemaInForce, locks: Sequence[WriteLock]
+    ) -> WriteRefusal | None:
+        """Return why a statement of an answer is refused. Those about blank nodes are new, with the nodes."""
+        reason = permission_refusal(change.document, change.statement, self.limits) or lock_refusal(change, locks)
+        if reason is not None:
+            return WriteRefusal(reason)
+        return None if is_blank(change.statement.subject) else schema_refusal(change, facts, schema.schema)
 
     def _budget(self, until: float) -> SliceBudget:
         process, unread = self.process, 0
@@ -296,15 +346,15 @@ class _Slice:
 
     def _locked(self) -> Transaction:
         tx = Transaction(self.provider, self.connection)
-        with tx.locking(LockPurpose.DOCUMENTS):
-            """The look-ups depend on the edits."""
+        with tx.locking(LockPurpose.DOCUMENTS) as pipeline:
+            read = queue_commit_check(pipeline, self.process.id)
+        self.asked, self.locks = read()
         hit_failpoint(LOCKED_SLICE)
         return tx
 
     def _commit(self, found: _RunSlice, tx: Transaction) -> SliceOutcome:
         """Commit a slice under the lock. Raise `_Conflict` if what it has read has changed."""
-        result = found.result
-        asked = read_for_commit(self.connection, self.process.id)
+        result, asked = found.result, self.asked
         if asked.state != "ready" or asked.stop_asked:
             return self._end_stopped(tx, asked.message, is_stopped=asked.state in ENDED_STATES)
         self._check_conflict(found, tx)
@@ -328,7 +378,7 @@ class _Slice:
 
     def _check_conflict(self, found: _RunSlice, tx: Transaction) -> None:
         result, state = found.result, tx.state
-        if state.schema_version != found.schema.version or read_locks(driver(self.connection)) != found.locks:
+        if state.schema_version != found.schema.version or self.locks != found.locks:
             raise _Conflict
         for request in result.stopped:
             if not is_active(driver(self.connection), request.process):
@@ -399,6 +449,10 @@ class _Slice:
         bindings = [_binding_json(one) for one in result.solutions] if process.keeps_solutions else []
         entries = self._entries(found, position)
         store_slice(self.connection, record, process.solutions + 1, bindings, entries, process.slices > 0)
+        if found.taken is not None:
+            end_call(self.connection, found.taken.id)
+        if found.call is not None:
+            insert_call(self.connection, process.id, found.call)
         if state in ("done", "failed") and process.is_taker and not result.changes:
             wake_takers(self.connection)
         hit_failpoint(STORED_SLICE)
@@ -409,7 +463,7 @@ class _Slice:
         process = self.process
         error = record_refusal(self.connection, error, self.provider)
         tx = self._locked()
-        asked = read_for_commit(self.connection, process.id)
+        asked = self.asked
         if asked.state != "ready" or asked.stop_asked:
             return self._end_stopped(tx, asked.message, is_stopped=asked.state in ENDED_STATES)
         if process.parent is not None:
@@ -504,8 +558,12 @@ def _has_blank_node(statement: Statement) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compiled(code: str, prefixes: tuple[tuple[str, str], ...]) -> Code:
-    return compile_program(read_program(code, dict(prefixes)), code)
+def _compiled(code: str, prefixes: tuple[tuple[str, str], ...], is_action: bool) -> Code:
+    """`is_action`: the code calls an action that was started as a process. Its outputs are not taken."""
+    compiled = compile_program(read_program(code, dict(prefixes)), code)
+    if is_action:  # the flag of other nodes has another meaning, such as IN
+        compiled.root.flag = True
+    return compiled
 
 
 @lru_cache(maxsize=1024)

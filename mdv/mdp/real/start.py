@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -88,6 +88,21 @@ def start_program(
     )  # fmt: skip
     new = new._replace(settings=process_settings(new.iri, new.into, quotas))
     return StartedProcess(start_process(connection, new), new.iri, tuple(marks))
+
+
+def called_process(
+    action: str, inputs: Sequence[Term], caller: str, into: str, limits: WriteLimits, position: int,
+    quotas: ProcessQuotas,
+) -> NewProcess:  # fmt: skip
+    """Return a process that calls an action, for an event rule. Its solutions are not kept."""
+    names = [f"i{number}" for number in range(len(inputs))]
+    iri = new_process_iri()
+    return NewProcess(
+        iri=iri, code=f"CALL <{action}>({', '.join('?' + name for name in names)})", prefixes={},
+        binding={name: write_term(term) for name, term in zip(names, inputs, strict=True)}, into=into,
+        settings=process_settings(iri, into, quotas), permissions=limits.as_json(), caller=caller, token=None,
+        position=position, action=action, priority=BACKGROUND_PRIORITY, keeps_solutions=False,
+    )  # fmt: skip
 
 
 def start_now(

@@ -1,0 +1,204 @@
+"""`mdv peer` and `mdv conflicts`: the members of the backbone, and what concurrent changes left to be decided."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mdv.cli.command import ExampleCommand, ExampleGroup, connect, data_option, json_option
+from mdv.cli.lmr import confirm
+from mdv.cli.output import Item, print_line, write_json, write_table
+from mdv.mdp_places import CRDTS
+
+if TYPE_CHECKING:
+    from mdv.client import Client
+
+JOIN_SECONDS = 600.0
+POLL_SECONDS = 0.25
+
+
+@click.group(cls=ExampleGroup, example="mdv peer status")
+@data_option
+def peer() -> None:
+    """The backbone: several MDPs that replicate all documents.
+
+    One MDP founds it and invites the others; each accepts changes, also while the others are away. `mdv up --mdps 3`
+    starts three connected MDPs.
+    """
+
+
+@peer.command("found", example="mdv peer found m1 https://m1.example")
+@click.argument("name")
+@click.argument("url")
+@click.option("--crdt", type=click.Choice(CRDTS), default=CRDTS[0], show_default=True, help="Replicated set.")
+@json_option
+@data_option
+def found(name: str, url: str, crdt: str, as_json: bool) -> None:
+    """Found a backbone with this MDP as NAME, which the others reach at URL."""
+    made = connect().change("POST", "/backbone", {"name": name, "url": url, "mode": crdt})
+    if as_json:
+        write_json(made)
+    else:
+        print_line(f"{name} has founded a backbone ({crdt}). Its schema and documents are those of the backbone.")
+        print_line("Invite others with `mdv peer invite`. Run `mdv replicate` beside the MDP, or restart `mdv up`.")
+
+
+@peer.command("invite", example="mdv peer invite")
+@json_option
+@data_option
+def invite(as_json: bool) -> None:
+    """Print a code with which one MDP can join within an hour. Only the lead can."""
+    made = connect().change("POST", "/backbone/invitations")
+    if as_json:
+        write_json(made)
+    else:
+        click.echo(made["code"])
+
+
+@peer.command("join", example="mdv peer join m2 https://m2.example CODE")
+@click.argument("name")
+@click.argument("url")
+@click.argument("code")
+@click.option("--merge", is_flag=True, help="Register the documents of this MDP in the backbone.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the state is transferred.")
+@json_option
+@data_option
+def join(name: str, url: str, code: str, merge: bool, no_wait: bool, as_json: bool) -> None:
+    """Join the backbone of an invitation with this MDP as NAME, which the others reach at URL."""
+    mdp = connect()
+    made = mdp.change("POST", "/backbone/entry", {"name": name, "url": url, "code": code, "merge": merge}, 60)
+    if not no_wait:
+        made = wait_until_active(mdp)
+    if as_json:
+        write_json(made)
+    elif made["state"] == "active":
+        print_line(f"{name} is a member of the backbone: {', '.join(one['name'] for one in made['members'])}.")
+    else:
+        print_line(
+            f"{name} has joined. It takes over the state when `mdv replicate` runs, or after a restart of `mdv up`."
+        )
+
+
+def wait_until_active(mdp: Client, seconds: float = JOIN_SECONDS) -> Item:
+    """Wait until the state of the backbone is transferred. Return the backbone; not active if nothing replicates."""
+    began = time.monotonic()
+    while True:
+        found = mdp.get("/backbone")
+        waited = time.monotonic() - began
+        if found["state"] == "active" or waited > seconds or (waited > 5 and not found["replicating"]):
+            return found
+        time.sleep(POLL_SECONDS)
+
+
+@peer.command("list", example="mdv peer list")
+@json_option
+@data_option
+def list_(as_json: bool) -> None:
+    """List the members."""
+    found = connect().get("/backbone")
+    if as_json:
+        write_json({"items": found["members"]})
+        return
+    columns = ("name", "url", "state", "")
+    write_table(columns, ([one["name"], one["url"], one["state"], _notes(found, one)] for one in found["members"]))
+
+
+def _notes(found: Item, member: Item) -> str:
+    notes = ["this MDP"] if member["name"] == found["name"] else []
+    notes += ["lead"] if member["name"] == found["lead"] else []
+    notes += ["paused"] if member["paused"] else []
+    return ", ".join(notes)
+
+
+@peer.command("status", example="mdv peer status")
+@json_option
+@data_option
+def status(as_json: bool) -> None:
+    """Show how far this MDP and the others are behind."""
+    found = connect().get("/backbone")
+    if as_json:
+        write_json(found)
+        return
+    print_line(f"{found['name']} is {found['state']} in a backbone of {len(found['members'])} ({found['mode']}).")
+    if not found["replicating"]:
+        print_line("`mdv replicate` is not running, so no changes of others arrive.")
+    behind = f"{found['lag']:,} operations are missing here, for {found['lag_seconds']:,.0f} s." if found["lag"] else (
+        "No operation is missing here."
+    )  # fmt: skip
+    print_line(behind)
+    columns = ("member", "state", "missing here", "missing there", "last contact", "error")
+    others = [one for one in found["members"] if one["name"] != found["name"]]
+    write_table(columns, ([one["name"], "paused" if one["paused"] else one["state"], _count(one["lag"]),
+                           _count(one["behind_us"]), _ago(one["last_contact"]), one["error"] or ""]
+                          for one in others))  # fmt: skip
+
+
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _ago(at: float | None) -> str:
+    return "never" if not at else f"{max(0.0, time.time() - at):,.0f} s ago"
+
+
+@peer.command("pause", example="mdv peer pause m2")
+@click.argument("name")
+@json_option
+@data_option
+def pause(name: str, as_json: bool) -> None:
+    """Stop pulling from a member. Its changes may still arrive through others."""
+    _set_paused(name, True, as_json)
+
+
+@peer.command("resume", example="mdv peer resume m2")
+@click.argument("name")
+@json_option
+@data_option
+def resume(name: str, as_json: bool) -> None:
+    """Pull from a member again."""
+    _set_paused(name, False, as_json)
+
+
+def _set_paused(name: str, paused: bool, as_json: bool) -> None:
+    made = connect().change("PATCH", f"/backbone/members/{name}", {"paused": paused})
+    if as_json:
+        write_json(made)
+    else:
+        print_line(f"Nothing is pulled from {name}." if paused else f"Pulling from {name} again.")
+
+
+@peer.command("remove", example="mdv peer remove m3 --yes")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal.")
+@json_option
+@data_option
+def remove(name: str, yes: bool, as_json: bool) -> None:
+    """Remove a member. Changes that no other member has are lost to the backbone. Only the lead can."""
+    confirm(f"remove {name} from the backbone", yes)
+    made = connect().change("DELETE", f"/backbone/members/{name}")
+    if as_json:
+        write_json(made)
+    else:
+        print_line(f"{name} is removed once the other members have agreed; `mdv peer list` shows it.")
+
+
+@click.command(cls=ExampleCommand, example="mdv conflicts")
+@json_option
+@data_option
+def conflicts(as_json: bool) -> None:
+    """List what concurrent changes left to be decided. Registering the document resolves it."""
+    items: list[dict[str, Any]] = list(connect().items("/backbone/conflicts"))
+    if as_json:
+        write_json({"items": items})
+        return
+    if not items:
+        print_line("There are no conflicts.")
+        return
+    rows = ([one["kind"], one["document"], " ".join(one.get("about", ())), _values(one)] for one in items)
+    write_table(("kind", "document", "about", "values"), rows)
+
+
+def _values(conflict: Item) -> str:
+    return " | ".join(str(value["value"]) for value in conflict.get("values", ()))

@@ -1,0 +1,1 @@
+"""Replication over HTTP: keys and signatures of members, messages as JSON, calls to peers."""

@@ -1,0 +1,104 @@
+"""Calls of a member to a peer. Every request is signed."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx2
+
+from mdv.backbone.messages import BackboneMessage
+from mdv.backbone.replicated_set import SetKind
+from mdv.client import error_from_problem, is_loopback
+from mdv.errors import MdvError, Unauthenticated, Unavailable
+from mdv.http_client import REPEATABLE, HttpClient
+from mdv.replication.http_signatures import sign_request
+from mdv.replication.wire import decode_contacts, decode_messages, encode_messages
+
+API = "/api/v1/backbone"
+TIMEOUT_SECONDS = 60.0
+CONNECT_SECONDS = 5.0
+MIN_CLOCK_SKEW_SECONDS = 2.0
+"""Smaller differences are not measured."""
+JSON = "application/json"
+
+
+class PeerClient:
+    """Calls one peer. `name`: of the member that calls. The signatures use the time of the peer's clock."""
+
+    def __init__(self, url: str, name: str, private_key: bytes, kind: SetKind) -> None:
+        self.url = url
+        self._name, self._private_key, self._kind = name, private_key, kind
+        self._clock_difference = 0
+        self.contacts: dict[str, tuple[str, str]] = {}
+        """The URLs and keys of all members, if the last answer has them."""
+        self.clock_skew = 0.0
+        """How far the clock of the peer is ahead, in seconds."""
+        self._http = HttpClient(timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS, pool=None),
+                                follow_redirects=False, trust_env=not is_loopback(url))  # fmt: skip
+
+    def close(self) -> None:
+        self._http.close()
+
+    def exchange(
+        self, messages: Sequence[BackboneMessage], wait: float = 0, wants: Collection[str] = ()
+    ) -> list[BackboneMessage]:
+        """Send messages, and return the answers. `wait`: how long a poll may wait for operations of the peer, or of the
+        lives in `wants`."""
+        query = {"wait": f"{wait:g}"} if wait else {}
+        query |= {"wants": " ".join(sorted(wants))} if wants else {}
+        response = self._send("POST", "/messages", query, encode_messages(messages, self._kind), TIMEOUT_SECONDS + wait)
+        self.contacts = decode_contacts(response.content)
+        return decode_messages(response.content, self._kind)
+
+    def leave(self) -> None:
+        """Ask the lead to remove the calling member."""
+        self._send("DELETE", f"/members/{self._name}", {}, b"", TIMEOUT_SECONDS)
+
+    def _send(self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float) -> httpx2.Response:
+        try:
+            return self._send_signed(method, path, query, body, seconds)
+        except Unauthenticated as error:
+            server_time = error.extra.get("server_time")
+            if not isinstance(server_time, int):
+                raise
+            self._clock_difference = server_time - int(time.time())
+            return self._send_signed(method, path, query, body, seconds)
+
+    def _send_signed(
+        self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float
+    ) -> httpx2.Response:
+        url = self.url + API + path + (f"?{urlencode(query)}" if query else "")
+        now = int(time.time()) + self._clock_difference
+        headers = sign_request(self._private_key, self._name, method, url, body, now, secrets.token_urlsafe(18))
+        try:
+            response = self._http.request(
+                method, url, content=body, headers={**headers, "Content-Type": JSON, "Accept": JSON},
+                timeout=httpx2.Timeout(seconds, connect=CONNECT_SECONDS, pool=None), extensions={REPEATABLE: False},
+            )  # fmt: skip
+        except httpx2.HTTPError as error:
+            raise Unavailable(
+                f"{self.url} cannot be reached: {str(error).rstrip('.') or type(error).__name__}."
+            ) from error
+        if not response.is_success:
+            raise problem_of(response, self.url)
+        with suppress(KeyError, ValueError):  # the header has whole seconds
+            ahead = parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()
+            self.clock_skew = 0.0 if abs(ahead) < MIN_CLOCK_SKEW_SECONDS else ahead
+        return response
+
+
+def problem_of(response: httpx2.Response, url: str) -> MdvError:
+    """Return the error of an answer."""
+    try:
+        problem: Any = response.json()
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict) or "title" not in problem:
+        return Unavailable(f"{url} answered {response.status_code} with a response that is not MDV's.")
+    return error_from_problem(problem, response.status_code)

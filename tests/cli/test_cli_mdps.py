@@ -1,0 +1,135 @@
+"""`mdv up --mdps 3` as real processes: it converges, survives kills, and finds everything again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mdv.errors import BadCommand
+from mdv.free_port import free_port
+from mdv.mdp_places import Mdps, choose_mdps, find_mdp, list_places, write_mdps
+from mdv.system import System, read_system
+from tests.support.eventually import eventually
+from tests.support.local_http import local_client
+from tests.support.server import SCHEMA, Api, provider
+from tests.support.whole_system import Up, command_line, descendants
+
+
+def free_ports(count: int, distance: int = 10) -> int:
+    """Return a port so that it and others at this distance are free."""
+    while True:
+        first = free_port()
+        taken = []
+        try:
+            for number in range(count):
+                probe = socket.socket()
+                taken.append(probe)
+                probe.bind(("127.0.0.1", first + distance * number))
+            return first
+        except OSError:
+            continue
+        finally:
+            for probe in taken:
+                probe.close()
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    up = Up(tmp_path_factory.mktemp("mdps") / "data", port=free_ports(3), lmr_port=free_ports(3))
+    up.options = ["--mdps", "3"]
+    try:
+        yield up.start()
+        assert up.end(signal.SIGTERM) == 0, up.output
+    finally:
+        if up.process is not None and up.process.poll() is None:
+            up.end(signal.SIGKILL)
+
+
+def system_of(up: Up, number: int) -> System:
+    found = read_system(find_mdp(up.folder, number))
+    assert found is not None
+    return found
+
+
+def apis(up: Up) -> list[Api]:
+    systems = [system_of(up, number) for number in (1, 2, 3)]
+    return [Api(local_client(base_url=one.url, headers={"Authorization": f"Bearer {one.token}"}, timeout=90))
+            for one in systems]  # fmt: skip
+
+
+def at_rest(members: list[Api]) -> bool:
+    vectors = [api.get("/backbone").json()["vector"] for api in members]
+    return all(vector == vectors[0] for vector in vectors)
+
+
+def kill(up: Up, *words: bytes) -> list[int]:
+    """Kill the processes of the system whose command line contains all words."""
+    assert up.process is not None
+    found = [pid for pid in descendants(up.process.pid) if all(word in command_line(pid) for word in words)]
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return found
+
+
+@pytest.mark.full
+def test_three_mdps_converge_survive_kills_and_are_found_again(up: Up, mdv: Callable[..., Any]) -> None:
+    members = apis(up)
+    assert members[0].put_schema(SCHEMA).status_code == 200
+    eventually(lambda: all("serverPort" in api.get("/schema").text for api in members))
+    uris = [f"http://docs.example/{number}" for number in range(3)]
+    for api, uri in zip(members, uris, strict=True):
+        assert api.put(uri, provider()).status_code == 201
+    eventually(lambda: at_rest(members))
+
+    rule = up.folder.parent / "all.rule"
+    rule.write_text("search CycleProvider c register c")
+    lmr = mdv("subscribe", rule, "--data", up.folder, "--mdp", "3")
+    assert lmr.code == 0, lmr.err
+    eventually(lambda: "3 selected" in mdv("lmr", "status", "--data", up.folder, "--mdp", "3").out)
+
+    assert len(kill(up, b"workers.replicate")) == 3
+    assert kill(up, b"celery")
+    for number, (api, uri) in enumerate(zip(members, uris, strict=True), 7):
+        assert api.put(uri, provider(number)).status_code == 200
+    eventually(lambda: at_rest(members), 120)
+    for uri in uris:
+        assert len({api.get("/documents", uri=uri).headers["ETag"] for api in members}) == 1
+    assert "equal" in mdv("lmr", "verify", "--data", up.folder, "--mdp", "3").out
+    assert mdv("peer", "list", "--data", up.folder, "--mdp", "2").out.count("active") == 3
+
+    id_ = members[0].get("/backbone").json()["id"]
+    assert up.end(signal.SIGTERM) == 0, up.output
+    up.options = []
+    up.start()
+    again = apis(up)
+    assert len(again) == 3 and {api.get("/backbone").json()["id"] for api in again} == {id_}
+    assert again[2].put(uris[0], provider(99)).status_code == 200
+    eventually(lambda: at_rest(again))
+
+
+def test_the_number_of_mdps_is_kept_and_can_only_grow(tmp_path: Path) -> None:
+    assert choose_mdps(tmp_path, None, None) == Mdps(1, "")
+    assert choose_mdps(tmp_path, 3, None) == Mdps(3, "orset")
+    write_mdps(tmp_path, Mdps(3, "cset"))
+    assert json.loads((tmp_path / "mdps.json").read_text()) == {"mdps": 3, "crdt": "cset"}
+    assert choose_mdps(tmp_path, None, None) == Mdps(3, "cset")
+    assert choose_mdps(tmp_path, 4, "cset") == Mdps(4, "cset")
+    for count, crdt in ((2, None), (3, "orset")):
+        with pytest.raises(BadCommand):
+            choose_mdps(tmp_path, count, crdt)
+    assert find_mdp(tmp_path, 1) == tmp_path and find_mdp(tmp_path, 3) == tmp_path / "m3"
+    with pytest.raises(BadCommand, match="has the MDPs 1 to 3"):
+        find_mdp(tmp_path, 4)
+
+
+def test_a_replicated_set_needs_several_mdps(tmp_path: Path) -> None:
+    with pytest.raises(BadCommand, match="--mdps"):
+        choose_mdps(tmp_path, None, "cset")
+    assert [place.label("web") for place in list_places(tmp_path, 8080, 8081, 1)] == ["web"]
