@@ -86,6 +86,8 @@ mdp_state = Table(
     Column("lmrs", Integer, nullable=False, server_default=text("0"), comment="number of LMRs"),
     Column("eca_version", BigInteger, nullable=False, server_default=text("0"),
            comment="changes with the ECA rules; 0 if there are none"),
+    Column("last_eca_rule", BigInteger, nullable=False, server_default=text("0"),
+           comment="the highest ID that an ECA rule has had"),
     Column("watched", ARRAY(Integer), nullable=False, server_default=text("'{}'"),
            comment="IDs of the properties that processes wait for; 0: any property"),
     Column("home", Text, comment="identity of the database; a restored one has another identity"),

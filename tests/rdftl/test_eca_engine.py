@@ -217,6 +217,16 @@ def test_rules_are_disabled_enabled_replaced_and_removed(eca: Mdp) -> None:
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/2", "tag", "old"), ("http://r/3", "tag", "new")}
 
 
+def test_the_id_of_a_removed_rule_is_not_used_again(eca: Mdp) -> None:
+    """Its failures, and what refers to it, would be taken for those of another rule."""
+    text = "ON INSERT (_, subject, 'x') IF TRUE DO INSERT ($delta, tag, 'a')"
+    (first,) = add(eca, text)
+    with eca.engine.begin() as connection:
+        remove_rule(connection, str(first.id), eca.provider)
+    (second,) = add(eca, text)
+    assert second.id > first.id
+
+
 @pytest.mark.parametrize("change", ["remove", "replace"])
 def test_a_rule_that_is_not_preceded_any_more_runs_by_its_id(eca: Mdp, change: str) -> None:
     event = "ON INSERT (_, subject, 'x') IF TRUE DO"

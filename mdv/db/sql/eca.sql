@@ -209,8 +209,8 @@ from jsonb_to_recordset(%(ranks)s::jsonb) as k (id bigint, rank jsonb) where r.i
 select name from eca_rules where name = any (array(select jsonb_array_elements_text(%(names)s::jsonb)));
 
 -- name: last_rule
--- The highest ID of a rule. IDs in the log are not used again.
-select greatest((select max(id) from eca_rules), (select max(rule_id) from eca_changes), 0);
+-- The highest ID that a rule has had. IDs of removed rules are not used again.
+select last_eca_rule from mdp_state;
 
 -- name: has_rules
 select exists (select from eca_keys);
@@ -252,7 +252,8 @@ with one as (
     insert into transactions (position, cause) values (%(position)s::bigint, 'rules')
 )
 update mdp_state
-set position = %(position)s::bigint, eca_version = %(version)s::bigint;
+set position = %(position)s::bigint, eca_version = %(version)s::bigint,
+    last_eca_rule = greatest(last_eca_rule, (select max(id) from eca_rules));
 
 -- name: set_version
 update mdp_state set eca_version = %(version)s::bigint;
