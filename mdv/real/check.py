@@ -38,7 +38,7 @@ from mdv.real.syntax import (
     WaitExpr,
     walk,
 )
-from mdv.real.vocabulary import BUILT_IN_PREFIXES, PRIMITIVE, PRIMITIVES
+from mdv.real.vocabulary import LRM, PRIMITIVE, PRIMITIVES, RDF_GRAPH, REAL
 from mdv.rules.ast import Span
 from mdv.rules.text_errors import Mark, quoted
 
@@ -190,17 +190,16 @@ class _Check:
                 self.warn(span, f"the action has {_count(right, word)}, but {given} given")
 
     def names(self, triple: TriplePattern, schema: Schema) -> None:
-        own = tuple(iri for prefix, iri in BUILT_IN_PREFIXES.items() if prefix in ("lrm", "real"))
         if isinstance(triple.property, RealConstant):
             iri = triple.property.term.value
-            if schema.property_of(iri) is None and not iri.startswith(own):
+            if schema.property_of(iri) is None:
                 near = schema.nearest_properties(iri)
                 hint = f"did you mean {' or '.join(near)}?" if near else None
                 self.warn(triple.property.span, f"the schema declares no property {schema.shorten(iri)}", hint)
             value = triple.object
             if iri == RDF_TYPE and isinstance(value, RealConstant) and value.term.is_uri:
                 name = value.term.value
-                if name not in schema.classes and not schema.is_datatype(name) and not name.startswith(own):
+                if name not in schema.classes and not schema.is_datatype(name) and not _is_built_in_class(name):
                     near = schema.nearest_classes(name)
                     hint = f"did you mean {' or '.join(near)}?" if near else None
                     self.warn(value.span, f"the schema declares no class {schema.shorten(name)}", hint)
@@ -216,3 +215,12 @@ def _triple_names(triple: TriplePattern) -> frozenset[str]:
 
 def _count(number: int, word: str) -> str:
     return f"{number or 'no'} {word}{'' if number == 1 else 's'}"
+
+
+def _is_built_in_class(iri: str) -> bool:
+    """True for classes that programs use without declaring them.
+
+    >>> _is_built_in_class(RDF_GRAPH), _is_built_in_class("http://a/Graph")
+    (True, False)
+    """
+    return iri == RDF_GRAPH or iri.startswith((LRM, REAL))

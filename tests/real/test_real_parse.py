@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mdv.errors import InvalidRule
 from mdv.model import XSD, Statement, Term
-from mdv.rdf.schema import read_schema
+from mdv.rdf.schema import EMPTY_SCHEMA, read_schema
 from mdv.real.check import Signature, check_program
 from mdv.real.parse import MAX_BYTES, MAX_NESTING, parse_program
 from mdv.real.resolve import read_program
@@ -241,6 +241,11 @@ def test_warnings_have_their_spans(text: str, marked: str, message: str) -> None
 )
 def test_bound_variables_give_no_warning(text: str) -> None:
     assert check_program(read_program(text, {"ex": "urn:ex:"})) == ()
+
+
+@pytest.mark.parametrize("name", ["rdf:Graph", "lrm:Action", "rdfs:Class"])
+def test_the_classes_of_programs_need_no_declaration(name: str) -> None:
+    assert check_program(read_program(f"+rdf:type(<urn:a>, {name})", {}), EMPTY_SCHEMA) == ()
 
 
 # --- the programs of the authors ---
