@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import lxml.html
 
@@ -103,3 +104,14 @@ def test_who_may_run_and_stop(viewer: Visitor, visitor: Visitor, doc: str) -> No
     ended(visitor, page.path, "stopped")
     assert visitor.get("/programs/processes/none").status == 404
     assert visitor.get("/programs/processes", state="none").status == 400
+
+
+def test_a_revoked_token_stops_what_was_started_with_it_on_the_pages(
+    api: Api, visitor: Visitor, new_visitor: Callable[..., Visitor], doc: str
+) -> None:
+    made = api.http.post("/api/v1/tokens", json={"name": "runner", "role": "admin"}).json()
+    page = start(new_visitor(made["token"]), "WAIT ex:note(?x, 'wake up')", doc)
+    ended(visitor, page.path, "waiting")
+    assert api.http.delete(f"/api/v1/tokens/{made['id']}").status_code == 200
+    assert api.put(doc, f"<{doc}#a> <{V}note> 'wake up' .").status_code == 201
+    assert "revoked" in ended(visitor, page.path, "stopped").words

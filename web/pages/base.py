@@ -41,7 +41,9 @@ def require_viewer() -> Caller:
     found = session()
     if found is not None:
         kind = "user" if found.is_user else "token"
-        return Caller(found.name, found.role, found.document_prefixes, found.resource_prefixes, kind=kind)
+        return Caller(
+            found.name, found.role, found.document_prefixes, found.resource_prefixes, kind=kind, token_id=found.token_id
+        )
     if services().config.public_read:
         return Caller("anyone", "viewer")
     raise Unauthenticated("Sign in to see this page.")
