@@ -1266,7 +1266,7 @@ class ExchangeQuery(Strict):
 
 
 class BackboneLogQuery(Strict):
-    have: str = Field("{}", description="vector: life → last operation that the caller has", max_length=65536)
+    have: str = Field("{}", description="vector: life → last operation that the caller has", max_length=4096)
     of: str | None = Field(None, description="life; by default the own operations of this MDP", max_length=100)
     limit: int = Field(1000, ge=1, le=1000, description="maximum number of operations")
     wait: float = Field(0, ge=0, le=60, description="seconds to wait for operations")
@@ -1274,7 +1274,7 @@ class BackboneLogQuery(Strict):
 
 class BackboneStateQuery(Strict):
     after: str | None = Field(None, description="the `next` of the previous page", max_length=2048)
-    buckets: str | None = Field(None, description="comma-separated numbers of buckets", max_length=8192)
+    buckets: str | None = Field(None, description="comma-separated numbers of buckets", max_length=4096)
     limit: int = Field(1000, ge=1, le=1000, description="maximum number of documents")
 
 

@@ -35,6 +35,7 @@ class Route:
     headers: tuple[dict[str, Any], ...]
     body: dict[str, Any] | None
     answers: dict[int, Any]
+    needs_code: bool
 
 
 @dataclass
@@ -59,18 +60,22 @@ class RouteGroup:
         body: dict[str, Any] | None = None,
         reads: bool = False,
         is_for_members: bool = False,
+        needs_code: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Register a handler. The validated `query` is its first argument. `reads`: a POST that changes nothing and is
-        open to readers. `is_for_members`: members of the backbone may sign the request instead, or send a code."""
+        open to readers. `is_for_members`: members of the backbone may sign the request instead. `needs_code`: the code
+        of an invitation takes the place of a token."""
 
         def decorate(handler: Handler) -> Handler:
             whole = "/api/v1" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", path)
             text = inspect.getdoc(handler) or ""
-            self.routes.append(Route(whole, method, self.name, summary, text, query, headers, body, answers))
+            self.routes.append(
+                Route(whole, method, self.name, summary, text, query, headers, body, answers, needs_code)
+            )
 
             @wraps(handler)
             def handle(**path_values: str) -> Any:
-                if not is_for_members:
+                if not needs_code and not (is_for_members and "Signature" in request.headers):
                     _require_authorization_header(reads or request.method in ("GET", "HEAD"))
                 return handler(*_checked(query), **path_values)
 
@@ -151,6 +156,8 @@ def _operation(route: Route, models: dict[str, Any]) -> dict[str, Any]:
     }
     if route.body is not None:
         operation["requestBody"] = route.body
+    if route.needs_code:
+        operation["security"] = []
     return operation
 
 

@@ -75,8 +75,8 @@ def test_programs_are_read_and_run_until_the_user_leaves(terminal: Terminal, tmp
     terminal.until("| ")
     terminal.type("-ex:serverPort(?x, ?port)\n")
     shown = terminal.until("sandbox> ")
-    assert f'1  ?x = <{DOC}#host>  ?port = "5874"' in shown and f"Would change {DOC}:" in shown
-    assert "Would change: 1 removed." in shown
+    assert f'?x = <{DOC}#host>  ?port = "5874"' in shown and f"Would change {DOC}:" in shown
+    assert re.search(r"\n1  \?x = .*Would change: \d+ removed\.", shown, re.DOTALL)
     terminal.type(":mode read\n")
     terminal.until("read> ")
     terminal.type("TRUE AND -ex:serverPort(?, ?)\n")

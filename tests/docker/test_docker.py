@@ -206,6 +206,7 @@ def environment(image: Path, postgres: Postgres, new_queue: Callable[[], str]) -
         "MDV_REDIS_URL": new_queue(),
         "MDV_ADMIN_TOKEN": TEST_TOKEN,
         "MDV_LOG_LEVEL": "info",
+        "MDV_BACKBONE_PLAIN": "false",
     }
     assert given.keys() == SERVICES["web"]["environment"].keys()
     return {"PATH": f"{image / 'bin'}:{os.environ['PATH']}", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"} | given

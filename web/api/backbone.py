@@ -22,6 +22,7 @@ from mdv.mdp.backbone_members import (
     pause_member,
     remove_member,
 )
+from mdv.rdf.parse import check_document_uri
 from mdv.replication.wire import decode_messages, document_fields, encode_messages
 from web.auth import require_reader, require_unlimited_admin
 from web.json_bodies import JSON, describe_json_body, read_json_body
@@ -99,7 +100,7 @@ def invite() -> tuple[dict[str, Any], int]:
 
 
 @routes.route("POST", "/backbone/members", "Add a member",
-              {201: BackboneShown} | describe_problems(404, 409, 413, 415), is_for_members=True,
+              {201: BackboneShown} | describe_problems(404, 409, 413, 415), needs_code=True,
               body=describe_json_body(NewBackboneMember, {"name": "m2", "url": "https://m2.example", "key": "…",
                                                           "life": "…", "code": "…"}))  # fmt: skip
 def add_member() -> tuple[dict[str, Any], int]:
@@ -313,6 +314,8 @@ def conflicts(query: BackboneConflictQuery) -> dict[str, Any]:
     `remnant` (deleted here, changed there), `schema` (a value that the schema refuses) and, for a week, `merged`. Each
     is resolved by registering the document."""
     require_reader()
+    if query.uri is not None:
+        check_document_uri(query.uri)
     s = services()
     read_facts(s)
     with s.single.connect() as connection:
