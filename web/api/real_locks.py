@@ -38,7 +38,8 @@ def add() -> tuple[dict[str, Any], int]:
 
 
 @routes.route("GET", "/real/locks", "List locks against programs",
-              {200: describe_json(page_schema({"type": "object"}), "A page")} | describe_problems(), query=ListQuery)  # fmt: skip
+              {200: describe_json(page_schema({"type": "object"}), "A page")} | describe_problems(),
+              query=ListQuery)  # fmt: skip
 def list_(query: ListQuery) -> dict[str, Any]:
     """Requires an admin token."""
     require_admin()
