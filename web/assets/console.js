@@ -12,7 +12,11 @@ function show({ part, html }) {
     if (part === "end") list.innerHTML = html;
     else list.insertAdjacentHTML("beforeend", html);
   }
-  if (part === "whole" || part === "end") window.htmx?.trigger(document.body, "htmx:load", { elt: (part === "whole" ? result : result.querySelector('[data-part="end"]')).firstElementChild });
+  if (part === "whole" || part === "end") {
+    const shown = part === "whole" ? result : result.querySelector('[data-part="end"]');
+    // The editor marks the errors of what was loaded. htmx names the element of an event itself.
+    window.htmx?.trigger(shown.firstElementChild, "htmx:load");
+  }
 }
 
 function finish(message) {
