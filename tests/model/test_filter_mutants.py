@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 from sqlalchemy import false, func, select, true
@@ -10,8 +11,10 @@ from sqlalchemy import false, func, select, true
 import mdv.query.compile as compile_
 from mdv.db.filter import statements_now
 from mdv.db.tables import filter_data, resources
+from mdv.model import RDF_TYPE, Statement, Term
 from mdv.rules.operators import Operator
-from tests.support.filter_machine import FilterMachine
+from tests.support.filter_machine import FilterMachine, Follower
+from tests.support.generated_rules import DOCUMENTS, RESOURCES, RuleText, V
 from tests.support.machines import assert_mutant_is_detected
 from tests.support.two_processes import System
 
@@ -84,7 +87,6 @@ MUTANTS: list[tuple[str, Callable[[pytest.MonkeyPatch], None], int]] = [
     ("further predicates between two variables are ignored", _believe_partners, 1),
     ("partners are not verified", _believe_branches, 1),
     ("subclasses and subproperties are ignored", _forget_subproperties, 1),
-    ("suffixes are looked up as prefixes", _look_up_prefixes_only, 2),
     ("negations of text operators are ignored", _ignore_negations, 1),
 ]
 """The name of a mutant, how it is made, and a seed that detects it soon."""
@@ -96,3 +98,24 @@ def test_the_machine_detects_a_mutant(
 ) -> None:
     mutate(monkeypatch)
     assert_mutant_is_detected(lambda: FilterMachine(system), seed)
+
+
+@pytest.mark.parametrize("is_mutant", [False, True])
+def test_suffixes_that_are_looked_up_as_prefixes_are_detected(
+    is_mutant: bool, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of the machine, written out: random ones seldom have a rule with `endswith` and its value at once."""
+    if is_mutant:
+        _look_up_prefixes_only(monkeypatch)
+    resource = RESOURCES[2]
+    agent, name = Statement(resource, RDF_TYPE, Term.uri(V + "Agent")), V + "name"
+    with system() as processes:
+        model = Follower(processes)
+        model.add([(None, RuleText("search Agent a register a where a.name endswith 'b'"))])
+        for text in ("a", "ab", "a"):
+            model.put({DOCUMENTS[0]: frozenset({agent, Statement(resource, name, Term.literal(text))})})
+            is_found = is_mutant and text == "ab"
+            with pytest.raises(AssertionError) if is_found else nullcontext():
+                model.check()
+            if is_found:
+                return

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 STEPS = 25
-MAX_MUTANT_EXAMPLES = 200
-MAX_SEEDS = 4
+MAX_MUTANT_EXAMPLES, MAX_SEEDS = 40, 5
 
 _T = TypeVar("_T")
 
