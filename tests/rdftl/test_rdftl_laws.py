@@ -58,6 +58,7 @@ ORDER = [*EQUALITY, Operator.LT, Operator.LE, Operator.GT, Operator.GE]
 TEXTS = st.sampled_from(["0", "x y", "it's", "", '"', "ü<>", "a;;b # c", "line\nbreak", "http://a/b", "true", "-5"])
 URIS = st.sampled_from([OWN + "x", "http://a/b(c)", "urn:x:y", "http://a/#_:b1", OWN + "has-value"])
 PROPERTIES = sorted(SCHEMA.properties)
+TARGET_FIELDS = (DeltaField.TARGET, DeltaField.OLD_TARGET, DeltaField.NEW_TARGET)
 CLASSES = sorted(SCHEMA.classes)
 VALUES = {
     ValueKind.NUMBER: ["5", "-1.50", "1e3", "+7", ".5"],
@@ -72,10 +73,12 @@ def constant(text: str, base: str, lang: str | None = None, datatype: str | None
 
 @dataclass(frozen=True)
 class Parts:
-    """Strategies for the parts of a rule. `fields`: the fields of `$delta` that the part can use."""
+    """Strategies for the parts of a rule. `fields`: the fields of `$delta` that the part can use. `arc`: the property
+    of the event, which the targets of `$delta` are values of."""
 
     base: str
     fields: tuple[DeltaField, ...] = ()
+    arc: str | None = None
 
     @cache  # noqa: B019 - strategies are built once for each value of `self`
     def heads(self) -> st.SearchStrategy[PathHead]:
@@ -131,11 +134,24 @@ class Parts:
         )
         return st.one_of(absolute, relative)
 
+    def kind_of(self, path: NodePath) -> ValueKind:
+        property_ = None
+        if path.steps:
+            last = path.steps[-1]
+            property_ = last.property if last.axis is Axis.TARGET else None
+        elif isinstance(path.head, DeltaValue) and path.head.field in TARGET_FIELDS:
+            property_ = self.arc
+        if property_ is None:
+            return ValueKind.TEXT
+        found = SCHEMA.property_of(property_)
+        assert found is not None
+        return found.kind
+
     @st.composite
     @staticmethod
     def comparisons_of(draw: st.DrawFn, self: Parts, paths: st.SearchStrategy[NodePath]) -> Condition:
         left = draw(paths)
-        kind = kind_of(left)
+        kind = self.kind_of(left)
         ordered = kind in (ValueKind.NUMBER, ValueKind.INSTANT)
         operator = draw(st.sampled_from(ORDER if ordered else EQUALITY))
         right: NodePath | ConstantValue
@@ -143,7 +159,7 @@ class Parts:
             right = draw(self.constants())
         else:
             right = constant(draw(st.sampled_from(VALUES[kind])), self.base)
-        if draw(st.booleans()) and kind_of(other := draw(paths)) is kind:
+        if draw(st.booleans()) and self.kind_of(other := draw(paths)) is kind:
             right = other
         if draw(st.booleans()):
             return ValueComparison(right, operator, left, kind)
@@ -204,15 +220,6 @@ class Parts:
         return st.one_of(inserts, deletes, calls, *map(arcs, ChangeKind))
 
 
-def kind_of(path: NodePath) -> ValueKind:
-    last = path.steps[-1] if path.steps else None
-    if last is None or last.axis is not Axis.TARGET or last.property is None:
-        return ValueKind.TEXT
-    found = SCHEMA.property_of(last.property)
-    assert found is not None
-    return found.kind
-
-
 @st.composite
 def events(draw: st.DrawFn, base: str) -> Event:
     parts = Parts(base)
@@ -240,7 +247,8 @@ NAMES = st.sampled_from(["a", "rule-1", "lib.3", "it's", "on", "7"])
 def rules(draw: st.DrawFn) -> EcaRule:
     base = draw(st.sampled_from([OWN, "http://other.example/"]))
     event = draw(events(base))
-    parts = Parts(base, tuple(fields_of(event)))
+    arc = event.triple.arc if isinstance(event, ArcEvent) and isinstance(event.triple.arc, str) else None
+    parts = Parts(base, tuple(fields_of(event)), arc)
     actions = tuple(draw(st.lists(parts.actions(), min_size=1, max_size=3)))
     coupling = draw(st.sampled_from(list(Coupling)))
     # A detached call is limited by its own rules, which `test_eca_processes.py` shows.
