@@ -31,7 +31,7 @@ class VectorReports:
             self._pending[life] = dict(report)
 
     def latest(self) -> dict[Life, Vector]:
-        """Return what is known of each life, to be sent to others."""
+        """Return the known vectors by life, to be sent to other members."""
         return {**self.counted, **self._pending}
 
     def recount(self, ours: Vector) -> None:

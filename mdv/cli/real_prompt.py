@@ -48,7 +48,7 @@ HELP = """A program runs when its text is complete. A line that ends in \\ or is
 
 
 class _Settings:
-    """What is the same for all programs until it is changed."""
+    """The settings of the prompt: they apply to all programs until they are changed."""
 
     def __init__(self) -> None:
         self.mode = MODES[0]

@@ -91,7 +91,7 @@ class OpenQuestions:
         )  # fmt: skip
 
     def answer(self, ask: AskSteps, now: float, done: Callable[[tuple[frozenset[FoundTerm], ...]], None]) -> None:
-        """Answer a question of another superpeer for the own group, without what is private."""
+        """Answer a question of another superpeer for the own peer group, except for private parts."""
 
         def share(answers: Mapping[StepQuestion, frozenset[FoundTerm]]) -> None:
             public = {question: self._public_part(found) for question, found in answers.items()}
