@@ -166,7 +166,7 @@ def trace(run: int | None, rule: str | None, limit: int | None, everything: bool
         return
     where = f", at position {found['position']}" if found["position"] is not None else ""
     print_line(f"Run {run}: {found['cause']} of {found['subject']}{where}, {found['outcome']}.")
-    if found["reason"]:
+    if found.get("reason"):
         print_line(found["reason"])
     print_tree(found["tree"])
 
