@@ -45,7 +45,7 @@ FLOORS = [
 """From top to bottom. A package imports only from packages on lower layers."""
 
 MDP_FLOORS = [
-    {"worker", "real.program_worker", "replicate", "backbone_members"},
+    {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone"},
     {"subscribe", "real.slice_commit", "replicated_schema"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},

@@ -1200,6 +1200,19 @@ class BackboneEntry(Strict):
     merge: StrictBool = Field(False, description="register the documents of this MDP in the backbone")
 
 
+class BackboneExit(Strict):
+    force: StrictBool = Field(
+        False, description="true: forget the backbone without asking the others, for example after a removal"
+    )
+
+
+class BackboneLeft(BaseModel):
+    """The backbone that this MDP has left. Its documents remain."""
+
+    id: str
+    name: str = Field(description="name that this MDP had in the backbone")
+
+
 class NewBackboneMember(Strict):
     name: StrictStr = Field(description="name of the new member", json_schema_extra={"example": "m2"})
     url: StrictStr = Field(description="URL at which the others reach it")

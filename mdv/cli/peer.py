@@ -1,24 +1,23 @@
-"""`mdv peer` and `mdv conflicts`: the members of the backbone, and what concurrent changes left to be decided."""
+"""`mdv peer`: the members of the backbone."""
 
 from __future__ import annotations
 
-import json
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 import click
 
 from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.lmr import confirm
 from mdv.cli.output import Item, print_line, write_json, write_table
+from mdv.errors import NotReplicated
 from mdv.mdp_places import CRDTS
 
 if TYPE_CHECKING:
     from mdv.client import Client
 
 JOIN_SECONDS = 600.0
+LEAVE_SECONDS = 60.0
 POLL_SECONDS = 0.25
 
 
@@ -187,59 +186,28 @@ def remove(name: str, yes: bool, as_json: bool) -> None:
         print_line(f"{name} is removed once the other members have agreed; `mdv peer list` shows it.")
 
 
-@click.group(cls=ExampleGroup, invoke_without_command=True, example="mdv conflicts")
-@click.option("--document", metavar="URI", help="Only those of a document.")
+@peer.command("leave", example="mdv peer leave --yes")
+@click.option("--force", is_flag=True, help="Ask no other member: this MDP was removed, or the others are gone.")
+@click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal.")
 @json_option
 @data_option
-@click.pass_context
-def conflicts(context: click.Context, document: str | None, as_json: bool) -> None:
-    """List what concurrent changes left to be decided. They are equal at all members of the backbone."""
-    if context.invoked_subcommand is not None:
-        return
-    items: list[dict[str, Any]] = list(connect().items("/backbone/conflicts", uri=document))
+def leave(force: bool, yes: bool, as_json: bool) -> None:
+    """Leave the backbone with this MDP, once all members have its changes. Its documents remain here."""
+    confirm("leave the backbone", yes)
+    made = leave_when_replicated(connect(), force)
     if as_json:
-        write_json({"items": items})
-        return
-    if not items:
-        print_line("There are no conflicts.")
-        return
-    rows = (
-        [one["id"], one["kind"], one["document"], " ".join(one.get("about", ())), _values(one)] for one in items
-    )  # fmt: skip
-    write_table(("id", "kind", "document", "about", "values"), rows)
-
-
-def _values(conflict: Item) -> str:
-    return " | ".join(str(value["value"]) for value in conflict.get("values", ()))
-
-
-@conflicts.command("resolve", example="mdv conflicts resolve 1f0c9a2e5b7d8c40 5874")
-@click.argument("identity", metavar="ID")
-@click.argument("values", metavar="[VALUE]...", nargs=-1)
-@json_option
-@data_option
-def resolve(identity: str, values: tuple[str, ...], as_json: bool) -> None:
-    """Keep these values of a conflict and remove the others. Without a value, remove all of them.
-
-    A VALUE is the text of a value, or its JSON if two values have the same text. To keep what remains of a deleted
-    document, give its URI.
-    """
-    body = {"keep": [_read_value(value) for value in values]}
-    done = connect().change("POST", f"/backbone/conflicts/{quote(identity, safe='')}", body)
-    if as_json:
-        write_json(done)
+        write_json(made)
     else:
-        print_line(f"{done['document']} has version {done.get('version', '?')}. The conflict is resolved.")
+        print_line(f"{made['name']} has left the backbone. Its documents remain here.")
 
 
-def _read_value(text: str) -> Any:
-    """Return a value as JSON if it is an object, else the text itself.
-
-    >>> _read_value('{"type": "literal", "value": "x", "lang": "en"}')["lang"], _read_value("7")
-    ('en', '7')
-    """
-    with suppress(ValueError):
-        given = json.loads(text)
-        if isinstance(given, dict):
-            return given
-    return text
+def leave_when_replicated(mdp: Client, force: bool, seconds: float = LEAVE_SECONDS) -> Item:
+    """Leave the backbone. Wait while other members do not have all changes of this MDP."""
+    began = time.monotonic()
+    while True:
+        try:
+            return mdp.change("POST", "/backbone/exit", {"force": force}, 60)
+        except NotReplicated:
+            if time.monotonic() - began > seconds:
+                raise
+        time.sleep(POLL_SECONDS)

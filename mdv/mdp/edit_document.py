@@ -51,7 +51,7 @@ class DocumentEdit:
     reacts: bool = True
     """False: event-condition-action rules are not run."""
     confirms: bool = False
-    """The document gets a new version even if nothing changes: somebody has decided that it stays as it is."""
+    """The document gets a new version even if nothing changes: a user has decided that it stays as it is."""
 
 
 def read_edits(body: bytes) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:

@@ -22,13 +22,16 @@ from mdv.mdp.backbone_members import (
     pause_member,
     remove_member,
 )
+from mdv.mdp.leave_backbone import leave_backbone
 from mdv.replication.wire import decode_messages, document_fields, encode_messages
 from web.auth import require_reader, require_unlimited_admin
 from web.json_bodies import JSON, describe_json_body, read_json_body
 from web.models import (
     BackboneChecksumQuery,
     BackboneEntry,
+    BackboneExit,
     BackboneInvitationShown,
+    BackboneLeft,
     BackboneLogQuery,
     BackboneMemberShown,
     BackboneShown,
@@ -132,6 +135,20 @@ def join() -> tuple[dict[str, Any], int]:
             lambda content, new: announce_to_lead(content, new, documents, given.merge), s.config.backbone_plain,
         )  # fmt: skip
     return describe_backbone(s), 201
+
+
+@routes.route("POST", "/backbone/exit", "Leave the backbone",
+              {200: BackboneLeft} | describe_problems(404, 409, 413, 415),
+              body=describe_json_body(BackboneExit, {"force": False}))  # fmt: skip
+def leave() -> dict[str, Any]:
+    """This MDP goes on alone, with all documents. 409 `not-replicated` until all members have its changes; 409 if it is
+    the lead of others. It may join again under another name."""
+    require_unlimited_admin()
+    given, s = read_json_body(BackboneExit), services()
+    with s.replica_lock:
+        facts = leave_backbone(s.replica, s.provider, s.config.backbone_plain, given.force)
+    s.notify_commit()
+    return {"id": facts.table.backbone_id, "name": facts.name}
 
 
 @routes.route("PATCH", "/backbone/members/<name>", "Pause or resume a member",

@@ -54,6 +54,7 @@ from web.openapi import (
 )
 from web.routing import RouteGroup
 from web.services import services
+from web.use_cases.backbone import origin_names
 from web.use_cases.document_changes import answer_change
 from web.use_cases.documents import document_response
 
@@ -64,6 +65,7 @@ VERSION = object_schema(version="integer", position="integer", at="string", pres
                  cause="string", agent="string", by="string")  # fmt: skip
 VERSION["properties"]["cause"] = {"type": "string", "enum": list(CAUSE_KINDS)}
 VERSION["properties"] |= {name: {"type": ["string", "null"]} for name in ("agent", "by")}
+VERSION["properties"]["origin"] = {"type": "string", "description": "name of the member that made it, in a backbone"}
 VERSION["properties"]["token"] = {"type": "string", "description": "of its operation, if there is a backbone"}
 ATOM = object_schema(uri_reference="string", property="string", value="string") | {}
 ATOM["properties"]["class"] = {"type": "string"}
@@ -186,10 +188,11 @@ def history(query: HistoryQuery) -> Response:
     if not versions and query.after is None:
         raise NotFound(f"The document {uri} was never registered.")
     more = str(versions[query.limit - 1].version) if len(versions) > query.limit else None
+    owners = origin_names(services()) if any(v.origin is not None for v in versions) else str
     items = [
         {name: getattr(v, name) for name in VERSION["required"]}
         | {"at": v.at.isoformat()}
-        | ({} if v.origin is None else {"token": token_of(v.origin)})
+        | ({} if v.origin is None else {"token": token_of(v.origin), "origin": owners(v.origin[0])})
         for v in versions[: query.limit]
     ]
     return jsonify({"items": items, "next": more})
