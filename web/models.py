@@ -1301,5 +1301,15 @@ class MarksQuery(Strict):
     all: bool = Field(False, description="true: also statements whose number is 0 or 1")
 
 
+class ConflictResolution(Strict):
+    """How a conflict is resolved."""
+
+    keep: list[dict[str, Any] | StrictStr] = Field(
+        description="the values to be kept, as the conflict lists them, or their texts; those of a remnant are the"
+        " document itself, or nothing",
+        max_length=1000,
+    )
+
+
 class BackboneConflictQuery(ListQuery):
     uri: str | None = Field(None, description="only conflicts of this document", json_schema_extra=EXAMPLE)

@@ -1,13 +1,13 @@
-"""`mdv peer` and `mdv conflicts`: the members of the backbone, and what concurrent changes left to be decided."""
+"""`mdv peer`: the members of the backbone."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mdv.cli.command import ExampleCommand, ExampleGroup, connect, data_option, json_option
+from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.lmr import confirm
 from mdv.cli.output import Item, print_line, write_json, write_table
 from mdv.errors import NotReplicated
@@ -211,23 +211,3 @@ def leave_when_replicated(mdp: Client, force: bool, seconds: float = LEAVE_SECON
             if time.monotonic() - began > seconds:
                 raise
         time.sleep(POLL_SECONDS)
-
-
-@click.command(cls=ExampleCommand, example="mdv conflicts")
-@json_option
-@data_option
-def conflicts(as_json: bool) -> None:
-    """List what concurrent changes left to be decided. Registering the document resolves it."""
-    items: list[dict[str, Any]] = list(connect().items("/backbone/conflicts"))
-    if as_json:
-        write_json({"items": items})
-        return
-    if not items:
-        print_line("There are no conflicts.")
-        return
-    rows = ([one["kind"], one["document"], " ".join(one.get("about", ())), _values(one)] for one in items)
-    write_table(("kind", "document", "about", "values"), rows)
-
-
-def _values(conflict: Item) -> str:
-    return " | ".join(str(value["value"]) for value in conflict.get("values", ()))

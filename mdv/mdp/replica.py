@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -327,9 +328,10 @@ def has_new_schema(facts: MemberFacts) -> bool:
 def conflict_rules(schema: Schema) -> ConflictRules:
     """Return what a schema says about conflicts."""
 
-    def is_single(name: str) -> bool:
+    def singles(name: str) -> list[str]:
         declared = schema.property_of(name)
-        return declared is not None and not declared.set_valued
+        above = [schema.property_of(iri) for iri in declared.superproperties] if declared is not None else []
+        return [one.iri for one in above if one is not None and not one.set_valued]
 
     def refuses(statement: Statement) -> bool:
         with suppress(InvalidDocument):
@@ -337,7 +339,7 @@ def conflict_rules(schema: Schema) -> ConflictRules:
             return False
         return True
 
-    return ConflictRules(is_single, refuses)
+    return ConflictRules(lru_cache(maxsize=None)(singles), refuses)
 
 
 def now_in_microseconds() -> int:

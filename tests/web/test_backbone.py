@@ -18,7 +18,15 @@ from mdv.replication.http_signatures import sign_request
 from mdv.replication.keys import make_private_key
 from tests.support.eventually import eventually
 from tests.support.faulty_proxy import Faults, SeenRequest, send_request
-from tests.support.http_backbone import HttpBackbone, HttpMember, http_backbone
+from tests.support.http_backbone import (
+    HttpBackbone,
+    HttpMember,
+    check_equal,
+    content,
+    has,
+    http_backbone,
+    partition,
+)
 from tests.support.local_http import local_client
 from tests.support.page_visitor import Visitor
 from tests.support.server import ADMIN, SCHEMA, provider, turtle
@@ -44,31 +52,6 @@ def backbone(new_database: Callable[[], str], new_queue: Callable[[], str]) -> I
 @pytest.fixture
 def uri() -> str:
     return f"http://docs.example/{next(_numbers)}"
-
-
-def content(member: HttpMember, uri: str) -> tuple[int, str | None, list[str]]:
-    answer = member.api.get("/documents", uri=uri, headers={"Accept": "application/n-triples"})
-    lines = sorted(answer.text.splitlines()) if answer.status_code == 200 else []
-    return answer.status_code, answer.headers.get("ETag"), lines
-
-
-def check_equal(backbone: HttpBackbone, *uris: str) -> list[tuple[int, str | None, list[str]]]:
-    """Check that all members have the same documents with the same ETags and versions, and equal sums."""
-    backbone.rest()
-    found = []
-    for uri in uris:
-        contents = [content(member, uri) for member in backbone.members.values()]
-        assert all(one == contents[0] for one in contents), contents
-        found.append(contents[0])
-        histories = [member.call("GET", "/documents/history", uri=uri)["items"] for member in backbone.members.values()]
-        assert len({history[0]["version"] for history in histories}) == 1
-    sums = [member.call("GET", "/backbone/checksum") for member in backbone.members.values()]
-    assert all(one == sums[0] for one in sums)
-    return found
-
-
-def has(member: HttpMember, uri: str) -> bool:
-    return content(member, uri)[0] == 200
 
 
 # Convergence
@@ -137,21 +120,6 @@ def test_concurrent_changes_are_merged_and_listed(backbone: HttpBackbone, uri: s
     assert m2.api.put(uri, provider(99)).status_code == 200
     check_equal(backbone, uri)
     assert [one["kind"] for one in m3.call("GET", "/backbone/conflicts", uri=uri)["items"]] == ["merged"]
-
-
-class partition:
-    """Cut all connections between the members, and heal them at the end."""
-
-    def __init__(self, backbone: HttpBackbone) -> None:
-        self.backbone = backbone
-
-    def __enter__(self) -> None:
-        for member in self.backbone.members.values():
-            member.proxy.faults = Faults(is_down=True)
-
-    def __exit__(self, *_: object) -> None:
-        for member in self.backbone.members.values():
-            member.proxy.faults = Faults()
 
 
 def test_members_converge_over_connections_that_fail_in_every_way(backbone: HttpBackbone) -> None:

@@ -1,4 +1,4 @@
-"""/backbone: the members of the backbone, its log, its checksums and its conflicts."""
+"""/backbone: the members of the backbone, its log and its checksums."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ from mdv.mdp.backbone_members import (
     remove_member,
 )
 from mdv.mdp.leave_backbone import leave_backbone
-from mdv.rdf.parse import check_document_uri
 from mdv.replication.wire import decode_messages, document_fields, encode_messages
 from web.auth import require_reader, require_unlimited_admin
 from web.json_bodies import JSON, describe_json_body, read_json_body
 from web.models import (
     BackboneChecksumQuery,
-    BackboneConflictQuery,
     BackboneEntry,
     BackboneExit,
     BackboneInvitationShown,
@@ -45,7 +43,7 @@ from web.models import (
     NewBackboneMember,
 )
 from web.negotiate import read_body, run_in_thread
-from web.openapi import describe_json, describe_problems, object_schema, page_schema
+from web.openapi import describe_json, describe_problems, object_schema
 from web.routing import RouteGroup
 from web.services import services
 from web.use_cases.backbone import (
@@ -321,23 +319,6 @@ def marks(query: MarksQuery) -> dict[str, Any]:
     return {"items": [
         {"statement": [one.subject, one.property, one.object.as_dict()], "k": number} for one, number in found
     ]}  # fmt: skip
-
-
-@routes.route("GET", "/backbone/conflicts", "List conflicts",
-              {200: describe_json(page_schema({"type": "object"}), "A page of conflicts")} | describe_problems(404),
-              query=BackboneConflictQuery)  # fmt: skip
-def conflicts(query: BackboneConflictQuery) -> dict[str, Any]:
-    """Returns what concurrent changes left to be decided: `values` (several values of a property that has one),
-    `remnant` (deleted here, changed there), `schema` (a value that the schema refuses) and, for a week, `merged`. Each
-    is resolved by registering the document."""
-    require_reader()
-    if query.uri is not None:
-        check_document_uri(query.uri)
-    s = services()
-    read_facts(s)
-    with s.single.connect() as connection:
-        items, after = s.replica.conflict_page(connection, query.after or "", query.limit, query.uri)
-    return {"items": [conflict.as_dict() for conflict in items], "next": after}
 
 
 routes.blueprint.add_url_rule("/backbone/", endpoint="found_slash", view_func=found, methods=["POST"])
