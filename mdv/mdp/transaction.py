@@ -383,6 +383,10 @@ class Transaction:
         hit_failpoint(AFTER_EDIT)
         return effective
 
+    def keep(self, document: str, cause: Cause) -> None:
+        """Give a document that was edited a new version even if none of its statements changes."""
+        self._statement_store().keep(document, cause)
+
     def look_up_edits(self, edits: Sequence[Edit]) -> None:
         """Look up the statements of edits, so that `is_in` knows them. The lock is taken."""
         with Pipeline(self.connection) as pipeline:

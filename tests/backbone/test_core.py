@@ -33,7 +33,7 @@ URI = "http://d"
 A, B, C = (Statement("http://d#s", "urn:p", Term.literal(value)) for value in "abc")
 NOW = 10**15
 SECOND = 1_000_000
-RULES = ConflictRules(lambda name: name == "urn:p", lambda statement: statement == C)
+RULES = ConflictRules(lambda name: ["urn:p"] if name == "urn:p" else [], lambda statement: statement == C)
 
 
 class Backbone:

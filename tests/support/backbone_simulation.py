@@ -33,7 +33,9 @@ from mdv.model import Statement, Term
 KINDS: dict[str, SetKind] = {"orset": AddWinsSet(), "cset": CSet()}
 DOCUMENTS = ("urn:d:1", "urn:d:2")
 STATEMENTS = [Statement("urn:s", f"urn:{name}", Term.literal(value)) for name in "pq" for value in "abc"]
-CONFLICT_RULES = ConflictRules(lambda name: name == "urn:p", lambda statement: statement.object.value == "c")
+CONFLICT_RULES = ConflictRules(
+    lambda name: ["urn:p"] if name == "urn:p" else [], lambda statement: statement.object.value == "c"
+)
 MAX_ROUNDS = 60
 
 Element = tuple[str, Statement]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -68,6 +69,12 @@ def find_origins(connection: Connection, places: Iterable[RowPlace]) -> dict[Row
     documents, positions = [document for document, _ in wanted], [position for _, position in wanted]
     rows = _execute(connection, "find_origins", documents=documents, positions=positions).fetchall()
     return {(document, position): (life, seq) for document, position, life, seq in rows if life is not None}
+
+
+def find_origin_times(connection: Connection, documents: Collection[int]) -> dict[tuple[int, Dot], datetime]:
+    """Return when operations were applied here, by the IDs of documents and the operations."""
+    rows = _execute(connection, "find_origin_times", documents=list(documents)).fetchall()
+    return {(document, (life, seq)): at for document, life, seq, at in rows}
 
 
 def forget_versions(connection: Connection, documents: Collection[int]) -> None:

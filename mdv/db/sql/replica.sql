@@ -50,6 +50,12 @@ join document_versions v on v.document_id = k.document_id and v.position = k.pos
 select id, uri, version, present, content, digest, statements, replica::text, prefixes
 from documents where uri = any (%(uris)s::text[]);
 
+-- name: find_origin_times
+-- When operations were applied here, by the documents that they changed.
+select v.document_id, v.origin_life, v.origin_seq, t.at
+from document_versions v join transactions t on t.position = v.position
+where v.document_id = any (%(documents)s::bigint[]) and v.origin_seq is not null;
+
 -- name: find_document_statements
 -- The statements of documents, with the operations that wrote their rows.
 select f.document_id, s.uri, p.uri, t.uri, f.value, f.lang, y.uri, f.position, v.origin_life, v.origin_seq
