@@ -1248,6 +1248,7 @@ class BackboneMemberShown(BaseModel):
     last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
     error: str = Field("", description="why the last request failed")
     clock_skew: float | None = Field(None, description="seconds by which its clock is ahead")
+    version: str | None = Field(None, description="version of MDV there, if it is known")
     transport: str | None = Field(None, description="how its operations arrive: http or postgres")
     lag: int | None = Field(None, description="operations that it could send and that are missing here")
     behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
@@ -1270,6 +1271,8 @@ class BackboneShown(BaseModel):
     waiting: int = Field(description="operations that wait for others")
     forked: list[str] = Field(description="lives that two databases have continued")
     replicating: bool = Field(description="true: `mdv replicate` is running")
+    log_bytes: int = Field(description="size of the operations that some member does not have yet")
+    version: str = Field(description="version of MDV here")
 
 
 class ExchangeQuery(Strict):

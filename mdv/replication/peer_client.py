@@ -26,6 +26,8 @@ CONNECT_SECONDS = 5.0
 MIN_CLOCK_SKEW_SECONDS = 2.0
 """Smaller differences are not measured."""
 JSON = "application/json"
+VERSION_HEADER = "MDV-Version"
+"""In the answer to messages: the version of MDV at the peer."""
 
 
 class PeerClient:
@@ -39,6 +41,8 @@ class PeerClient:
         """The URLs and keys of all members, if the last answer has them."""
         self.clock_skew = 0.0
         """How far the clock of the peer is ahead, in seconds."""
+        self.version = ""
+        """The version of MDV at the peer, if it has said it."""
         self._http = HttpClient(timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS, pool=None),
                                 follow_redirects=False, trust_env=not is_loopback(url))  # fmt: skip
 
@@ -87,6 +91,7 @@ class PeerClient:
             ) from error
         if not response.is_success:
             raise problem_of(response, self.url)
+        self.version = response.headers.get(VERSION_HEADER, "")[:40]
         with suppress(KeyError, ValueError):  # the header has whole seconds
             ahead = parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()
             self.clock_skew = 0.0 if abs(ahead) < MIN_CLOCK_SKEW_SECONDS else ahead

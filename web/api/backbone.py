@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Response, request
 
+import mdv
 from mdv.backbone.messages import StateRequest
 from mdv.backbone.operation import LogRow
 from mdv.backbone.operation import read_body as read_operation
@@ -23,6 +24,7 @@ from mdv.mdp.backbone_members import (
     remove_member,
 )
 from mdv.mdp.leave_backbone import leave_backbone
+from mdv.replication.peer_client import VERSION_HEADER
 from mdv.replication.wire import decode_messages, document_fields, encode_messages
 from web.auth import require_reader, require_unlimited_admin
 from web.json_bodies import JSON, describe_json_body, read_json_body
@@ -198,7 +200,9 @@ def messages(query: ExchangeQuery) -> Response:
     answers = exchange(given, sender, query.wait, query.wants.split())
     is_joining = any(isinstance(message, StateRequest) for message in given)
     table = facts.table if is_joining else None
-    return Response(run_in_thread(encode_messages, answers, kind, table), content_type=JSON)
+    answer = Response(run_in_thread(encode_messages, answers, kind, table), content_type=JSON)
+    answer.headers[VERSION_HEADER] = mdv.__version__
+    return answer
 
 
 @routes.route("GET", "/backbone/log", "Read the log",
