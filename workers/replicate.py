@@ -30,7 +30,12 @@ def run_replication(config: Config) -> None:
         client.use(lambda redis: redis.set(LINKS_KEY, status.to_json(), ex=LINKS_SECONDS))
 
     replicator = Replicator(
-        Provider.configured(engine, config), published, report, config.backbone_relay_seconds, config.backbone_plain
+        Provider.configured(engine, config),
+        published,
+        report,
+        config.backbone_relay_seconds,
+        config.backbone_plain,
+        config.backbone_check_seconds,
     )
 
     def stop(number: int, frame: FrameType | None) -> None:

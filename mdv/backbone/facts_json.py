@@ -12,7 +12,7 @@ from mdv.backbone.operation import Operation
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 
 _SETS = ("forked", "diverged", "paused", "removing")
-_PLAIN = ("reports", "promised", "required", "invitations", "code", "url", "key", "started_at")
+_PLAIN = ("reports", "promised", "required", "invitations", "code", "url", "key", "started_at", "divergences")
 
 
 def table_to_json(table: MemberTable) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def facts_from_json(name: str, given: Mapping[str, Any], local: LocalFacts, draf
     for one in _SETS:
         setattr(facts, one, set(given[one]))
     for one in _PLAIN:
-        setattr(facts, one, given[one])
+        setattr(facts, one, given.get(one, getattr(facts, one)))
     if local.seq:
         facts.chains[local.life] = local.chain
     return facts
