@@ -268,6 +268,19 @@ replica_drafts = Table(
     comment="Changes in a new life, until the state was transferred.",
 )
 
+replica_inbox = Table(
+    "replica_inbox",
+    metadata,
+    Column("number", BigInteger, Identity(), primary_key=True),
+    Column("subscription", Text, nullable=False, comment="the subscription that has brought it"),
+    Column("life", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("chain", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    comment="Operations that logical replication has brought, until they are processed.",
+)
+
 statement_marks = Table(
     "statement_marks",
     metadata,

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from mdv.backbone.kinds import SET_KINDS
 from mdv.backbone.messages import TransferredDocument
 from mdv.backbone.replica_store import MemberFacts
-from mdv.db.jobs import PRIORITY_BACKGROUND, Job, JobOutcome, JobQueue, add_job, claim_jobs, finish_jobs
-from mdv.db.replica.checks import seconds_since_check
+from mdv.db.jobs import PRIORITY_BACKGROUND, Job, JobOutcome, JobQueue, JobStatus, add_job, claim_jobs, finish_jobs
+from mdv.db.replica.checks import list_checks, seconds_since_check
 from mdv.db.replica.keys import read_private_key
 from mdv.errors import MdvError, NotFound, Unavailable
 from mdv.mdp.backbone_checks import BackboneCheck, CheckResult
@@ -155,6 +155,11 @@ class CheckRunner:
         with self.turn, self.replica.member() as member:
             facts = member.store.facts
             facts.diverged = open_ if is_complete else (facts.diverged | open_) - set(result.repaired)
+
+
+def last_checks(connection: Connection, most: int) -> list[JobStatus]:
+    """Return the last checks and repairs, newest first."""
+    return list_checks(connection, most)
 
 
 def _urls(facts: MemberFacts, name: str | None) -> dict[str, Any]:

@@ -53,7 +53,7 @@ Repair = Callable[[Sequence[TransferredDocument], Mapping[str, int], bool], list
 """Replaces documents; see `Replica.repair`."""
 
 
-class Peer(Protocol):
+class ComparedPeer(Protocol):
     """The calls of a check to a peer."""
 
     def sums(self, groups: Iterable[int] | None = None) -> dict[int, int]: ...
@@ -105,7 +105,7 @@ class BackboneCheck:
     """One check of this MDP. `peers`: the members to be compared with."""
 
     def __init__(
-        self, replica: Replica, engine: Engine, peers: Mapping[str, Peer], progress: Progress, repair: Repair
+        self, replica: Replica, engine: Engine, peers: Mapping[str, ComparedPeer], progress: Progress, repair: Repair
     ) -> None:
         self._replica, self._engine, self._progress, self._repair = replica, engine, progress, repair
         self._peers = peers
@@ -152,7 +152,7 @@ class BackboneCheck:
 
     # Peers
 
-    def _compare(self, name: str, peer: Peer) -> None:
+    def _compare(self, name: str, peer: ComparedPeer) -> None:
         """Find the documents that have diverged from those of a peer."""
         self._progress(f"sums of {name}", 0, 0)
         with self._snapshot() as connection:
@@ -169,7 +169,7 @@ class BackboneCheck:
                 self.result.diverged.setdefault(uri, {})[name] = difference
             self.result.pending.update(search.pending)
 
-    def _search(self, peer: Peer, buckets: Sequence[int], deadline: float) -> DivergenceSearch:
+    def _search(self, peer: ComparedPeer, buckets: Sequence[int], deadline: float) -> DivergenceSearch:
         search, pause = DivergenceSearch(), FIRST_PAUSE_SECONDS
         while buckets:
             search.compare(self._list(buckets), peer.list_documents(buckets))

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from mdv.accounts.callers import Caller
-from mdv.db.replica.checks import list_checks
 from mdv.errors import NotFound
+from mdv.mdp import backbone_check_jobs
 from mdv.mdp.backbone_check_jobs import BACKBONE_URI
 from mdv.mdp.jobs import JobStatus
 from web.job_queue import enqueue_job
@@ -48,7 +48,7 @@ def _refuse_unknown(peer: str | None) -> None:
 def last_checks(s: Services) -> list[JobStatus]:
     """Return the last checks and repairs, newest first."""
     with s.single.connect() as connection:
-        return list_checks(connection, CHECKS_SHOWN)
+        return backbone_check_jobs.last_checks(connection, CHECKS_SHOWN)
 
 
 def check_progress(s: Services, job: str) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from mdv.db.load_sql import load_sql
 from mdv.model import Statement, Term
 
 
-class StoredRow(NamedTuple):
+class CheckedRow(NamedTuple):
     """A row of a document: its place, the hash that is stored with it, and its statement."""
 
     document: int
@@ -38,20 +38,20 @@ def list_documents_to_check(connection: Connection, after: int, most: int) -> li
     return [CheckedDocument(number, uri, version, unsigned(digest)) for number, uri, version, digest in rows]
 
 
-def iter_rows(connection: Connection, documents: Collection[int]) -> Iterator[StoredRow]:
+def iter_rows(connection: Connection, documents: Collection[int]) -> Iterator[CheckedRow]:
     """Yield the rows of documents."""
     for row in _execute(connection, "list_rows_to_check", documents=list(documents)).fetchall():
         document, place, digest, subject, name, target, value, lang, datatype = row
         term = Term.uri(target) if target is not None else Term.literal(value, lang, datatype)
-        yield StoredRow(document, place, digest, Statement(subject, name, term))
+        yield CheckedRow(document, place, digest, Statement(subject, name, term))
 
 
-def mend_row(connection: Connection, row: StoredRow, digest: int) -> None:
+def mend_row(connection: Connection, row: CheckedRow, digest: int) -> None:
     """Store the right hash of a row."""
     _execute(connection, "mend_row", row=row.place, hash=digest)
 
 
-def delete_row(connection: Connection, row: StoredRow) -> None:
+def delete_row(connection: Connection, row: CheckedRow) -> None:
     """Delete a row that is there twice."""
     _execute(connection, "delete_row", row=row.place)
 
