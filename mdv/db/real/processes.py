@@ -178,6 +178,11 @@ def wake_due(connection: Connection, lease_seconds: float) -> None:
         _run(connection, "stop_unread", {"seconds": lease_seconds})
 
 
+def stop_revoked(connection: Connection) -> None:
+    """Make processes ready whose token was revoked or has expired. A worker then ends them."""
+    _run(connection, "stop_revoked", {})
+
+
 def seconds_until_due(connection: Connection) -> float | None:
     """Return the seconds until the next process becomes ready by itself."""
     ((seconds,),) = _run(connection, "next_due", {}).fetchall()
@@ -293,11 +298,12 @@ def fail_process(connection: Connection, number: int, seconds: float, problem: M
 
 
 def read_news(
-    connection: Connection, iri: str, solution: int, entry: int, most: int, most_entries: int
+    connection: Connection, iri: str, solution: int, entry: int, most: int, most_entries: int, counts: bool = True
 ) -> ProcessNews | None:
     """Return what came after the last solution and log entry that a reader has, up to `most` and `most_entries`; None
-    if there is no such process. The solutions up to `solution` count as read."""
-    given = {"iri": iri, "solution": solution, "entry": entry, "most": most, "most_entries": most_entries}
+    if there is no such process. `counts`: the solutions up to `solution` count as read."""
+    given = {"iri": iri, "solution": solution, "entry": entry, "most": most, "most_entries": most_entries,
+             "counts": counts}  # fmt: skip
     row = _run(connection, "read_news", given).fetchone()
     if row is None:
         return None

@@ -52,6 +52,13 @@ set stop_asked = true, wake_at = null, ready_at = now(),
     state = case when p.state in ('waiting', 'calling', 'full') then 'ready' else p.state end
 from gone where p.id = gone.id;
 
+-- name: stop_revoked
+-- Make processes ready whose token was revoked or has expired, so that a worker ends them.
+update real_processes
+set state = 'ready', ready_at = now(), wake_at = null
+where ended_at is null and state in ('waiting', 'calling', 'full')
+  and token_id = any (array(select id from tokens where revoked_at is not null or expires_at <= now()));
+
 -- name: next_due
 -- Seconds until the next process becomes ready by itself.
 select extract(epoch from min(wake_at) - now())::float8 from real_processes where wake_at is not null and state = 'waiting';
@@ -247,10 +254,11 @@ delete from real_log where id in (
 -- has read the solutions up to the last one, so a process that waited for that goes on.
 with process as (
     update real_processes
-    set read_at = now(), read_solutions = greatest(read_solutions, %(solution)s::bigint),
+    set read_at = now(), read_solutions = greatest(read_solutions, least(%(solution)s::bigint, solutions)),
         state = case when state = 'full' and %(solution)s::bigint >= solutions then 'ready' else state end,
         ready_at = case when state = 'full' and %(solution)s::bigint >= solutions then now() else ready_at end
-    where iri = %(iri)s::text and (read_at is null or read_solutions < %(solution)s::bigint or read_at < now() - interval '5 s')
+    where iri = %(iri)s::text and %(counts)s::boolean
+      and (read_at is null or read_solutions < %(solution)s::bigint or read_at < now() - interval '5 s')
     returning state = 'ready' and %(solution)s::bigint > 0 as resumed
 )
 select p.id, p.state, p.position, p.added, p.removed, p.solutions, p.problem, p.code,
@@ -270,7 +278,7 @@ where iri = %(iri)s::text and ended_at is null;
 -- name: note_read
 -- Solutions were read. A process that waited for that goes on.
 update real_processes
-set read_solutions = greatest(read_solutions, %(solution)s::bigint), read_at = now(),
+set read_solutions = greatest(read_solutions, least(%(solution)s::bigint, solutions)), read_at = now(),
     state = case when state = 'full' then 'ready' else state end,
     ready_at = case when state = 'full' then now() else ready_at end
 where iri = %(iri)s::text and read_solutions < %(solution)s::bigint
