@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 
 from mdv.db.real.processes import read_news
 from mdv.db.tokens import create_token
+from mdv.errors import NotFound
 from mdv.inspect.processes import find_process
 from mdv.mdp.real import slice_commit
 from mdv.mdp.real.quotas import ProcessQuotas
+from mdv.mdp.real.start import request_stop
 from mdv.mdp.write_limits import WriteLimits
 from tests.support.mdp import Mdp
 from tests.support.real_processes import DOCUMENT, OPEN, Programs, action
@@ -355,3 +358,57 @@ def test_solutions_count_as_read_up_to_the_last_one(programs: Programs) -> None:
     with programs.mdp.engine.begin() as connection:
         read_news(connection, iri, 10_000, 0, 1000, 1000)
     assert programs.mdp.rows("select state, read_solutions from real_processes") == [("ready", 1000)]
+
+
+def turns(programs: Programs) -> list[int]:
+    """Return the numbers of the ready processes in the order of their turns; those with the same turn only once."""
+    rows = programs.mdp.rows(
+        "select distinct on (ready_at) id from real_processes where state = 'ready' order by ready_at"
+    )
+    return [number for (number,) in rows]
+
+
+def test_a_family_has_its_turns_one_after_another(programs: Programs) -> None:
+    code = "REPEAT 4 (TRUE UNION TRUE UNION TRUE UNION TRUE) AND"
+    programs.mdp.put({"http://d/actions": action("forever", "FIRST $x AND CALL :forever()")})
+    parent = programs.start(f"{code} (SPAWN :forever() UNION SPAWN :forever() UNION SPAWN :forever())")
+    programs.slice(parent)
+    assert turns(programs) == [2, 3, 4]
+    programs.worker.run_slice()
+    assert turns(programs) == [3, 4, 2]
+
+
+def test_many_processes_that_are_woken_at_once_have_turns_one_after_another(programs: Programs) -> None:
+    for _ in range(3):
+        programs.start("WAIT :go(?x, ?y)")
+    programs.run()
+    programs.mdp.put({"http://d/1": ":a :go :b ."})
+    assert turns(programs) == [1, 2, 3]
+
+
+def test_an_internal_error_is_tried_again_later(programs: Programs) -> None:
+    iri = programs.start("WAIT :go(?x, ?y)")
+    programs.run()
+    kept = programs.mdp.rows("select checkpoint::text from real_states")[0][0]
+    programs.mdp.run("update real_states set checkpoint = '{}'")
+    programs.mdp.put({"http://d/1": ":a :go :b ."})
+    assert programs.run() == 1 and programs.state(iri) == "waiting"
+    with programs.mdp.engine.begin() as connection:
+        connection.execute(text("update real_states set checkpoint = cast(:kept as json)"), {"kept": kept})
+    programs.mdp.run("update real_processes set wake_at = now()")
+    programs.new_worker(programs.mdp.engine).work()
+    assert programs.state(iri) == "done" and programs.news(iri).solutions == 1
+
+
+def test_a_family_is_stopped_as_a_whole(programs: Programs) -> None:
+    programs.mdp.put({"http://d/actions": action("bomb", "SPAWN :bomb() AND SPAWN :bomb() AND FALSE")})
+    root, other = programs.start("CALL :bomb()"), programs.start("WAIT :never(?x, ?y)")
+    for _ in range(8):
+        programs.worker.run_slice()
+    assert programs.state(root) == "done"
+    with programs.mdp.engine.begin() as connection:
+        request_stop(connection, root, family=True)
+    programs.run()
+    assert set(programs.states()) == {"done", "stopped", "waiting"} and programs.state(other) == "waiting"
+    with programs.mdp.engine.begin() as connection, pytest.raises(NotFound):
+        request_stop(connection, root, family=True)

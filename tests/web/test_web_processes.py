@@ -178,7 +178,7 @@ def test_programs_act_within_the_permissions_of_their_token(
     assert stopped["solutions"] == [] and "its own processes alone" in stopped["warnings"][0]["message"]
     place = f"/real/processes/{iri.rpartition('/')[2]}"
     assert server.api(viewer).get(f"{place}/solutions", after="1000").status_code == 200
-    assert server.api().http.delete(f"/api/v1{place}").status_code == 202
+    assert server.api().http.delete(f"/api/v1{place}", params={"family": "true"}).status_code == 202
     assert run(server.api(viewer), ":note(:one, ?x)", mode="read").status_code == 200
 
 

@@ -107,12 +107,13 @@ def process(process: str) -> dict[str, Any]:
 @routes.route("DELETE", "/real/processes/<process:process>", "Stop a process",
               {202: ProcessStarted} | describe_problems(403, 404), query=StopQuery)  # fmt: skip
 def stop(query: StopQuery, process: str) -> Response:
-    """Stops a process: what it has not committed is dropped. `message`: is added to its activity document."""
+    """Stops a process: what it has not committed is dropped. `message` is added to its activity document. With
+    `family=true`, all processes that descend from the same one are stopped, also if this one has ended."""
     caller = require_admin()
     iri, s = process_iri(process), services()
     with s.engine.connect() as connection:
         found = find_process(connection, iri)
     if not may_steer(caller, found):
         raise Forbidden(f"The token {caller.name!r} is limited, so it can stop its own processes alone.")
-    stop_process_of(s, iri, query.message)
+    stop_process_of(s, iri, query.message, query.family)
     return make_response({"process": iri, "state": "stopping", "warnings": []}, 202)

@@ -102,7 +102,7 @@ def stop_process(name: str) -> Response:
     if not may_steer(caller, found):
         raise Forbidden(f"{caller.name} is limited to URI prefixes, so only its own processes can be stopped.")
     try:
-        stop_process_of(services(), process_iri(name), message or None)
+        stop_process_of(services(), process_iri(name), message or None, "family" in request.form)
     except MdvError as error:
         return _render(name, error)
     return redirect_to("process", name=found["id"], said="process_stopped")

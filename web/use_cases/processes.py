@@ -69,11 +69,12 @@ def may_steer(caller: Caller, process: Mapping[str, Any]) -> bool:
     return caller.role == "admin" and (not caller.is_limited or process["caller"] == caller.by)
 
 
-def stop_process_of(s: Services, iri: str, message: str | None = None) -> None:
-    """Stop a process. Raise `NotFound` if it does not exist or has ended. `message`: for its activity document."""
+def stop_process_of(s: Services, iri: str, message: str | None = None, family: bool = False) -> None:
+    """Stop a process. Raise `NotFound` if it does not exist or has ended. `message`: for its activity document.
+    `family`: with all that descend from the same one."""
     term = None if message is None else write_term(Term.literal(message))
     with s.engine.begin() as connection:
-        request_stop(connection, iri, term)
+        request_stop(connection, iri, term, family)
     s.wake_programs()
 
 

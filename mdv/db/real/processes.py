@@ -25,7 +25,7 @@ MAX_CHANGES = 20_000
 
 class NewProcess(NamedTuple):
     """A process to be started. `root` and `parent`: those of a spawned process; None for one that a caller starts.
-    `binding`, `settings` and `permissions` are JSON."""
+    `binding`, `settings` and `permissions` are JSON. `step`: seconds that its turn is expected to take."""
 
     iri: str
     code: str
@@ -44,6 +44,7 @@ class NewProcess(NamedTuple):
     is_followed: bool = False
     keeps_solutions: bool = True
     solution_limit: int | None = None
+    step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,8 @@ class WriteLock(NamedTuple):
 
 
 class SliceRecord(NamedTuple):
-    """What a slice changes in the row of its process. `checkpoint`: None if the process has ended."""
+    """What a slice changes in the row of its process. `checkpoint`: None if the process has ended. `step`: seconds that
+    the slice took."""
 
     id: int
     state: str
@@ -120,6 +122,7 @@ class SliceRecord(NamedTuple):
     awaits: Any
     wake_at: float | None
     checkpoint: str | None
+    step: float
 
 
 class ProcessNews(NamedTuple):
@@ -311,9 +314,10 @@ def read_news(
     return ProcessNews(*values)
 
 
-def ask_to_stop(connection: Connection, iri: str, message: Any = None) -> bool:
-    """Ask a process to stop. Return False if it has ended or does not exist."""
-    return bool(_run(connection, "ask_to_stop", {"iri": iri, "message": _json_or_none(message)}).fetchall())
+def ask_to_stop(connection: Connection, iri: str, message: Any = None, family: bool = False) -> int:
+    """Ask a process to stop; `family`: with all that descend from the same one. Return how many had not ended."""
+    given = {"iri": iri, "message": _json_or_none(message), "family": family}
+    return len(_run(connection, "ask_to_stop", given).fetchall())
 
 
 def note_gone(connection: Connection, iri: str, seconds: float) -> None:
