@@ -147,6 +147,17 @@ SETTINGS: dict[str, Setting] = {
     "backbone_plain": Setting(
         "MDV_BACKBONE_PLAIN", False, "true: members of the backbone may use http:// in a private network"
     ),
+    "backbone_transport": Setting(
+        "MDV_BACKBONE_TRANSPORT",
+        "http",
+        "how operations of other members arrive: `http`, or `postgres` for logical replication of their logs",
+        choices=("http", "postgres"),
+    ),
+    "backbone_databases": Setting(
+        "MDV_BACKBONE_DATABASES",
+        "",
+        "with `postgres`: the databases of other members as NAME=URL, separated by spaces; others are reached by HTTP",
+    ),
     "mdp_url": Setting("MDV_URL", "", "URL of the MDP that an LMR and the commands use: http://host:port"),
     "lmr_token": Setting(
         "MDV_LMR_TOKEN", "", "token of an LMR, created with `mdv lmr create`; valid at its MDP and at the LMR"
@@ -208,6 +219,8 @@ class Config:
     trusted_proxies: tuple[Network, ...]
     backbone_relay_seconds: float
     backbone_plain: bool
+    backbone_transport: str
+    backbone_databases: str
     mdp_url: str
     lmr_token: str
     lmr_store: str

@@ -1201,6 +1201,19 @@ class BackboneEntry(Strict):
     merge: StrictBool = Field(False, description="register the documents of this MDP in the backbone")
 
 
+class BackboneExit(Strict):
+    force: StrictBool = Field(
+        False, description="true: forget the backbone without asking the others, for example after a removal"
+    )
+
+
+class BackboneLeft(BaseModel):
+    """The backbone that this MDP has left. Its documents remain."""
+
+    id: str
+    name: str = Field(description="name that this MDP had in the backbone")
+
+
 class NewBackboneMember(Strict):
     name: StrictStr = Field(description="name of the new member", json_schema_extra={"example": "m2"})
     url: StrictStr = Field(description="URL at which the others reach it")
@@ -1236,6 +1249,7 @@ class BackboneMemberShown(BaseModel):
     last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
     error: str = Field("", description="why the last request failed")
     clock_skew: float | None = Field(None, description="seconds by which its clock is ahead")
+    transport: str | None = Field(None, description="how its operations arrive: http or postgres")
     lag: int | None = Field(None, description="operations that it could send and that are missing here")
     behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
 
@@ -1286,6 +1300,16 @@ class BackboneChecksumQuery(Strict):
 class MarksQuery(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
     all: bool = Field(False, description="true: also statements whose number is 0 or 1")
+
+
+class ConflictResolution(Strict):
+    """How a conflict is resolved."""
+
+    keep: list[dict[str, Any] | StrictStr] = Field(
+        description="the values to be kept, as the conflict lists them, or their texts; those of a remnant are the"
+        " document itself, or nothing",
+        max_length=1000,
+    )
 
 
 class BackboneConflictQuery(ListQuery):
