@@ -54,8 +54,9 @@ MDP_FLOORS = [
     {"replica"},
     {"replica_store"},
     {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
-    {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"},
-    {"transaction", "eca.reread"},
+    {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"}
+    | {"eca.reread"},
+    {"transaction"},
     {"eca.detached", "eca.readers"},
     {"eca.templates", "eca.abort_graph"},
     {"provider", "eca.trace"},

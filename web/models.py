@@ -416,6 +416,7 @@ class ProcessesQuery(ListQuery):
 
 class StopQuery(Strict):
     message: str | None = Field(None, description="text for its activity document", max_length=2000)
+    family: bool = Field(False, description="stop all processes that descend from the same one")
 
 
 class EcaRunsQuery(ListQuery):

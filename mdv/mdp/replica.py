@@ -199,7 +199,7 @@ class Replica:
     @property
     def has_new_schema(self) -> bool:
         """True if the schema of the backbone is not stored here, as far as this process knows."""
-        return self._member is not None and has_new_schema(self._member.store.facts)
+        return self._member is not None and self._member.store.facts.has_new_schema
 
     @property
     def is_cut(self) -> bool:
@@ -222,6 +222,10 @@ class Replica:
             self._size = int(
                 min(max(self._size * (0.5 + 0.5 * target / max(seconds, 0.001)), MIN_SIZE), MAX_SIZE, 4 * limit)
             )
+
+    def report_commit(self) -> None:
+        """Report a commit that may have added events to feeds."""
+        self._published()
 
     def settle(self) -> None:
         """Find out which operations every member has, and forget them."""
@@ -350,11 +354,6 @@ class Replica:
 
 def in_no_backbone() -> NotFound:
     return NotFound("This MDP is in no backbone. Found one with `mdv peer found`, or join one with `mdv peer join`.")
-
-
-def has_new_schema(facts: MemberFacts) -> bool:
-    """True if the schema of the backbone is not stored in the database yet."""
-    return facts.table.schema > facts.schema_here and facts.table.schema_text is not None
 
 
 def conflict_rules(schema: Schema) -> ConflictRules:

@@ -657,13 +657,15 @@ class Transaction:
         self.schema = schema
         store_schema_version(self.connection, schema.version, self.position, schema.statements, document.prefixes, by)
 
-    def publish_schema(self, old: SchemaInForce) -> None:
-        """Publish the schema to every LMR, and the resources that enter or leave its closure because references became
-        strong or weak."""
+    def publish_schema(self, old: SchemaInForce, notices: Mapping[int, RuleNotices]) -> None:
+        """Publish the schema to every LMR, the resources that enter or leave its closure because references became
+        strong or weak, and notices of rules by their kind."""
         ids = self.provider.vocabulary.ids(old.strong | self.schema.strong)
         pipeline = Pipeline(self.connection)
         self._publication(pipeline).publish_schema(
-            [ids[p] for p in self.schema.strong - old.strong], [ids[p] for p in old.strong - self.schema.strong]
+            [ids[p] for p in self.schema.strong - old.strong],
+            [ids[p] for p in old.strong - self.schema.strong],
+            notices,
         )
         pipeline.send()
 

@@ -21,7 +21,7 @@ from mdv.client import is_loopback
 from mdv.errors import BadRequest, Conflict, Forbidden, Unauthenticated, Unavailable
 from mdv.http_client import HttpClient
 from mdv.mdp.backbone_members import Contacts, InvitationContent, NewMember
-from mdv.mdp.replica import has_new_schema, in_no_backbone
+from mdv.mdp.replica import in_no_backbone
 from mdv.replication.http_signatures import read_signature, verify_request
 from mdv.replication.link_status import LINKS_KEY, LINKS_SECONDS, ReplicationStatus, missing_operations
 from mdv.replication.peer_client import problem_of
@@ -241,7 +241,7 @@ def member_state(facts: MemberFacts, name: str) -> str:
     """Return the state of a member in one word."""
     member = facts.table.members[name]
     if name == facts.name:
-        return "returning" if has_new_schema(facts) else facts.status.value
+        return "returning" if facts.has_new_schema else facts.status.value
     if name in facts.removing:
         return "leaving"
     return "active" if member.current else "lapsed" if member.begun else "unknown"
