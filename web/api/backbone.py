@@ -51,6 +51,7 @@ from web.services import services
 from web.use_cases.backbone import (
     announce_to_lead,
     describe_backbone,
+    describe_checksum,
     describe_member,
     exchange,
     read_buckets,
@@ -289,8 +290,10 @@ def read_state(query: BackboneStateQuery) -> dict[str, Any]:
                                    "properties": {"vector": _VECTOR, "sums": {"type": "object"}}}, "The sums")}
               | describe_problems(404), query=BackboneChecksumQuery, is_for_members=True)  # fmt: skip
 def checksum(query: BackboneChecksumQuery) -> dict[str, Any]:
-    """Returns sums over the URIs, versions and contents of all documents, by bucket (65,536, empty ones left out), or
-    with `bucket` the documents of one bucket. Two members with equal vectors have equal sums."""
+    """Returns sums over the URIs, versions and contents of all documents, by bucket (65,536, empty ones left out). Two
+    members with equal vectors have equal sums. `level=groups` returns the sums of 256 groups, each of 256 buckets in a
+    row; `groups` those of the buckets of some groups; `bucket` and `buckets` the documents of buckets. A cset also
+    counts counters other than 0 and 1."""
     s = services()
     if "Signature" in request.headers:
         signing_member(b"")
@@ -298,14 +301,7 @@ def checksum(query: BackboneChecksumQuery) -> dict[str, Any]:
         require_reader()
     read_facts(s)
     with s.snapshot() as connection:
-        facts = s.replica.facts(connection)
-        answer: dict[str, Any] = {"vector": dict(facts.vector) if facts is not None else {}}
-        if query.bucket is None:
-            sums = s.replica.sums(connection)
-            return answer | {"sums": {str(bucket): f"{number:016x}" for bucket, number in sorted(sums.items())}}
-        items = [{"uri": uri, "version": version, "content": f"{digest:016x}"}
-                 for uri, version, digest in s.replica.documents_of_bucket(connection, query.bucket)]  # fmt: skip
-        return answer | {"bucket": query.bucket, "documents": items}
+        return describe_checksum(s, connection, query)
 
 
 @routes.route("GET", "/backbone/marks", "Get the counters of statements",
