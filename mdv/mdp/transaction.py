@@ -137,6 +137,7 @@ class Transaction:
         self._by: str | None = None
         self._parent: ParentCopy | None = None
         self._replicated: ReplicatedChanges | None = None
+        self._is_restoration = False
         self.reacts = True
         """False: event-condition-action rules are not run."""
         self._known_facts: tuple[str, LocalFacts] | None = None
@@ -419,6 +420,7 @@ class Transaction:
         """Store what operations of other members change, filter and publish. The lock is taken. The changes are not
         validated, and event-condition-action rules do not react."""
         self.reacts, self._replicated, cause = False, replicated, Cause(REPLICA)
+        self._is_restoration = replicated.is_restoration
         if replicated.replacements:
             statements = chain.from_iterable(item.statements for item in replicated.replacements)
             names = {name for one in statements for name in (one.property, one.object.datatype) if name is not None}
@@ -516,10 +518,11 @@ class Transaction:
                 )
                 limits = TimeLimits(rules.seconds, rules.limits)
                 with time_stage("filter"):
-                    found = filter_changes(pipeline, groups, change, limits, candidate_ids)
+                    if not self._is_restoration:
+                        found = filter_changes(pipeline, groups, change, limits, candidate_ids)
                     pipeline.send_unless_waiting(store.is_small)
                 hit_failpoint("after the filter")
-                if state.lmrs and (groups.groups or groups.suspended):
+                if state.lmrs and (groups.groups or groups.suspended) and not self._is_restoration:
                     with time_stage("publish"):
                         publication = publish_changes(
                             pipeline, change, state, self.schema, self.provider.vocabulary, groups.suspended

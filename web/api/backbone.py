@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Response, request
 
+import mdv
 from mdv.accounts.callers import Caller
 from mdv.backbone.messages import StateRequest
 from mdv.backbone.operation import LogRow
@@ -25,6 +26,7 @@ from mdv.mdp.backbone_members import (
     remove_member,
 )
 from mdv.mdp.leave_backbone import leave_backbone
+from mdv.replication.peer_client import VERSION_HEADER
 from mdv.replication.wire import decode_messages, document_fields, encode_messages
 from web.auth import require_reader, require_unlimited_admin
 from web.json_bodies import JSON, describe_json_body, parse_json_body, read_json_body
@@ -53,6 +55,7 @@ from web.services import services
 from web.use_cases.backbone import (
     announce_to_lead,
     describe_backbone,
+    describe_checksum,
     describe_member,
     exchange,
     read_buckets,
@@ -233,7 +236,9 @@ def messages(query: ExchangeQuery) -> Response:
     answers = exchange(given, sender, query.wait, query.wants.split())
     is_joining = any(isinstance(message, StateRequest) for message in given)
     table = facts.table if is_joining else None
-    return Response(run_in_thread(encode_messages, answers, kind, table), content_type=JSON)
+    answer = Response(run_in_thread(encode_messages, answers, kind, table), content_type=JSON)
+    answer.headers[VERSION_HEADER] = mdv.__version__
+    return answer
 
 
 @routes.route("GET", "/backbone/log", "Read the log",
@@ -320,8 +325,10 @@ def read_state(query: BackboneStateQuery) -> dict[str, Any]:
                                    "properties": {"vector": _VECTOR, "sums": {"type": "object"}}}, "The sums")}
               | describe_problems(404), query=BackboneChecksumQuery, is_for_members=True)  # fmt: skip
 def checksum(query: BackboneChecksumQuery) -> dict[str, Any]:
-    """Returns sums over the URIs, versions and contents of all documents, by bucket (65,536, empty ones left out), or
-    with `bucket` the documents of one bucket. Two members with equal vectors have equal sums."""
+    """Returns sums over the URIs, versions and contents of all documents, by bucket (65,536, empty ones left out). Two
+    members with equal vectors have equal sums. `level=groups` returns the sums of 256 groups, each of 256 buckets in a
+    row; `groups` those of the buckets of some groups; `bucket` and `buckets` the documents of buckets. A cset also
+    counts counters other than 0 and 1."""
     s = services()
     if "Signature" in request.headers:
         signing_member(b"")
@@ -329,14 +336,7 @@ def checksum(query: BackboneChecksumQuery) -> dict[str, Any]:
         require_reader()
     read_facts(s)
     with s.snapshot() as connection:
-        facts = s.replica.facts(connection)
-        answer: dict[str, Any] = {"vector": dict(facts.vector) if facts is not None else {}}
-        if query.bucket is None:
-            sums = s.replica.sums(connection)
-            return answer | {"sums": {str(bucket): f"{number:016x}" for bucket, number in sorted(sums.items())}}
-        items = [{"uri": uri, "version": version, "content": f"{digest:016x}"}
-                 for uri, version, digest in s.replica.documents_of_bucket(connection, query.bucket)]  # fmt: skip
-        return answer | {"bucket": query.bucket, "documents": items}
+        return describe_checksum(s, connection, query)
 
 
 @routes.route("GET", "/backbone/marks", "Get the counters of statements",
