@@ -508,6 +508,19 @@ class JobState(BaseModel):
 
 class SchemaPut(Strict):
     dry_run: bool = Field(False, description="report what would happen without changing anything")
+    force: bool = Field(False, description="in a backbone: also if a member is away; what breaks there is suspended")
+
+
+class SchemaTrial(Strict):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    text: str = Field(alias="schema", description="the schema as Turtle")
+    hold: bool = Field(False, description="validate new documents also by this schema for a minute")
+
+
+class NewLead(Strict):
+    member: str
+    force: bool = Field(False, description="although this MDP is not the lead, because the lead is lost")
 
 
 class ChangedAspect(BaseModel):

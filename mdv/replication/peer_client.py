@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -92,6 +93,13 @@ class PeerClient:
     def leave(self) -> None:
         """Ask the lead to remove the calling member."""
         self._send("DELETE", f"/members/{self._name}", {}, b"", TIMEOUT_SECONDS)
+
+    def try_schema(self, schema: str, holds: bool) -> MdvError | None:
+        """Ask what a schema would break at the peer. Return its reasons; None if there are none. `holds`: it validates
+        new documents by both schemas for a minute."""
+        body = json.dumps({"schema": schema, "hold": holds}).encode()
+        problem = self._send("POST", "/schema/try", {}, body, TIMEOUT_SECONDS).json()["problem"]
+        return None if problem is None else MdvError.from_problem(problem)
 
     def _send(self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float) -> httpx2.Response:
         try:
