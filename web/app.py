@@ -12,6 +12,7 @@ from web.api import (
     eca,
     eca_analysis,
     explain,
+    federation,
     feed,
     filter,
     jobs,
@@ -60,6 +61,7 @@ ROUTE_GROUPS = [
         filter,
         jobs,
         backbone,
+        federation,
         status,
     )
 ]

@@ -28,15 +28,15 @@ MIN_CLOCK_SKEW_SECONDS = 2.0
 JSON = "application/json"
 
 
-class PeerClient:
-    """Calls one peer. `name`: of the member that calls. The signatures use the time of the peer's clock."""
+class SignedClient:
+    """Sends signed requests to one MDP. `name`: of the caller. `api`: the path that all calls begin with.
 
-    def __init__(self, url: str, name: str, private_key: bytes, kind: SetKind) -> None:
+    The signatures use the time of the peer's clock."""
+
+    def __init__(self, url: str, name: str, private_key: bytes, api: str) -> None:
         self.url = url
-        self._name, self._private_key, self._kind = name, private_key, kind
+        self._name, self._private_key, self._api = name, private_key, api
         self._clock_difference = 0
-        self.contacts: dict[str, tuple[str, str]] = {}
-        """The URLs and keys of all members, if the last answer has them."""
         self.clock_skew = 0.0
         """How far the clock of the peer is ahead, in seconds."""
         self._http = HttpClient(timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS, pool=None),
@@ -44,21 +44,6 @@ class PeerClient:
 
     def close(self) -> None:
         self._http.close()
-
-    def exchange(
-        self, messages: Sequence[BackboneMessage], wait: float = 0, wants: Collection[str] = ()
-    ) -> list[BackboneMessage]:
-        """Send messages, and return the answers. `wait`: how long a poll may wait for operations of the peer, or of the
-        lives in `wants`."""
-        query = {"wait": f"{wait:g}"} if wait else {}
-        query |= {"wants": " ".join(sorted(wants))} if wants else {}
-        response = self._send("POST", "/messages", query, encode_messages(messages, self._kind), TIMEOUT_SECONDS + wait)
-        self.contacts = decode_contacts(response.content)
-        return decode_messages(response.content, self._kind)
-
-    def leave(self) -> None:
-        """Ask the lead to remove the calling member."""
-        self._send("DELETE", f"/members/{self._name}", {}, b"", TIMEOUT_SECONDS)
 
     def _send(self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float) -> httpx2.Response:
         try:
@@ -73,7 +58,7 @@ class PeerClient:
     def _send_signed(
         self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float
     ) -> httpx2.Response:
-        url = self.url + API + path + (f"?{urlencode(query)}" if query else "")
+        url = self.url + self._api + path + (f"?{urlencode(query)}" if query else "")
         now = int(time.time()) + self._clock_difference
         headers = sign_request(self._private_key, self._name, method, url, body, now, secrets.token_urlsafe(18))
         try:
@@ -91,6 +76,31 @@ class PeerClient:
             ahead = parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()
             self.clock_skew = 0.0 if abs(ahead) < MIN_CLOCK_SKEW_SECONDS else ahead
         return response
+
+
+class PeerClient(SignedClient):
+    """Calls one peer in a backbone."""
+
+    def __init__(self, url: str, name: str, private_key: bytes, kind: SetKind) -> None:
+        super().__init__(url, name, private_key, API)
+        self._kind = kind
+        self.contacts: dict[str, tuple[str, str]] = {}
+        """The URLs and keys of all members, if the last answer has them."""
+
+    def exchange(
+        self, messages: Sequence[BackboneMessage], wait: float = 0, wants: Collection[str] = ()
+    ) -> list[BackboneMessage]:
+        """Send messages, and return the answers. `wait`: how long a poll may wait for operations of the peer, or of the
+        lives in `wants`."""
+        query = {"wait": f"{wait:g}"} if wait else {}
+        query |= {"wants": " ".join(sorted(wants))} if wants else {}
+        response = self._send("POST", "/messages", query, encode_messages(messages, self._kind), TIMEOUT_SECONDS + wait)
+        self.contacts = decode_contacts(response.content)
+        return decode_messages(response.content, self._kind)
+
+    def leave(self) -> None:
+        """Ask the lead to remove the calling member."""
+        self._send("DELETE", f"/members/{self._name}", {}, b"", TIMEOUT_SECONDS)
 
 
 def problem_of(response: httpx2.Response, url: str) -> MdvError:

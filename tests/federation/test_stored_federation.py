@@ -154,7 +154,9 @@ def test_a_peer_that_is_gone_between_act_and_acted_fails_its_copy_and_undoes_it_
     federation.cut.clear()
     federation.rest()
     assert federation["p"].everything() == before
-    assert federation["p"].one("select count(*) from federation_journal where transaction not like 'undo%'") == 1, "the abort followed"
+    assert federation["p"].one("select count(*) from federation_journal where transaction not like 'undo%'") == 1, (
+        "the abort followed"
+    )
     assert len(federation.compensated()) == 2
 
 

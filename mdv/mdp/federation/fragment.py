@@ -51,7 +51,7 @@ from mdv.rdftl.model import Action, AllNodes, Always, ChangeKind, Delta, EcaRule
 from mdv.rdftl.template import abstract_part
 
 DOCUMENT = "urn:mdv:federation:"
-"""Where the insertions of the rules of a superpeer go, without its name."""
+"""Where insertions go, without the name of the superpeer whose group made the change that caused them."""
 
 
 class StoredFragment:
@@ -125,9 +125,9 @@ class StoredFragment:
     ) -> CommittedChange:  # fmt: skip
         tx = self._transaction()
         actions, constants = abstract_part((action,), self.schema)
-        rule = rule_of_transaction(step.transaction)
+        origin = origin_of_transaction(step.transaction)
         root = RuleCopy(
-            tuple(actions), tuple(constants), delta=delta, document=DOCUMENT + rule, agent=step.transaction,
+            tuple(actions), tuple(constants), delta=delta, document=DOCUMENT + origin, agent=step.transaction,
             kind=RULE, template=_strict_rule(tuple(actions)) if strict else None,
         )  # fmt: skip
         tx.execute_copy(root)
@@ -178,10 +178,10 @@ class StoredFragment:
         return done._replace(transaction=transaction, step=0, reacts=False)
 
 
-def rule_of_transaction(transaction: str) -> str:
+def origin_of_transaction(transaction: str) -> str:
     """Return the superpeer that has made a copy, from the name of a transaction that runs it.
 
-    >>> rule_of_transaction("lib-a:17@lib-b/p1")
+    >>> origin_of_transaction("lib-a:17@lib-b/p1")
     'lib-a'
     """
     return transaction.partition("@")[0].rpartition(":")[0] or transaction

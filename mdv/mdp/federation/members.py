@@ -32,6 +32,7 @@ from mdv.federation.superpeer_state import OWN_STORE
 from mdv.mdp.federation.grants import read_grants
 from mdv.mdp.provider import Provider
 from mdv.mdp.transaction import Transaction
+from mdv.rdf.schema import Schema, UnknownName
 from mdv.replication.member_url import check_member_name, check_member_url
 
 INVITATION_SECONDS = 3600.0
@@ -179,13 +180,24 @@ def leave_federation(provider: Provider, at_once: bool = False) -> None:
 
 
 def set_grants(provider: Provider, grants: Iterable[Sequence[str]]) -> None:
-    """Set what other superpeers may read and write here."""
-    stored = [list(one) for one in grants]
-    found = read_grants(stored)
+    """Set what other superpeers may read and write here. Classes and properties can be given by their local names."""
     with provider.engine.begin() as connection:
-        Transaction(provider, connection).lock()
+        tx = Transaction(provider, connection)
+        tx.lock()
+        stored = [[kind, _resolve(kind, name, tx.schema.schema), privilege] for kind, name, privilege in grants]
+        found = read_grants(stored)
         site = find_site(connection)
         if site.superpeer is not None:
             raise Conflict(f"{site.name} is a peer: the privileges of its group are set at {site.superpeer}.")
         store_grants(connection, stored)
         add_to_inbox(connection, [(GRANTS, "", encode(found))])
+
+
+def _resolve(kind: str, name: str, schema: Schema) -> str:
+    """Return the URI of a class or property that is given by a name of the schema."""
+    if kind not in ("class", "property") or "://" in name or name.startswith("urn:"):
+        return name
+    try:
+        return schema.resolve_class(name) if kind == "class" else schema.resolve_property(name)
+    except UnknownName as error:
+        raise BadRequest(str(error)) from None
