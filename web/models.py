@@ -1287,7 +1287,7 @@ class NewFederationLink(Strict):
     name: StrictStr = Field(description="its name", json_schema_extra={"example": "p3"})
     key: StrictStr = Field(description="its public Ed25519 key, base64url")
     is_superpeer: StrictBool = Field(False, description="it is a superpeer")
-    code: StrictStr = Field(description="code of an invitation", max_length=4096)
+    code: StrictStr = Field("", description="code of an invitation", max_length=4096)
 
 
 class FederationLinkShown(BaseModel):

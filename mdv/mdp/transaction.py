@@ -543,7 +543,7 @@ class Transaction:
             reacts = self.reacts or self._replicated is not None
             step = FederatedStep(own_transaction(self.connection, change.position), reacts=reacts)
         captured = capture_change(
-            self.connection, store, change, self.schema.schema, self.vocabulary, step
+            self.connection, store.changes_of(None), change, self.schema.schema, self.vocabulary, step
         )  # fmt: skip
         if self.federated_step is None:
             queue_change(self.connection, captured)

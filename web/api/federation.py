@@ -6,6 +6,7 @@ from typing import Any
 
 from flask import Response, request
 
+from mdv.errors import Unauthenticated
 from mdv.inspect.federation import list_global_rules, list_transactions, transaction_tree
 from mdv.mdp.federation.members import (
     NewNeighbour,
@@ -82,6 +83,8 @@ def add_link() -> tuple[dict[str, Any], int]:
     """The MDP that joins calls this (see `POST /federation/entry`). From then on its exchanges are signed with its
     key."""
     given, s = read_json_body(NewFederationLink), services()
+    if not given.code:
+        raise Unauthenticated("This call needs the code of an invitation: `mdv federation invite` prints one.")
     found = accept_neighbour(s.provider, NewNeighbour(given.name, given.key, given.is_superpeer, given.code))
     s.notify_commit()
     return found._asdict(), 201

@@ -128,9 +128,6 @@ delete from federation_records r
 using jsonb_to_recordset(%(rows)s::jsonb) as j (part text, digest text)
 where r.part = j.part and r.digest = decode(j.digest, 'hex');
 
--- name: delete_all_records
-delete from federation_records;
-
 -- name: insert_journal
 insert into federation_journal (transaction, step, position, changes)
 values (%(transaction)s, %(step)s::int, %(position)s::bigint, %(changes)s::jsonb)
@@ -151,6 +148,3 @@ insert into federation_presence (node, arcs)
 select j.node, j.arcs from jsonb_to_recordset(%(rows)s::jsonb) as j (node text, arcs bigint) order by j.node
 on conflict (node) do update set arcs = federation_presence.arcs + excluded.arcs
 returning node, arcs;
-
--- name: list_presence
-select node from federation_presence where arcs > 0;

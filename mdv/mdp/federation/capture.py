@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import Connection
 
-from mdv.db.delta import StoreChange
+from mdv.db.delta import EncodedStatement, StoreChange
 from mdv.db.eca.lookups import decode_statements, find_held
 from mdv.db.federation.fragment_reads import count_arcs, mentioned_now, stated_classes
 from mdv.db.federation.record_store import write_journal
 from mdv.db.federation.site_store import CHANGE, add_to_inbox, read_site
-from mdv.db.statement_store import StatementStore
 from mdv.db.vocabulary import Vocabulary
 from mdv.federation.encode import encode
 from mdv.federation.fragment import CommittedChange, IndexChange, ResourceClasses
@@ -36,6 +35,10 @@ _EVERYTHING = WatchIndex(
 )
 
 
+DocumentChange: TypeAlias = tuple[str, EncodedStatement, bool]
+"""A statement that a document gained (True) or lost."""
+
+
 class FederatedStep(NamedTuple):
     """The transaction of a federation that a transaction of the MDP is a step of. `updates`: the pairs of an UPDATE;
     None: they are found by comparison."""
@@ -47,11 +50,11 @@ class FederatedStep(NamedTuple):
 
 
 def capture_change(
-    connection: Connection, store: StatementStore, change: StoreChange, schema: Schema, vocabulary: Vocabulary,
-    step: FederatedStep,
+    connection: Connection, documents: Collection[DocumentChange], change: StoreChange, schema: Schema,
+    vocabulary: Vocabulary, step: FederatedStep,
 ) -> CommittedChange:  # fmt: skip
     """Return what a transaction has changed, after its rows were written. Count its arcs, and write the journal."""
-    _write_journal(connection, store, change.position, step)
+    _write_journal(connection, documents, change.position, step)
     gained = frozenset(decode_statements(connection, change.gains))
     lost = frozenset(decode_statements(connection, change.losses))
     update = UpdateChange(gained, lost, step.updates)
@@ -76,8 +79,9 @@ def capture_change(
     )  # fmt: skip
 
 
-def _write_journal(connection: Connection, store: StatementStore, position: int, step: FederatedStep) -> None:
-    changes = store.changes_of(None)
+def _write_journal(
+    connection: Connection, changes: Collection[DocumentChange], position: int, step: FederatedStep
+) -> None:
     statements = decode_statements(connection, [key for _, key, _ in changes])
     rows = [
         (uri, None, statement) if is_added else (uri, statement, None)
