@@ -144,8 +144,26 @@ SETTINGS: dict[str, Setting] = {
         0.1,
         DAY_SECONDS,
     ),
+    "backbone_check_seconds": Setting(
+        "MDV_BACKBONE_CHECK_SECONDS",
+        3600.0,
+        "how often the documents are compared with those of the other members of the backbone; 0: never",
+        0,
+        30 * DAY_SECONDS,
+    ),
     "backbone_plain": Setting(
         "MDV_BACKBONE_PLAIN", False, "true: members of the backbone may use http:// in a private network"
+    ),
+    "backbone_transport": Setting(
+        "MDV_BACKBONE_TRANSPORT",
+        "http",
+        "how operations of other members arrive: `http`, or `postgres` for logical replication of their logs",
+        choices=("http", "postgres"),
+    ),
+    "backbone_databases": Setting(
+        "MDV_BACKBONE_DATABASES",
+        "",
+        "with `postgres`: the databases of other members as NAME=URL, separated by spaces; others are reached by HTTP",
     ),
     "mdp_url": Setting("MDV_URL", "", "URL of the MDP that an LMR and the commands use: http://host:port"),
     "lmr_token": Setting(
@@ -207,7 +225,10 @@ class Config:
     webhook_private: bool
     trusted_proxies: tuple[Network, ...]
     backbone_relay_seconds: float
+    backbone_check_seconds: float
     backbone_plain: bool
+    backbone_transport: str
+    backbone_databases: str
     mdp_url: str
     lmr_token: str
     lmr_store: str

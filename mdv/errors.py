@@ -22,6 +22,7 @@ MdvError
  │    └── BreakingSchema        409  a schema that would make rules or stored documents invalid
  ├── Conflict                   409  a conflict with existing data: a rule that another searches, a name in use
  │    ├── NotLead               409  a change that only the lead of a backbone may make
+ │    ├── NotReplicated         409  a member leaves before the others have its changes
  │    ├── Forked                409  operations of a life that two databases have continued
  │    └── LinkHasGap            409  messages of a federation that begin after the expected one
  ├── TooMany                    429  too many concurrent requests or jobs of one caller
@@ -272,6 +273,12 @@ class NotLead(Conflict):
     """Only the lead of the backbone can do this."""
 
     status, slug, title = 409, "not-lead", "Not the lead"
+
+
+class NotReplicated(Conflict):
+    """The other members do not have all changes of this one yet."""
+
+    status, slug, title = 409, "not-replicated", "Not replicated"
 
 
 class Forked(Conflict):

@@ -45,25 +45,20 @@ FLOORS = [
 """From top to bottom. A package imports only from packages on lower layers."""
 
 MDP_FLOORS = [
-    {"worker", "real.program_worker", "replicate", "backbone_members", "federation.runner"},
-    {"subscribe", "real.slice_commit", "replicated_schema", "eca.rule_jobs", "federation.stored_site"},
+    {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone", "federation.runner"},
+    {"backbone_check_jobs"},
+    {"backbone_checks"},
+    {"subscribe", "real.slice_commit", "replicated_schema", "log_transport", "eca.rule_jobs", "federation.stored_site"},
     {"rules.operations"},
-    {"rules.chunked_publish", "rules.remove", "edit_document"},
+    {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},
     {"replica"},
     {"replica_store"},
     {"federation.global_rules"},
-    {
-        "register",
-        "put_schema",
-        "federation.fragment",
-        "federation.members",
-        "rules.add",
-        "rules.change",
-        "rules.suspend",
-        "rules.results",
-    },
-    {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"},
-    {"transaction", "eca.reread"},
+    {"register", "put_schema", "rules.add", "rules.change", "rules.suspend", "rules.results"}
+    | {"federation.fragment", "federation.members"},
+    {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"}
+    | {"eca.reread"},
+    {"transaction"},
     {"eca.detached", "eca.readers", "federation.capture"},
     {"eca.templates", "eca.abort_graph"},
     {"provider", "eca.trace"},

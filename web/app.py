@@ -8,6 +8,8 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     backbone,
+    backbone_checks,
+    backbone_conflicts,
     documents,
     eca,
     eca_analysis,
@@ -62,6 +64,8 @@ ROUTE_GROUPS = [
         jobs,
         backbone,
         federation,
+        backbone_conflicts,
+        backbone_checks,
         status,
     )
 ]

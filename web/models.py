@@ -422,6 +422,7 @@ class ProcessesQuery(ListQuery):
 
 class StopQuery(Strict):
     message: str | None = Field(None, description="text for its activity document", max_length=2000)
+    family: bool = Field(False, description="stop all processes that descend from the same one")
 
 
 class EcaRunsQuery(ListQuery):
@@ -1206,6 +1207,19 @@ class BackboneEntry(Strict):
     merge: StrictBool = Field(False, description="register the documents of this MDP in the backbone")
 
 
+class BackboneExit(Strict):
+    force: StrictBool = Field(
+        False, description="true: forget the backbone without asking the others, for example after a removal"
+    )
+
+
+class BackboneLeft(BaseModel):
+    """The backbone that this MDP has left. Its documents remain."""
+
+    id: str
+    name: str = Field(description="name that this MDP had in the backbone")
+
+
 class NewBackboneMember(Strict):
     name: StrictStr = Field(description="name of the new member", json_schema_extra={"example": "m2"})
     url: StrictStr = Field(description="URL at which the others reach it")
@@ -1241,6 +1255,7 @@ class BackboneMemberShown(BaseModel):
     last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
     error: str = Field("", description="why the last request failed")
     clock_skew: float | None = Field(None, description="seconds by which its clock is ahead")
+    transport: str | None = Field(None, description="how its operations arrive: http or postgres")
     lag: int | None = Field(None, description="operations that it could send and that are missing here")
     behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
 
@@ -1261,6 +1276,7 @@ class BackboneShown(BaseModel):
     lag_seconds: float = Field(description="how long they have been missing")
     waiting: int = Field(description="operations that wait for others")
     forked: list[str] = Field(description="lives that two databases have continued")
+    diverged: list[str] = Field(description="documents that differ from those of others, at most 1,000")
     replicating: bool = Field(description="true: `mdv replicate` is running")
 
 
@@ -1343,11 +1359,44 @@ class BackboneStateQuery(Strict):
 
 class BackboneChecksumQuery(Strict):
     bucket: int | None = Field(None, ge=0, lt=65536, description="list the documents of this bucket")
+    buckets: str | None = Field(
+        None, description="comma-separated numbers of buckets: list their documents", max_length=4096
+    )
+    level: Literal["groups"] | None = Field(None, description="groups: the sums of 256 groups of buckets")
+    groups: str | None = Field(
+        None, description="comma-separated numbers of groups: the sums of their buckets", max_length=1024
+    )
 
 
 class MarksQuery(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
     all: bool = Field(False, description="true: also statements whose number is 0 or 1")
+
+
+class BackboneVerification(Strict):
+    """Which documents to compare."""
+
+    peer: StrictStr | None = Field(None, description="name of a member; without it, all others")
+    deep: StrictBool = Field(False, description="true: also check all rows of this MDP against its digests")
+
+
+class BackboneRepair(Strict):
+    """Which documents to replace."""
+
+    from_: StrictStr = Field(alias="from", description="name of the member whose documents are right")
+    documents: list[StrictStr] | None = Field(
+        None, description="URIs; without them, all documents that differ", max_length=10_000
+    )
+
+
+class ConflictResolution(Strict):
+    """How a conflict is resolved."""
+
+    keep: list[dict[str, Any] | StrictStr] = Field(
+        description="the values to be kept, as the conflict lists them, or their texts; those of a remnant are the"
+        " document itself, or nothing",
+        max_length=1000,
+    )
 
 
 class BackboneConflictQuery(ListQuery):

@@ -183,6 +183,11 @@ def judge_backbone(found: dict[str, Any], now: float) -> Finding:
             f"Two databases have continued the same life: {', '.join(found['forked'])}.",
             "Stop one of them, and let it join again with an empty database.",
         )
+    if different := found.get("diverged", []):
+        return fail(
+            f"{len(different):,} documents differ from those of other members, undecided: {different[0]}.",
+            "See `mdv peer verify`, and take those of a member with `mdv peer repair NAME`.",
+        )
     if not found["replicating"]:
         return fail("`mdv replicate` is not running: no changes of other members arrive.", "Start it, or see its log.")
     others = [one for one in found["members"] if "last_contact" in one and not one["paused"]]

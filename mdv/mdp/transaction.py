@@ -135,6 +135,7 @@ class Transaction:
         self._by: str | None = None
         self._parent: ParentCopy | None = None
         self._replicated: ReplicatedChanges | None = None
+        self._is_restoration = False
         self.reacts = True
         """False: event-condition-action rules are not run."""
         self.federated_step: FederatedStep | None = None
@@ -392,6 +393,10 @@ class Transaction:
         hit_failpoint(AFTER_EDIT)
         return effective
 
+    def keep(self, document: str, cause: Cause) -> None:
+        """Give a document that was edited a new version even if none of its statements changes."""
+        self._statement_store().keep(document, cause)
+
     def look_up_edits(self, edits: Sequence[Edit]) -> None:
         """Look up the statements of edits, so that `is_in` knows them. The lock is taken."""
         with Pipeline(self.connection) as pipeline:
@@ -418,6 +423,7 @@ class Transaction:
         """Store what operations of other members change, filter and publish. The lock is taken. The changes are not
         validated, and event-condition-action rules do not react."""
         self.reacts, self._replicated, cause = False, replicated, Cause(REPLICA)
+        self._is_restoration = replicated.is_restoration
         if replicated.replacements:
             statements = chain.from_iterable(item.statements for item in replicated.replacements)
             names = {name for one in statements for name in (one.property, one.object.datatype) if name is not None}
@@ -512,10 +518,11 @@ class Transaction:
                 )
                 limits = TimeLimits(rules.seconds, rules.limits)
                 with time_stage("filter"):
-                    found = filter_changes(pipeline, groups, change, limits, candidate_ids)
+                    if not self._is_restoration:
+                        found = filter_changes(pipeline, groups, change, limits, candidate_ids)
                     pipeline.send_unless_waiting(store.is_small)
                 hit_failpoint("after the filter")
-                if state.lmrs and (groups.groups or groups.suspended):
+                if state.lmrs and (groups.groups or groups.suspended) and not self._is_restoration:
                     with time_stage("publish"):
                         publication = publish_changes(
                             pipeline, change, state, self.schema, self.provider.vocabulary, groups.suspended
@@ -676,13 +683,15 @@ class Transaction:
         if self.state.federated:
             add_to_inbox(self.connection, [(INTRODUCE, "", "null")])
 
-    def publish_schema(self, old: SchemaInForce) -> None:
-        """Publish the schema to every LMR, and the resources that enter or leave its closure because references became
-        strong or weak."""
+    def publish_schema(self, old: SchemaInForce, notices: Mapping[int, RuleNotices]) -> None:
+        """Publish the schema to every LMR, the resources that enter or leave its closure because references became
+        strong or weak, and notices of rules by their kind."""
         ids = self.provider.vocabulary.ids(old.strong | self.schema.strong)
         pipeline = Pipeline(self.connection)
         self._publication(pipeline).publish_schema(
-            [ids[p] for p in self.schema.strong - old.strong], [ids[p] for p in old.strong - self.schema.strong]
+            [ids[p] for p in self.schema.strong - old.strong],
+            [ids[p] for p in old.strong - self.schema.strong],
+            notices,
         )
         pipeline.send()
 

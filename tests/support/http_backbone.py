@@ -18,11 +18,12 @@ from mdv.mdp.provider import Provider
 from mdv.mdp.replicate import Replicator
 from mdv.replication.link_status import LINKS_KEY, LINKS_SECONDS, ReplicationStatus
 from tests.support.eventually import eventually
-from tests.support.faulty_proxy import FaultyProxy
+from tests.support.faulty_proxy import Faults, FaultyProxy
 from tests.support.in_process_server import serve_in_process
 from tests.support.server import Api, WebAddress, environment
 from web.services import make_redis
 from workers.messages import PUBLISHED_CHANNEL
+from workers.replicate import read_databases
 
 RELAY_SECONDS = 0.5
 
@@ -65,7 +66,7 @@ class HttpMember:
 
         self.replicator = Replicator(
             Provider.configured(engine, config), lambda: redis.publish(PUBLISHED_CHANNEL, b"1"), report,
-            config.backbone_relay_seconds, config.backbone_plain,
+            config.backbone_relay_seconds, config.backbone_plain, read_databases(config), config.backbone_check_seconds,
         )  # fmt: skip
         self.thread = threading.Thread(target=self.replicator.run, daemon=True)
         self.thread.start()
@@ -75,6 +76,11 @@ class HttpMember:
             self.replicator.stop()
             self.thread.join(30)
             self.replicator = self.thread = None
+
+    def metric(self, name: str) -> float:
+        """Return the value of a metric without labels."""
+        lines = self.api.http.get("/metrics").text.splitlines()
+        return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Send a request. Return the JSON of a successful answer."""
@@ -86,7 +92,8 @@ class HttpMember:
 class HttpBackbone:
     """The members, by name."""
 
-    def __init__(self, new_database: Callable[[], str], new_queue: Callable[[], str]) -> None:
+    def __init__(self, new_database: Callable[[], str], new_queue: Callable[[], str], **settings: str) -> None:
+        self._settings = settings
         self.members: dict[str, HttpMember] = {}
         self._new_database, self._new_queue = new_database, new_queue
         self._stack = ExitStack()
@@ -101,7 +108,7 @@ class HttpBackbone:
         with engine.begin() as connection:
             update_epoch(connection, restored=True)  # copies of a template have the same
         engine.dispose()
-        settings = {"MDV_BACKBONE_RELAY_SECONDS": str(RELAY_SECONDS), **settings}
+        settings = {"MDV_BACKBONE_RELAY_SECONDS": str(RELAY_SECONDS), **self._settings, **settings}
         server = self._stack.enter_context(serve_in_process(database_url, redis_url, **settings))
         proxy = self._stack.enter_context(FaultyProxy(server.port))
         member = HttpMember(name, database_url, redis_url, server, proxy, settings)
@@ -141,9 +148,51 @@ class HttpBackbone:
 
 
 @contextmanager
-def http_backbone(new_database: Callable[[], str], new_queue: Callable[[], str]) -> Iterator[HttpBackbone]:
-    backbone = HttpBackbone(new_database, new_queue)
+def http_backbone(
+    new_database: Callable[[], str], new_queue: Callable[[], str], **settings: str
+) -> Iterator[HttpBackbone]:
+    backbone = HttpBackbone(new_database, new_queue, **settings)
     try:
         yield backbone
     finally:
         backbone.close()
+
+
+def content(member: HttpMember, uri: str) -> tuple[int, str | None, list[str]]:
+    answer = member.api.get("/documents", uri=uri, headers={"Accept": "application/n-triples"})
+    lines = sorted(answer.text.splitlines()) if answer.status_code == 200 else []
+    return answer.status_code, answer.headers.get("ETag"), lines
+
+
+def check_equal(backbone: HttpBackbone, *uris: str) -> list[tuple[int, str | None, list[str]]]:
+    """Check that all members have the same documents with the same ETags and versions, and equal sums."""
+    backbone.rest()
+    found = []
+    for uri in uris:
+        contents = [content(member, uri) for member in backbone.members.values()]
+        assert all(one == contents[0] for one in contents), contents
+        found.append(contents[0])
+        histories = [member.call("GET", "/documents/history", uri=uri)["items"] for member in backbone.members.values()]
+        assert len({history[0]["version"] for history in histories}) == 1
+    sums = [member.call("GET", "/backbone/checksum") for member in backbone.members.values()]
+    assert all(one == sums[0] for one in sums)
+    return found
+
+
+def has(member: HttpMember, uri: str) -> bool:
+    return content(member, uri)[0] == 200
+
+
+class partition:
+    """Cut all connections between the members, and heal them at the end."""
+
+    def __init__(self, backbone: HttpBackbone) -> None:
+        self.backbone = backbone
+
+    def __enter__(self) -> None:
+        for member in self.backbone.members.values():
+            member.proxy.faults = Faults(is_down=True)
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.backbone.members.values():
+            member.proxy.faults = Faults()

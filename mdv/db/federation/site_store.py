@@ -50,7 +50,7 @@ class LinkRow(NamedTuple):
     waiting: int = 0
 
 
-class InboxRow(NamedTuple):
+class WaitingRow(NamedTuple):
     """Something to be handled. `kind`: one of the constants above."""
 
     number: int
@@ -177,17 +177,17 @@ def add_to_inbox(connection: Connection, rows: Iterable[tuple[str, str, str]]) -
         execute(connection, "insert_inbox", rows=_json(listed))
 
 
-def read_own_inbox(connection: Connection) -> list[InboxRow]:
+def read_own_inbox(connection: Connection) -> list[WaitingRow]:
     """Return all events of the MDP itself, in order."""
-    return [InboxRow(*row) for row in execute(connection, "read_own_inbox").fetchall()]
+    return [WaitingRow(*row) for row in execute(connection, "read_own_inbox").fetchall()]
 
 
-def read_inbox(connection: Connection, limit: int) -> list[InboxRow]:
+def read_inbox(connection: Connection, limit: int) -> list[WaitingRow]:
     """Return the first messages of neighbours."""
-    return [InboxRow(*row) for row in execute(connection, "read_inbox", limit=limit).fetchall()]
+    return [WaitingRow(*row) for row in execute(connection, "read_inbox", limit=limit).fetchall()]
 
 
-def delete_from_inbox(connection: Connection, rows: Iterable[InboxRow]) -> None:
+def delete_from_inbox(connection: Connection, rows: Iterable[WaitingRow]) -> None:
     execute(connection, "delete_inbox", numbers=[row.number for row in rows])
 
 

@@ -22,7 +22,7 @@ from mdv.db.federation.site_store import (
     MESSAGE,
     RESTORED,
     RULE,
-    InboxRow,
+    WaitingRow,
     SiteRow,
     add_to_outbox,
     change_site,
@@ -143,8 +143,8 @@ class StoredSite:
     # A superpeer
 
     def _superpeer(
-        self, connection: Connection, site: SiteRow, schema: Schema, own: Sequence[InboxRow],
-        others: Sequence[InboxRow], is_restored: bool,
+        self, connection: Connection, site: SiteRow, schema: Schema, own: Sequence[WaitingRow],
+        others: Sequence[WaitingRow], is_restored: bool,
     ) -> bool:  # fmt: skip
         now = self._clock()
         core = self._load(connection, site, schema, now)
@@ -192,8 +192,8 @@ class StoredSite:
     # A peer
 
     def _peer(
-        self, connection: Connection, site: SiteRow, schema: Schema, own: Sequence[InboxRow],
-        others: Sequence[InboxRow], is_restored: bool,
+        self, connection: Connection, site: SiteRow, schema: Schema, own: Sequence[WaitingRow],
+        others: Sequence[WaitingRow], is_restored: bool,
     ) -> bool:  # fmt: skip
         peer, superpeer = FederationPeer(StoredFragment(self._provider, connection, schema)), site.superpeer or ""
 
@@ -225,7 +225,7 @@ class StoredSite:
         self._out += messages
 
 
-def _own_event(superpeer: Superpeer, row: InboxRow, now: float) -> Collection[Outgoing]:
+def _own_event(superpeer: Superpeer, row: WaitingRow, now: float) -> Collection[Outgoing]:
     """Handle an event of the MDP itself."""
     match row.kind:
         case "introduce":
