@@ -324,6 +324,7 @@ class _Follower:
                     replicator.note(
                         self._peer, contact=time.time(), offered=dict(answer.offered), error="", since=0.0,
                         clock_skew=client.clock_skew, transport="postgres" if is_subscribed else "http",
+                        version=client.version,
                     )  # fmt: skip
                 replies += replicator.receive(self._peer, answer)
             if any(isinstance(reply, StateRequest) for reply in replies) and rounds > 3:

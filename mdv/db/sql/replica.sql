@@ -107,6 +107,10 @@ delete from document_versions where document_id = any (%(documents)s::bigint[]);
 -- name: read_backbone_state
 select s.replica::text, s.epoch::text, b.name, b.url, b.mode, b.facts from mdp_state s, backbone b;
 
+-- name: read_local_facts
+-- What changes with every operation; the facts about the members are larger.
+select replica::text from mdp_state;
+
 -- name: insert_backbone
 insert into backbone (name, url, mode, facts) values (%(name)s, %(url)s, %(mode)s, %(facts)s::jsonb);
 
