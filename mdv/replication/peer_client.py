@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import httpx2
 
 from mdv.backbone.divergence import DocumentList
-from mdv.backbone.messages import BackboneMessage, TransferredDocument
+from mdv.backbone.messages import BackboneMessage, StateRequest, TransferredDocument
 from mdv.backbone.replicated_set import SetKind
 from mdv.client import error_from_problem, is_loopback
 from mdv.errors import MdvError, Unauthenticated, Unavailable
@@ -24,6 +24,8 @@ from mdv.replication.wire import decode_contacts, decode_document, decode_messag
 
 API = "/api/v1/backbone"
 TIMEOUT_SECONDS = 60.0
+STATE_TIMEOUT_SECONDS = 1800.0
+"""A state has all documents that differ, in one answer."""
 CONNECT_SECONDS = 5.0
 MIN_CLOCK_SKEW_SECONDS = 2.0
 """Smaller differences are not measured."""
@@ -101,7 +103,9 @@ class PeerClient(SignedClient):
         lives in `wants`."""
         query = {"wait": f"{wait:g}"} if wait else {}
         query |= {"wants": " ".join(sorted(wants))} if wants else {}
-        response = self._send("POST", "/messages", query, encode_messages(messages, self._kind), TIMEOUT_SECONDS + wait)
+        is_state = any(isinstance(message, StateRequest) for message in messages)
+        seconds = STATE_TIMEOUT_SECONDS if is_state else TIMEOUT_SECONDS + wait
+        response = self._send("POST", "/messages", query, encode_messages(messages, self._kind), seconds)
         self.contacts = decode_contacts(response.content)
         return decode_messages(response.content, self._kind)
 
