@@ -8,11 +8,13 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     backbone,
+    backbone_checks,
     backbone_conflicts,
     documents,
     eca,
     eca_analysis,
     explain,
+    federation,
     feed,
     filter,
     jobs,
@@ -61,7 +63,9 @@ ROUTE_GROUPS = [
         filter,
         jobs,
         backbone,
+        federation,
         backbone_conflicts,
+        backbone_checks,
         status,
     )
 ]

@@ -25,6 +25,10 @@ class ListQuery(Strict):
     limit: int = Field(100, ge=1, le=1000, description="maximum number of items")
 
 
+class LimitQuery(Strict):
+    limit: int = Field(100, ge=1, le=1000, description="maximum number of items")
+
+
 class DocumentQuery(ListQuery):
     uri: str | None = Field(
         None, description="the document; without it, a page of all documents", json_schema_extra=EXAMPLE
@@ -353,7 +357,9 @@ class PostedEcaRules(RootModel[PostedEcaRule | list[PostedEcaRule]]):
 class EcaRuleAdded(BaseModel):
     """An added or replaced rule. For a list, the response has `items` and `position`."""
 
-    id: int
+    id: int | str | None = Field(
+        description="of a global rule of a federation, SUPERPEER.NUMBER; null at a peer: its superpeer numbers it"
+    )
     name: str | None
     text: str
     normal: str = Field(description="the rule with all names resolved")
@@ -364,7 +370,7 @@ class EcaRuleAdded(BaseModel):
 class EcaRuleChanged(BaseModel):
     """A rule whose state was changed, or that was removed."""
 
-    id: int
+    id: int | str
     position: int
     warnings: list[TextFlaw]
 
@@ -416,6 +422,7 @@ class ProcessesQuery(ListQuery):
 
 class StopQuery(Strict):
     message: str | None = Field(None, description="text for its activity document", max_length=2000)
+    family: bool = Field(False, description="stop all processes that descend from the same one")
 
 
 class EcaRunsQuery(ListQuery):
@@ -507,6 +514,19 @@ class JobState(BaseModel):
 
 class SchemaPut(Strict):
     dry_run: bool = Field(False, description="report what would happen without changing anything")
+    force: bool = Field(False, description="in a backbone: also if a member is away; what breaks there is suspended")
+
+
+class SchemaTrial(Strict):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    text: str = Field(alias="schema", description="the schema as Turtle")
+    hold: bool = Field(False, description="validate new documents also by this schema for a minute")
+
+
+class NewLead(Strict):
+    member: str
+    force: bool = Field(False, description="although this MDP is not the lead, because the lead is lost")
 
 
 class ChangedAspect(BaseModel):
@@ -1248,6 +1268,7 @@ class BackboneMemberShown(BaseModel):
     last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
     error: str = Field("", description="why the last request failed")
     clock_skew: float | None = Field(None, description="seconds by which its clock is ahead")
+    version: str | None = Field(None, description="version of MDV there, if it is known")
     transport: str | None = Field(None, description="how its operations arrive: http or postgres")
     lag: int | None = Field(None, description="operations that it could send and that are missing here")
     behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
@@ -1269,7 +1290,67 @@ class BackboneShown(BaseModel):
     lag_seconds: float = Field(description="how long they have been missing")
     waiting: int = Field(description="operations that wait for others")
     forked: list[str] = Field(description="lives that two databases have continued")
+    diverged: list[str] = Field(description="documents that differ from those of others, at most 1,000")
     replicating: bool = Field(description="true: `mdv replicate` is running")
+    log_bytes: int = Field(description="size of the operations that some member does not have yet")
+    version: str = Field(description="version of MDV here")
+
+
+class NewFederation(Strict):
+    """How this MDP becomes a superpeer."""
+
+    name: StrictStr = Field(description="name of this superpeer", json_schema_extra={"example": "lib-a"})
+    url: StrictStr | None = Field(
+        None, description="URL at which others reach this MDP; by default that of the request"
+    )
+
+
+class FederationEntry(Strict):
+    """How this MDP joins a federation: as a peer, or as a superpeer that is connected with another one."""
+
+    url: StrictStr = Field(description="URL of the superpeer")
+    code: StrictStr = Field(description="code of its invitation", max_length=4096)
+    name: StrictStr | None = Field(None, description="name of the new peer; none if this MDP is a superpeer")
+
+
+class NewFederationLink(Strict):
+    """An MDP that connects with this superpeer."""
+
+    name: StrictStr = Field(description="its name", json_schema_extra={"example": "p3"})
+    key: StrictStr = Field(description="its public Ed25519 key, base64url")
+    is_superpeer: StrictBool = Field(False, description="it is a superpeer")
+    code: StrictStr = Field("", description="code of an invitation", max_length=4096)
+
+
+class FederationLinkShown(BaseModel):
+    """This superpeer, for a new neighbour."""
+
+    name: str
+    key: str = Field(description="its public Ed25519 key, base64url")
+
+
+class FederationInvitationShown(BaseModel):
+    """The code of an invitation. It is shown once."""
+
+    code: str = Field(description="for one MDP: `mdv federation join URL CODE`")
+
+
+class FederationPrivilege(Strict):
+    """What other superpeers may do with data of this peer group."""
+
+    kind: Literal["class", "property", "prefix", "resource"]
+    name: StrictStr = Field(description="URI of the class, property or resource; or a prefix of resources")
+    privilege: Literal["private", "read-only", "read-write"]
+
+
+class FederationPrivileges(Strict):
+    """All privileges. The most specific one holds: resource, prefix, property, class. Without one, data is private."""
+
+    items: list[FederationPrivilege] = Field(max_length=1000)
+
+
+class FederationExchangeQuery(Strict):
+    wait: float = Field(0, ge=0, le=60, description="seconds to wait for messages")
 
 
 class ExchangeQuery(Strict):
@@ -1294,11 +1375,34 @@ class BackboneStateQuery(Strict):
 
 class BackboneChecksumQuery(Strict):
     bucket: int | None = Field(None, ge=0, lt=65536, description="list the documents of this bucket")
+    buckets: str | None = Field(
+        None, description="comma-separated numbers of buckets: list their documents", max_length=4096
+    )
+    level: Literal["groups"] | None = Field(None, description="groups: the sums of 256 groups of buckets")
+    groups: str | None = Field(
+        None, description="comma-separated numbers of groups: the sums of their buckets", max_length=1024
+    )
 
 
 class MarksQuery(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
     all: bool = Field(False, description="true: also statements whose number is 0 or 1")
+
+
+class BackboneVerification(Strict):
+    """Which documents to compare."""
+
+    peer: StrictStr | None = Field(None, description="name of a member; without it, all others")
+    deep: StrictBool = Field(False, description="true: also check all rows of this MDP against its digests")
+
+
+class BackboneRepair(Strict):
+    """Which documents to replace."""
+
+    from_: StrictStr = Field(alias="from", description="name of the member whose documents are right")
+    documents: list[StrictStr] | None = Field(
+        None, description="URIs; without them, all documents that differ", max_length=10_000
+    )
 
 
 class ConflictResolution(Strict):

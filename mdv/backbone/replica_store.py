@@ -10,6 +10,7 @@ from typing import Protocol
 from mdv.backbone.document_state import ReplicatedDocument
 from mdv.backbone.membership import MemberTable
 from mdv.backbone.operation import FIRST_CHAIN, LogRow, Operation, ReplicatedChange
+from mdv.backbone.registers import Registers
 from mdv.backbone.replicated_set import ElementState
 from mdv.backbone.vector import Life, Vector
 from mdv.model import Statement
@@ -32,8 +33,10 @@ class MemberFacts:
     `promised`: lives of which no more is accepted. `forked`: lives that two databases have continued. `required`: lives
     of other members that a state must include to be taken over, by name. `invitations`: codes with their end.
     `code`: the invitation of a member that joins. `url`, `key`: sent to the others. `removing`:
-    members that the lead is removing. `schema_here`: the schema that is stored in the database; a newer one of
-    the table is stored in a transaction of its own.
+    members that the lead is removing. `diverged`: documents that differ from those of others although nothing is
+    pending. `divergences`: how many were ever found. `schema_here`, `schema_here_by`: the schema that is stored in the
+    database; a newer one of the table is stored in a transaction of its own. `hold`: until when (in microseconds)
+    documents must also be valid under a schema that the lead is about to put in force, and its text.
     """
 
     name: str
@@ -48,6 +51,7 @@ class MemberFacts:
     required: dict[str, Life] = field(default_factory=dict)
     forked: set[Life] = field(default_factory=set)
     diverged: set[str] = field(default_factory=set)
+    divergences: int = 0
     paused: set[str] = field(default_factory=set)
     invitations: dict[str, int] = field(default_factory=dict)
     code: str | None = None
@@ -55,14 +59,32 @@ class MemberFacts:
     key: str = ""
     removing: set[str] = field(default_factory=set)
     schema_here: tuple[int, int] = (0, 0)
+    schema_here_by: Life = ""
     drafts: list[Operation] = field(default_factory=list)
     started_at: int = 0
     clock: int = 0
+    hold: tuple[int, str] | None = None
+
+    @property
+    def has_new_schema(self) -> bool:
+        """True if the schema of the backbone is not stored in the database yet."""
+        ours, table = (*self.schema_here, self.schema_here_by), self.table
+        return (*table.schema, table.schema_by) > ours and table.schema_text is not None
+
+    def note_schema(self) -> None:
+        """Note that the schema of the backbone is stored in the database."""
+        self.schema_here, self.schema_here_by = self.table.schema, self.table.schema_by
 
     @property
     def seq(self) -> int:
         """The number of the last own operation."""
         return self.vector.get(self.life, 0)
+
+    def note_diverged(self, uris: Iterable[str]) -> None:
+        """Note documents that have diverged."""
+        new = set(uris) - self.diverged
+        self.diverged |= new
+        self.divergences += len(new)
 
     def chain_of(self, life: Life) -> bytes:
         return self.chains.get(life, FIRST_CHAIN)
@@ -125,6 +147,18 @@ class ReplicaStore(Protocol):
 
     def remove(self, uri: str) -> None:
         """Forget a document, as if no operation had changed it."""
+        ...
+
+    def doubt(self, uri: str) -> None:
+        """Note that a document may have statements that the schema in force refuses."""
+        ...
+
+    def registers(self) -> Registers:
+        """Return all registers, also removed ones."""
+        ...
+
+    def write_registers(self, registers: Registers) -> None:
+        """Store registers."""
         ...
 
     def append(self, row: LogRow) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from mdv.backbone.document_json import document_text, signed
 from mdv.backbone.document_state import NO_DOCUMENT, ReplicatedDocument, without_stable
 from mdv.backbone.operation import FIRST_CHAIN, LogRow, ReplicatedChange
+from mdv.backbone.registers import Register, Registers
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.sums import bucket_of, document_sums
@@ -24,6 +25,7 @@ from mdv.backbone.vector import NO_DOT, Dot, Life, Vector
 from mdv.cause import REPLICA, Cause
 from mdv.db.delta import EncodedStatement, Replacement, StatementEdit, StoredDocument
 from mdv.db.pipeline import Pipeline
+from mdv.db.replica.checks import delete_row, iter_rows, mend_row
 from mdv.db.replica.documents import (
     find_origins,
     find_replicated,
@@ -31,6 +33,7 @@ from mdv.db.replica.documents import (
     iter_replicated,
     iter_sums,
     read_rows,
+    refuse_documents,
 )
 from mdv.db.replica.effects import DocumentReplica
 from mdv.db.replica.facts import (
@@ -52,13 +55,16 @@ from mdv.db.replica.log import (
     list_operations_beyond,
 )
 from mdv.db.replica.marks import find_document_marks, find_marks, settle_marks
+from mdv.db.replica.rules import list_registers, store_registers
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
+from mdv.errors import InvalidDocument
 from mdv.failpoints import APPLIED, hit_failpoint
 from mdv.mdp.edit import Edit, encode_edits
 from mdv.mdp.replica_changes import MarkChange, ReplicatedChanges
 from mdv.mdp.transaction import Transaction, TransactionOutcome
-from mdv.model import Statement
+from mdv.model import Document, Statement
 from mdv.rdf.digest import statement_hash
+from mdv.rdf.validate import validate
 
 MAX_SETTLED_MARKS = 100_000
 """Marks that one transaction removes."""
@@ -84,6 +90,8 @@ class PostgresReplicaStore:
         self._tx, self._stored, self.kind = tx, stored, kind
         self._bases: LogBases = dict(stored.bases)
         self._log: list[LogRow] = []
+        self._registers: dict[str, Register] | None = None
+        self._doubted: set[str] = set()
         self._drafts_before = list(stored.facts.drafts)
         self._known: dict[str, _Known] = {}
         self._written: dict[str, tuple[ReplicatedDocument, dict[Statement, ElementState]]] = {}
@@ -97,6 +105,8 @@ class PostgresReplicaStore:
         self._looked_up: set[str] = set()
         """URIs whose IDs were looked up; some have none."""
         self._ids: Mapping[str, int] = {}
+        self.is_restoration = False
+        """True: rows that were changed from outside are restored, so nothing is filtered and published."""
 
     @property
     def _connection(self) -> Connection:
@@ -268,6 +278,32 @@ class PostgresReplicaStore:
         self._written[uri] = NO_DOCUMENT, states
         self._removed.add(uri)
 
+    def mend_rows(self, uris: Collection[str]) -> None:
+        """Give rows that were changed from outside the hashes of the statements that they have now, so that they are
+        found, and delete those that are there twice. The documents were not read yet."""
+        numbers = [row.stored.id for row in find_replicated(self._connection, uris).values()]
+        seen: set[tuple[int, Statement]] = set()
+        for row in list(iter_rows(self._connection, numbers)):
+            digest = statement_hash(row.statement)
+            if (row.document, row.statement) in seen:
+                delete_row(self._connection, row)
+            elif digest != row.hash:
+                mend_row(self._connection, row, digest)
+            seen.add((row.document, row.statement))
+
+    def doubt(self, uri: str) -> None:
+        self._doubted.add(uri)
+
+    def registers(self) -> Registers:
+        if self._registers is None:
+            self._registers = list_registers(self._connection)
+        return self._registers
+
+    def write_registers(self, registers: Registers) -> None:
+        if registers:
+            self._registers = {**self.registers(), **registers}
+            store_registers(self._connection, registers)
+
     def append(self, row: LogRow) -> None:
         self._log.append(row)
 
@@ -325,7 +361,18 @@ class PostgresReplicaStore:
                 store_replica(self._connection, replica)
             return None
         hit_failpoint(APPLIED)
-        return self._tx.apply_operations(self._changes(replica, facts_text))
+        refused = [uri for uri in sorted(self._doubted) if self._is_refused(uri)]
+        outcome = self._tx.apply_operations(self._changes(replica, facts_text))
+        refuse_documents(self._connection, refused)
+        return outcome
+
+    def _is_refused(self, uri: str) -> bool:
+        """True if the schema refuses the document as it is now."""
+        try:
+            validate(Document(uri, tuple(self.statements(uri))), self._tx.schema.schema)
+        except InvalidDocument:
+            return True
+        return False
 
     def _changes(self, replica: str, facts_text: str | None) -> ReplicatedChanges:
         """Return the net change of everything that was written."""
@@ -366,6 +413,7 @@ class PostgresReplicaStore:
             self._log,
             replica,
             facts_text,
+            self.is_restoration,
         )
 
     def _replica(self, document: ReplicatedDocument, known: _Known) -> DocumentReplica:

@@ -29,6 +29,7 @@ from mdv.backbone.messages import (
     TransferredDocument,
 )
 from mdv.backbone.operation import LogRow
+from mdv.backbone.registers import Register
 from mdv.backbone.replicated_set import SetKind
 from mdv.errors import BadRequest
 from mdv.model import Statement, Term
@@ -154,7 +155,8 @@ def document_fields(one: TransferredDocument, kind: SetKind) -> Json:
     }
 
 
-def _read_document(item: Json, kind: SetKind) -> TransferredDocument:
+def decode_document(item: Json, kind: SetKind) -> TransferredDocument:
+    """Return a document of `document_fields`."""
     document = ReplicatedDocument(
         _number(item["version"]),
         int(item["digest"]),
@@ -199,6 +201,7 @@ def _write_table(table: MemberTable) -> Json:
         "schema": list(table.schema),
         "schema_text": table.schema_text,
         "backbone_id": table.backbone_id,
+        "schema_by": table.schema_by,
     }
 
 
@@ -209,7 +212,7 @@ def _read_table(item: Json) -> MemberTable:
     return MemberTable(
         members, _vector(item["closed"]), _vector(item["closings"]), (_number(term), _number(number), _text(lead)),
         (_number(schema_term), _number(schema_number)), _optional(item["schema_text"]),
-        _text(item["backbone_id"]),
+        _text(item["backbone_id"]), _text(item["schema_by"]),
     )  # fmt: skip
 
 
@@ -273,6 +276,7 @@ def _write_state(state: StateAnswer, kind: SetKind) -> Json:
         "chains": {life: _base64(chain) for life, chain in state.chains.items()}, "table": _write_table(state.table),
         "stable": dict(state.stable), "promised": dict(state.promised), "buckets": sorted(state.buckets),
         "documents": [document_fields(document, kind) for document in state.documents], "asked_by": state.asked_by,
+        "registers": {key: list(one) for key, one in state.registers.items()},
     }  # fmt: skip
 
 
@@ -281,7 +285,9 @@ def _read_state(item: Json, kind: SetKind) -> StateAnswer:
         _text(item["sender"]), _text(item["life"]), _vector(item["vector"]), _reports(item["reports"]),
         {_text(life): _bytes(chain) for life, chain in item["chains"].items()}, _read_table(item["table"]),
         _vector(item["stable"]), _vector(item["promised"]), frozenset(_number(bucket) for bucket in item["buckets"]),
-        tuple([_read_document(document, kind) for document in item["documents"]]), _text(item["asked_by"]),
+        tuple([decode_document(document, kind) for document in item["documents"]]), _text(item["asked_by"]),
+        {_text(key): Register(_number(at), _text(life), value)
+         for key, (at, life, value) in item["registers"].items()},
     )  # fmt: skip
 
 

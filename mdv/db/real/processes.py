@@ -159,10 +159,13 @@ def count_live(connection: Connection, caller: str, root: int | None, most: int)
     return of_caller, of_root
 
 
-def claim_process(connection: Connection, iri: str | None = None) -> ClaimedProcess | None:
-    """Claim the ready process whose turn it is, or this one. The claim ends with the transaction."""
+def claim_process(connection: Connection, iri: str | None = None, started: bool = False) -> ClaimedProcess | None:
+    """Claim the ready process whose turn it is, or this one. The claim ends with the transaction. `started`: those that
+    were not spawned by another process come first."""
     for _ in range(MAX_STALE_CLAIMS):
-        found = _run(connection, "claim", {"iri": iri}).fetchone()
+        found = _run(connection, "claim_started", {}).fetchone() if started and iri is None else None
+        if found is None:
+            found = _run(connection, "claim", {"iri": iri}).fetchone()
         if found is None:
             return None
         row = _run(connection, "read_claimed", {"id": found[0]}).fetchone()
@@ -176,6 +179,11 @@ def wake_due(connection: Connection, lease_seconds: float) -> None:
     with pipelined(driver(connection)):
         _run(connection, "wake_due", {})
         _run(connection, "stop_unread", {"seconds": lease_seconds})
+
+
+def stop_revoked(connection: Connection) -> None:
+    """Make processes ready whose token was revoked or has expired. A worker then ends them."""
+    _run(connection, "stop_revoked", {})
 
 
 def seconds_until_due(connection: Connection) -> float | None:
@@ -293,11 +301,12 @@ def fail_process(connection: Connection, number: int, seconds: float, problem: M
 
 
 def read_news(
-    connection: Connection, iri: str, solution: int, entry: int, most: int, most_entries: int
+    connection: Connection, iri: str, solution: int, entry: int, most: int, most_entries: int, counts: bool = True
 ) -> ProcessNews | None:
     """Return what came after the last solution and log entry that a reader has, up to `most` and `most_entries`; None
-    if there is no such process. The solutions up to `solution` count as read."""
-    given = {"iri": iri, "solution": solution, "entry": entry, "most": most, "most_entries": most_entries}
+    if there is no such process. `counts`: the solutions up to `solution` count as read."""
+    given = {"iri": iri, "solution": solution, "entry": entry, "most": most, "most_entries": most_entries,
+             "counts": counts}  # fmt: skip
     row = _run(connection, "read_news", given).fetchone()
     if row is None:
         return None
@@ -305,9 +314,10 @@ def read_news(
     return ProcessNews(*values)
 
 
-def ask_to_stop(connection: Connection, iri: str, message: Any = None) -> bool:
-    """Ask a process to stop. Return False if it has ended or does not exist."""
-    return bool(_run(connection, "ask_to_stop", {"iri": iri, "message": _json_or_none(message)}).fetchall())
+def ask_to_stop(connection: Connection, iri: str, message: Any = None, family: bool = False) -> int:
+    """Ask a process to stop; `family`: with all that descend from the same one. Return how many had not ended."""
+    given = {"iri": iri, "message": _json_or_none(message), "family": family}
+    return len(_run(connection, "ask_to_stop", given).fetchall())
 
 
 def note_gone(connection: Connection, iri: str, seconds: float) -> None:

@@ -44,6 +44,23 @@ def list_merged(connection: Connection, after: str, most: int) -> list[Replicate
     return [_document(row) for row in _execute(connection, "list_merged_documents", after=after, most=most).fetchall()]
 
 
+def refuse_documents(connection: Connection, uris: Collection[str]) -> None:
+    """Note documents that may have statements which the schema of the backbone refuses."""
+    if uris:
+        _execute(connection, "refuse_documents", uris=list(uris))
+
+
+def list_refused_documents(connection: Connection) -> list[str]:
+    """Return the documents that may have statements which the schema of the backbone refuses."""
+    return [uri for (uri,) in _execute(connection, "list_refused_documents").fetchall()]
+
+
+def accept_documents(connection: Connection, uris: Collection[str]) -> None:
+    """Forget documents whose statements the schema accepts."""
+    if uris:
+        _execute(connection, "accept_documents", uris=list(uris))
+
+
 def iter_sums(connection: Connection) -> Iterator[tuple[str, int, int]]:
     """Yield the URI, the version and the digest of every document."""
     for uri, version, digest in _execute(connection, "list_document_sums").fetchall():

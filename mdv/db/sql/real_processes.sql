@@ -52,6 +52,13 @@ set stop_asked = true, wake_at = null, ready_at = now(),
     state = case when p.state in ('waiting', 'calling', 'full') then 'ready' else p.state end
 from gone where p.id = gone.id;
 
+-- name: stop_revoked
+-- Make processes ready whose token was revoked or has expired, so that a worker ends them.
+update real_processes
+set state = 'ready', ready_at = now(), wake_at = null
+where ended_at is null and state in ('waiting', 'calling', 'full')
+  and token_id = any (array(select id from tokens where revoked_at is not null or expires_at <= now()));
+
 -- name: next_due
 -- Seconds until the next process becomes ready by itself.
 select extract(epoch from min(wake_at) - now())::float8 from real_processes where wake_at is not null and state = 'waiting';
@@ -63,6 +70,14 @@ select s.process_id
 from real_processes p join real_states s on s.process_id = p.id
 where p.state = 'ready' and (%(iri)s::text is null or p.iri = %(iri)s::text)
 order by p.ready_at limit 1
+for no key update of s skip locked;
+
+-- name: claim_started
+-- The same among those that no other process has spawned: first those that a request follows.
+select s.process_id
+from real_processes p join real_states s on s.process_id = p.id
+where p.state = 'ready' and p.parent is null
+order by p.priority, p.ready_at limit 1
 for no key update of s skip locked;
 
 -- name: read_claimed
@@ -200,11 +215,13 @@ from takers where p.id = takers.process_id and p.state = 'waiting';
 select id, uri from resources where id = any (%(ids)s::bigint[]);
 
 -- name: ask_to_stop
--- Ask a process to stop. It is made ready, so that a worker ends it.
+-- Ask a process to stop, or all that descend from the same one. They are made ready, so that a worker ends them.
 update real_processes
 set stop_asked = true, message = coalesce(%(message)s::json, message), ready_at = now(), wake_at = null,
     state = case when state in ('waiting', 'calling', 'full') then 'ready' else state end
-where iri = %(iri)s::text and ended_at is null
+where (iri = %(iri)s::text
+       or %(family)s::boolean and root = (select r.root from real_processes r where r.iri = %(iri)s::text))
+  and ended_at is null
 returning id;
 
 -- name: stop
@@ -219,10 +236,12 @@ returning id, is_taker, parent is not null;
 select exists (select from real_processes where state = 'ready');
 
 -- name: fail
--- Count an internal error. The process is tried again later, or fails.
+-- Count an internal error. The process sleeps and is tried again, or fails.
 update real_processes
-set failures = failures + 1, ready_at = clock_timestamp() + %(seconds)s::float8 * interval '1 s',
-    state = case when %(problem)s::jsonb is null then state else 'failed' end, problem = %(problem)s::jsonb,
+set failures = failures + 1, awaits = null, problem = %(problem)s::jsonb,
+    state = case when %(problem)s::jsonb is not null then 'failed' when stop_asked then state else 'waiting' end,
+    wake_at = case when %(problem)s::jsonb is null and not stop_asked
+                   then clock_timestamp() + %(seconds)s::float8 * interval '1 s' end,
     ended_at = case when %(problem)s::jsonb is null then null else clock_timestamp() end
 where id = %(id)s::bigint and ended_at is null;
 
@@ -247,10 +266,11 @@ delete from real_log where id in (
 -- has read the solutions up to the last one, so a process that waited for that goes on.
 with process as (
     update real_processes
-    set read_at = now(), read_solutions = greatest(read_solutions, %(solution)s::bigint),
+    set read_at = now(), read_solutions = greatest(read_solutions, least(%(solution)s::bigint, solutions)),
         state = case when state = 'full' and %(solution)s::bigint >= solutions then 'ready' else state end,
         ready_at = case when state = 'full' and %(solution)s::bigint >= solutions then now() else ready_at end
-    where iri = %(iri)s::text and (read_at is null or read_solutions < %(solution)s::bigint or read_at < now() - interval '5 s')
+    where iri = %(iri)s::text and %(counts)s::boolean
+      and (read_at is null or read_solutions < %(solution)s::bigint or read_at < now() - interval '5 s')
     returning state = 'ready' and %(solution)s::bigint > 0 as resumed
 )
 select p.id, p.state, p.position, p.added, p.removed, p.solutions, p.problem, p.code,
@@ -270,7 +290,7 @@ where iri = %(iri)s::text and ended_at is null;
 -- name: note_read
 -- Solutions were read. A process that waited for that goes on.
 update real_processes
-set read_solutions = greatest(read_solutions, %(solution)s::bigint), read_at = now(),
+set read_solutions = greatest(read_solutions, least(%(solution)s::bigint, solutions)), read_at = now(),
     state = case when state = 'full' then 'ready' else state end,
     ready_at = case when state = 'full' then now() else ready_at end
 where iri = %(iri)s::text and read_solutions < %(solution)s::bigint

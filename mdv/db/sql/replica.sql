@@ -75,8 +75,15 @@ from documents where version > 0 and uri > %(after)s order by uri limit %(most)s
 select uri, version, digest from documents where version > 0 and digest is not null;
 
 -- name: list_merged_documents
+-- Documents that concurrent operations have changed, or that the schema refuses.
+with merged as (
+    select id, uri from documents where replica ? 'merged_at' and uri > %(after)s order by uri limit %(most)s
+), refused as (
+    select d.id, d.uri from refused_documents r join documents d on d.id = r.document_id
+    where d.uri > %(after)s order by d.uri limit %(most)s
+)
 select id, uri, version, present, content, digest, statements, replica::text, prefixes
-from documents where replica ? 'merged_at' and uri > %(after)s order by uri limit %(most)s;
+from documents where id in (select id from merged union select id from refused) order by uri limit %(most)s;
 
 -- name: add_digests
 -- Give all documents their digests, when the MDP becomes a member of a backbone.
@@ -99,6 +106,10 @@ delete from document_versions where document_id = any (%(documents)s::bigint[]);
 
 -- name: read_backbone_state
 select s.replica::text, s.epoch::text, b.name, b.url, b.mode, b.facts from mdp_state s, backbone b;
+
+-- name: read_local_facts
+-- What changes with every operation; the facts about the members are larger.
+select replica::text from mdp_state;
 
 -- name: insert_backbone
 insert into backbone (name, url, mode, facts) values (%(name)s, %(url)s, %(mode)s, %(facts)s::jsonb);
@@ -172,9 +183,69 @@ update backbone set private_key = %(private_key)s::bytea;
 
 -- name: forget_backbone
 with gone as (delete from backbone), log as (delete from replica_log), drafts as (delete from replica_drafts),
-     marks as (delete from statement_marks),
+     marks as (delete from statement_marks), rules as (delete from replicated_rules),
+     refused as (delete from refused_documents),
      plain as (update documents set digest = null, statements = null, replica = null where digest is not null)
 update mdp_state set replica = null, marks = 0;
 
 -- name: count_marks
 select marks from mdp_state;
+
+-- name: list_rules
+select key, at, life, value, local_id, is_new from replicated_rules;
+
+-- name: list_new_rules
+select key, at, life, value, local_id, is_new from replicated_rules where is_new order by at, life, key;
+
+-- name: store_rules
+insert into replicated_rules (key, at, life, value, is_new)
+select key, at, life, nullif(value, 'null'), true
+from jsonb_to_recordset(%(rules)s::jsonb) as r (key text, at bigint, life text, value jsonb)
+on conflict (key) do update set at = excluded.at, life = excluded.life, value = excluded.value, is_new = true;
+
+-- name: note_rule
+-- A rule is carried out here.
+update replicated_rules set is_new = false, local_id = %(local_id)s::bigint where key = %(key)s;
+
+-- name: refuse_documents
+insert into refused_documents (document_id)
+select id from documents where uri = any (%(uris)s::text[])
+on conflict do nothing;
+
+-- name: list_refused_documents
+select d.uri from refused_documents r join documents d on d.id = r.document_id order by d.uri;
+
+-- name: accept_documents
+delete from refused_documents r using documents d where d.id = r.document_id and d.uri = any (%(uris)s::text[]);
+
+-- name: list_counters
+-- The counters of statements that are neither 0 nor 1, for a cset.
+select d.uri, m.hash, m.state from statement_marks m join documents d on d.id = m.document_id;
+
+-- name: list_documents_to_check
+select id, uri, version, digest from documents
+where id > %(after)s and digest is not null order by id limit %(most)s;
+
+-- name: list_rows_to_check
+-- The statements of documents with the places of their rows and the hashes that are stored.
+select f.document_id, f.ctid::text, f.hash, s.uri, p.uri, t.uri, f.value, f.lang, y.uri
+from filter_data f
+join resources s on s.id = f.resource_id
+join vocabulary p on p.id = f.property_id
+left join resources t on t.id = f.target_id
+left join vocabulary y on y.id = f.datatype_id
+where f.document_id = any (%(documents)s::bigint[]);
+
+-- name: mend_row
+-- Give a row that was changed from outside the hash of the statement that it has now.
+update filter_data set hash = %(hash)s::bigint where ctid = %(row)s::tid;
+
+-- name: delete_row
+delete from filter_data where ctid = %(row)s::tid;
+
+-- name: last_scheduled_check
+select extract(epoch from now() - max(created_at))::float from jobs
+where kind in ('verify', 'repair') and kind = 'verify' and (options ->> 'scheduled')::boolean;
+
+-- name: list_checks
+select id from jobs where kind in ('verify', 'repair') order by number desc limit %(most)s;

@@ -73,7 +73,7 @@ from mdv.mdp.real.start import BACKGROUND_PRIORITY, process_settings
 from mdv.mdp.real.wake import begin_waiting, range_kind, write_as_json
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.transaction import Transaction
-from mdv.mdp.write_limits import WriteLimits
+from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term, is_blank
 from mdv.rdf.term_json import write_statement
 from mdv.real.checkpoint import read_checkpoint, read_settings, read_term, write_checkpoint, write_term
@@ -135,12 +135,17 @@ class _RunSlice:
 
 
 class _ProcessView(PostgresView):
-    """A view that also knows which processes are active."""
+    """A view that also knows which processes the program may stop. `caller`: of its process. `is_limited`: it may write
+    some documents or resources alone."""
 
     session: psycopg.Connection[Any]
+    caller: str
+    is_limited: bool
 
-    def is_active(self, process: str) -> bool:
-        return is_active(self.session, process)
+    def stop_refusal(self, process: str) -> str | None:
+        if not self.is_limited or self.reader.caller_of(process) == self.caller:
+            return None
+        return f"{self.caller} is limited to URI prefixes, so it may stop its own processes alone"
 
 
 def run_process(connection: Connection, process: ClaimedProcess, provider: Provider, engine: Engine,
@@ -199,7 +204,8 @@ class _Slice:
                 position, schema.schema, schema.statements,
                 lambda change, facts: self._refusal(change, facts, schema, locks), lambda: deadline,
             )  # fmt: skip
-            view.session = session
+            view.session, view.caller = session, self.process.caller
+            view.is_limited = self.limits != UNLIMITED
             view.use(reader)
             machine = self._machine()
             codes = frozenset(machine.codes)
@@ -229,8 +235,10 @@ class _Slice:
 
     def _spawnable(self, connection: Connection) -> int:
         """Return how many processes this one may spawn."""
-        _, family = count_live(connection, self.process.caller, self.process.root, self.quotas.family + 1)
-        return max(0, self.quotas.family - family)
+        quotas = self.quotas
+        most = max(quotas.family, quotas.processes) + 1
+        of_caller, family = count_live(connection, self.process.caller, self.process.root, most)
+        return max(0, min(quotas.family - family, quotas.processes - of_caller))
 
     def _refresh(self, machine: Machine, view: _ProcessView) -> None:
         """Check that what an open `[ ]` has read in earlier slices still holds. Otherwise it begins again."""
@@ -268,6 +276,8 @@ class _Slice:
             return "failed", {"message": message, "limit": "seconds"}
         if result.state is ProcessState.FULL and not process.keeps_solutions:
             return "ready", None
+        if any(one.process == process.iri for one in result.stopped):
+            return "stopped", None
         return result.state.value, None
 
     def _call(
@@ -383,10 +393,8 @@ class _Slice:
         for request in result.stopped:
             if not is_active(driver(self.connection), request.process):
                 raise _Conflict
-        if result.spawned:
-            _, family = count_live(self.connection, self.process.caller, self.process.root, self.quotas.family + 1)
-            if family + len(result.spawned) > self.quotas.family:
-                raise _Conflict
+        if result.spawned and len(result.spawned) > self._spawnable(self.connection):
+            raise _Conflict
         if state.position == result.position:
             return
         names = {read.pattern.property for read in result.reads}
@@ -444,7 +452,7 @@ class _Slice:
         record = SliceRecord(
             process.id, state, result.position if position is None else position, machine.steps, machine.effects,
             added, len(result.changes) - added, process.solutions + len(result.solutions), self.conflicts, self.seconds,
-            found.problem, awaits, wake_at, None if state in ("done", "failed") else found.checkpoint,
+            found.problem, awaits, wake_at, None if state in ENDED_STATES else found.checkpoint,
         )  # fmt: skip
         bindings = [_binding_json(one) for one in result.solutions] if process.keeps_solutions else []
         entries = self._entries(found, position)
