@@ -12,7 +12,9 @@ from mdv.backbone.operation import Operation
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 
 _SETS = ("forked", "diverged", "paused", "removing")
-_PLAIN = ("reports", "promised", "required", "invitations", "code", "url", "key", "started_at")
+_PLAIN = ("reports", "promised", "required", "invitations", "code", "url", "key", "started_at", "hold")
+_LATER = {"hold": None}
+"""Facts that an earlier version of MDV does not write, with their values then."""
 
 
 def table_to_json(table: MemberTable) -> dict[str, Any]:
@@ -29,6 +31,7 @@ def table_to_json(table: MemberTable) -> dict[str, Any]:
         "schema": list(table.schema),
         "schema_text": table.schema_text,
         "backbone_id": table.backbone_id,
+        "schema_by": table.schema_by,
     }
 
 
@@ -38,7 +41,7 @@ def table_from_json(given: Mapping[str, Any]) -> MemberTable:
     schema_term, schema_number = given["schema"]
     return MemberTable(
         members, dict(given["closed"]), dict(given["closings"]), (term, number, lead), (schema_term, schema_number),
-        given["schema_text"], given["backbone_id"],
+        given["schema_text"], given["backbone_id"], given.get("schema_by", ""),
     )  # fmt: skip
 
 
@@ -74,7 +77,7 @@ def facts_from_json(name: str, given: Mapping[str, Any], local: LocalFacts, draf
     for one in _SETS:
         setattr(facts, one, set(given[one]))
     for one in _PLAIN:
-        setattr(facts, one, given[one])
+        setattr(facts, one, given[one] if one not in _LATER else given.get(one, _LATER[one]))
     if local.seq:
         facts.chains[local.life] = local.chain
     return facts
@@ -85,7 +88,8 @@ def local_facts(facts: MemberFacts, mode: str, epoch: str) -> LocalFacts:
     drafts = sum(draft.life == facts.life for draft in facts.drafts)
     return LocalFacts(
         mode, facts.life, facts.status is MemberStatus.RETURNING, facts.chain_of(facts.life), dict(facts.vector),
-        facts.clock, facts.table.schema, drafts, epoch, dict(facts.stable),
+        facts.clock, facts.schema_here, drafts, epoch, dict(facts.stable),
+        None if facts.hold is None else facts.hold[0],
     )  # fmt: skip
 
 

@@ -36,6 +36,8 @@ class LocalFacts(NamedTuple):
 
     `is_returning`: the member is in a new life without the state of the others, so changes are drafts. `epoch`: that of
     the MDP when the life began; another one means that the database was restored. `stable`: what every member has.
+    `schema`: the one that is stored here, which the documents are validated by. `held_until`: until when they are also
+    validated by the next one.
     """
 
     mode: str
@@ -48,6 +50,7 @@ class LocalFacts(NamedTuple):
     drafts: int
     epoch: str
     stable: Mapping[Life, int]
+    held_until: int | None = None
 
     @property
     def seq(self) -> int:
@@ -57,7 +60,7 @@ class LocalFacts(NamedTuple):
         return {
             "mode": self.mode, "life": self.life, "returning": self.is_returning, "chain": self.chain.hex(),
             "vector": dict(self.vector), "clock": self.clock, "schema": list(self.schema), "drafts": self.drafts,
-            "epoch": self.epoch, "stable": dict(self.stable),
+            "epoch": self.epoch, "stable": dict(self.stable), "held_until": self.held_until,
         }  # fmt: skip
 
     @classmethod
@@ -71,7 +74,7 @@ class LocalFacts(NamedTuple):
         return cls(
             fields["mode"], fields["life"], fields["returning"], bytes.fromhex(fields["chain"]), fields["vector"],
             fields["clock"], (term, number), fields["drafts"], fields["epoch"],
-            fields["stable"],
+            fields["stable"], fields.get("held_until"),
         )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from mdv.backbone.operation import (
     FIRST_CHAIN,
     LIFE,
     MEMBERS,
+    RULES,
     SCHEMA,
     LogRow,
     Operation,
@@ -47,6 +48,7 @@ from mdv.backbone.operation import (
     next_chain,
 )
 from mdv.backbone.redo import NewLife, net_changes, redo_change, touched_documents
+from mdv.backbone.registers import Register, later_registers, registers_from_json, registers_to_json
 from mdv.backbone.replica_store import MemberStatus, ReplicaStore
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.stability import VectorReports
@@ -66,6 +68,10 @@ MAX_AHEAD = 60_000_000
 
 RELAY_AFTER = 5_000_000
 """Microseconds without a word of a life after which other members are asked for its operations, by default."""
+
+
+_DRAFTED = DOCUMENTS, RULES
+"""The kinds of operations that are drafts in a new life, and are repeated there."""
 
 
 class LocalChange(NamedTuple):
@@ -172,16 +178,29 @@ class BackboneMember:
         if not documents:
             return None
         operation = operation._replace(documents=tuple(documents))
+        self._append_or_draft(operation)
+        return operation
+
+    def change_rules(self, values: Mapping[str, Any], now: int) -> Operation:
+        """Set the values of rules or locks by key; None removes one. The last writer decides."""
+        operation = self._next_operation(RULES, now)
+        written = {key: Register(operation.at, operation.life, value) for key, value in values.items()}
+        operation = operation._replace(data={"registers": registers_to_json(written)})
+        self.store.write_registers(later_registers(written, self.store.registers()))
+        self._append_or_draft(operation)
+        return operation
+
+    def _append_or_draft(self, operation: Operation) -> None:
+        facts = self.store.facts
         if facts.status is MemberStatus.RETURNING:
             facts.drafts.append(operation)
         else:
             self._append(operation)
-        return operation
 
     def _next_operation(self, kind: str, now: int, data: Mapping[str, Any] | None = None) -> Operation:
         facts = self.store.facts
         facts.clock = max(facts.clock + 1, now)
-        drafts = sum(draft.life == facts.life for draft in facts.drafts) if kind == DOCUMENTS else 0
+        drafts = sum(draft.life == facts.life for draft in facts.drafts) if kind in _DRAFTED else 0
         deps = {**facts.vector, facts.life: facts.seq + drafts} if drafts else dict(facts.vector)
         return Operation(facts.life, facts.seq + drafts + 1, deps, facts.clock, kind, facts.table.schema, data=data)
 
@@ -232,10 +251,25 @@ class BackboneMember:
         term = self.store.facts.table.lead[0]
         self._announce(SCHEMA, {"term": term, "number": number, "schema": schema}, now)
 
-    def take_lead(self, now: int) -> None:
-        """Become the lead of the next term, because the lead is lost."""
+    def hand_over_lead(self, name: str, now: int) -> None:
+        """Make another member the lead. Only the lead may."""
+        self._lead_number()
+        if self._closing is not None or self._open_promises():
+            raise Refused("Other lives are being closed. Wait until this is done.")
+        self.set_lead(name, now)
+
+    def set_lead(self, name: str, now: int) -> None:
+        """Begin the next term with a member as the lead, because the lead is lost. Any member may."""
         facts = self.store.facts
-        self._announce(MEMBERS, {"term": facts.table.lead[0] + 1, "number": 1, "lead": facts.name}, now)
+        if not self.is_active or name not in facts.table.active():
+            raise Refused(f"The lead must be an active member, and {name} is not, or this member is not.")
+        self._announce(MEMBERS, {"term": facts.table.lead[0] + 1, "number": 1, "lead": name}, now)
+        self._drop_closing()
+
+    def _drop_closing(self) -> None:
+        """Leave the closing of lives to another lead. The promises remain: it learns of them."""
+        if self.store.facts.table.lead[2] != self.name:
+            self._closing = None
 
     def _lead_number(self) -> int:
         _, number, lead = self.store.facts.table.lead
@@ -294,6 +328,7 @@ class BackboneMember:
 
     def _finish_closing(self) -> None:
         """Close the lives once every member has promised that we or one of them knows as active."""
+        self._drop_closing()
         facts, closing = self.store.facts, self._closing
         if closing is None or facts.status is MemberStatus.CHECKING:
             return
@@ -347,7 +382,7 @@ class BackboneMember:
         elif facts.life not in facts.table.closed and (is_behind or facts.status is MemberStatus.CHECKING):
             bounds[facts.life] = facts.started_at
         beyond = [decode_operation(row.body) for row in store.rows_beyond(bounds)]
-        facts.drafts = [operation for operation in beyond if operation.kind == DOCUMENTS] + facts.drafts
+        facts.drafts = [operation for operation in beyond if operation.kind in _DRAFTED] + facts.drafts
         for life, seq in bounds.items():
             facts.vector[life], facts.chains[life] = seq, store.chain_at(life, seq) or FIRST_CHAIN
             if not seq:
@@ -639,6 +674,9 @@ class BackboneMember:
         facts = self.store.facts
         if operation.kind == DOCUMENTS:
             work.merge(operation)
+        elif operation.kind == RULES:
+            written = registers_from_json((operation.data or {})["registers"])
+            self.store.write_registers(later_registers(written, self.store.registers()))
         else:
             facts.table.apply(operation)
         facts.vector[row.life], facts.chains[row.life] = row.seq, row.chain
@@ -707,6 +745,7 @@ class BackboneMember:
         answer = StateAnswer(
             self.name, facts.life, self.vector, self._known_reports(), dict(facts.chains), facts.table.copy(),
             dict(facts.stable), {**facts.promised, **self._bounds}, buckets, documents, message.life,
+            dict(store.registers()),
         )  # fmt: skip
         return [*seen, (message.sender, answer)]
 
@@ -764,6 +803,7 @@ class BackboneMember:
                 facts.vector[life] = seq
                 facts.chains[life] = message.chains.get(life, FIRST_CHAIN)
                 store.skip_to(life, seq)
+        store.write_registers(later_registers(message.registers, store.registers()))
         facts.table = message.table.copy()
         facts.stable = joined(facts.stable, message.stable)
         facts.promised = {**message.promised, **facts.promised}
@@ -772,11 +812,23 @@ class BackboneMember:
 
     def _redo_drafts(self) -> None:
         """Repeat the drafts on the state that was transferred."""
-        facts, store = self.store.facts, self.store
+        facts = self.store.facts
         drafts, facts.drafts = facts.drafts, []
+        changes = [draft for draft in drafts if draft.kind == DOCUMENTS]
+        self._note_redone(self._redo_documents(changes), changes)
+        changes = [draft for draft in drafts if draft.kind == RULES]
+        self._note_redone(self._redo_rules(changes), changes)
+
+    def _note_redone(self, operation: Operation | None, drafts: Sequence[Operation]) -> None:
+        if drafts:
+            dot = operation.dot if operation is not None else (self.store.facts.life, 0)
+            self.redone[dot] = (*self.redone.get(dot, ()), *(draft.dot for draft in drafts))
+
+    def _redo_documents(self, drafts: Sequence[Operation]) -> Operation | None:
+        """Repeat changes of documents. They were validated under the schema that the first of them names."""
         if not drafts:
-            return
-        operation = self._next_operation(DOCUMENTS, self._now)
+            return None
+        store, operation = self.store, self._next_operation(DOCUMENTS, self._now)
         changes = []
         for uri, net in net_changes(drafts).items():
             states = store.states(uri, net.numbers)
@@ -784,9 +836,26 @@ class BackboneMember:
             if redone is not None:
                 store.write(uri, redone[1].document, redone[1].states)
                 changes.append(redone[0])
-        if changes:
-            self._append(operation._replace(documents=tuple(changes)))
-        self.redone[operation.dot if changes else (operation.life, 0)] = tuple(draft.dot for draft in drafts)
+        if not changes:
+            return None
+        operation = operation._replace(documents=tuple(changes), schema=min(draft.schema for draft in drafts))
+        self._append(operation)
+        return operation
+
+    def _redo_rules(self, drafts: Sequence[Operation]) -> Operation | None:
+        """Repeat changes of rules, with their times, unless later ones have replaced them."""
+        stored = self.store.registers()
+        written = {
+            key: one
+            for draft in drafts
+            for key, one in registers_from_json((draft.data or {})["registers"]).items()
+            if stored.get(key) == one
+        }
+        if not written:
+            return None
+        operation = self._next_operation(RULES, self._now, {"registers": registers_to_json(written)})
+        self._append(operation)
+        return operation
 
     # Membership messages
 

@@ -35,8 +35,9 @@ class MemberTable:
     """All members by name.
 
     `closed`: lives that were closed while their member was away, with their last valid operations. `closings`: the
-    operations that closed them. `lead` and `schema` are in force with the highest term and number. `schema_text`: the
-    schema, as its operation has it. `backbone_id`: the life that founded the backbone.
+    operations that closed them. `lead` and `schema` are in force with the highest term and number. Two members that take
+    the lead at the same time use the same ones: then the greater name, or life (`schema_by`), decides. `schema_text`:
+    the schema, as its operation has it. `backbone_id`: the life that founded the backbone.
     """
 
     members: dict[str, MemberLives] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class MemberTable:
     schema: tuple[int, int] = (0, 0)
     schema_text: str | None = None
     backbone_id: str = ""
+    schema_by: Life = ""
 
     def copy(self) -> MemberTable:
         members = {name: replace(one, begun=set(one.begun), ended=set(one.ended))
@@ -68,15 +70,17 @@ class MemberTable:
                 member = self._member(name)
                 member.url, member.key = contact["url"], contact["key"]
             for life, seq in data.get("close", {}).items():
-                self.closed[life] = seq
+                self.closed[life] = max(seq, self.closed.get(life, 0))
             if "close" in data:
                 self.closings = joined(self.closings, {operation.life: operation.seq})
             for name, lives in data.get("end", {}).items():
                 self._member(name).ended.update(lives)
             for name in data.get("remove", ()):
                 self._member(name).is_removed = True
-        elif operation.kind == SCHEMA and (data["term"], data["number"]) > self.schema:
-            self.schema, self.schema_text = (data["term"], data["number"]), data["schema"]
+        elif operation.kind == SCHEMA:
+            number = data["term"], data["number"]
+            if (*number, operation.life) > (*self.schema, self.schema_by):
+                self.schema, self.schema_by, self.schema_text = number, operation.life, data["schema"]
 
     def _member(self, name: str) -> MemberLives:
         return self.members.setdefault(name, MemberLives())

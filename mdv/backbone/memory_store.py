@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mdv.backbone.document_state import NO_DOCUMENT, ReplicatedDocument, without_stable
 from mdv.backbone.operation import FIRST_CHAIN, LogRow, ReplicatedChange
+from mdv.backbone.registers import Register, Registers
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.sums import bucket_of, sums_of
@@ -21,6 +22,7 @@ class MemoryReplicaStore:
         self.kind = kind
         self.facts = facts
         self.marks: dict[tuple[str, Statement], ElementState] = {}
+        self._registers: dict[str, Register] = {}
         self._documents: dict[str, ReplicatedDocument] = {}
         self._rows: dict[str, dict[Statement, Dot]] = {}
         self._log: dict[Life, list[tuple[int, LogRow]]] = {}
@@ -32,6 +34,7 @@ class MemoryReplicaStore:
         """Return a backup."""
         other = MemoryReplicaStore(self.kind, self.facts.copy())
         other.marks, other._documents = dict(self.marks), dict(self._documents)
+        other._registers = dict(self._registers)
         other._rows = {uri: dict(rows) for uri, rows in self._rows.items()}
         other._log = {life: list(rows) for life, rows in self._log.items()}
         other._bases, other._applied = dict(self._bases), self._applied
@@ -96,6 +99,12 @@ class MemoryReplicaStore:
         self._rows.pop(uri, None)
         for key in [key for key in self.marks if key[0] == uri]:
             del self.marks[key]
+
+    def registers(self) -> Registers:
+        return self._registers
+
+    def write_registers(self, registers: Registers) -> None:
+        self._registers.update(registers)
 
     def append(self, row: LogRow) -> None:
         self._applied += 1

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from mdv.backbone.document_state import ReplicatedDocument
 from mdv.backbone.membership import MemberTable
 from mdv.backbone.operation import LogRow
+from mdv.backbone.registers import Register
 from mdv.backbone.replicated_set import ElementState
 from mdv.backbone.vector import Life, Vector
 from mdv.model import Statement
@@ -84,6 +85,7 @@ class StateAnswer(NamedTuple):
     buckets: frozenset[int]
     documents: tuple[TransferredDocument, ...]
     asked_by: Life
+    registers: Mapping[str, Register] = {}
 
 
 class LifeSeen(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Protocol
 from mdv.backbone.document_state import ReplicatedDocument
 from mdv.backbone.membership import MemberTable
 from mdv.backbone.operation import FIRST_CHAIN, LogRow, Operation, ReplicatedChange
+from mdv.backbone.registers import Registers
 from mdv.backbone.replicated_set import ElementState
 from mdv.backbone.vector import Life, Vector
 from mdv.model import Statement
@@ -33,7 +34,8 @@ class MemberFacts:
     of other members that a state must include to be taken over, by name. `invitations`: codes with their end.
     `code`: the invitation of a member that joins. `url`, `key`: sent to the others. `removing`:
     members that the lead is removing. `schema_here`: the schema that is stored in the database; a newer one of
-    the table is stored in a transaction of its own.
+    the table is stored in a transaction of its own. `hold`: until when (in microseconds) documents must also be valid
+    under a schema that the lead is about to put in force, and its text.
     """
 
     name: str
@@ -58,6 +60,7 @@ class MemberFacts:
     drafts: list[Operation] = field(default_factory=list)
     started_at: int = 0
     clock: int = 0
+    hold: tuple[int, str] | None = None
 
     @property
     def seq(self) -> int:
@@ -125,6 +128,14 @@ class ReplicaStore(Protocol):
 
     def remove(self, uri: str) -> None:
         """Forget a document, as if no operation had changed it."""
+        ...
+
+    def registers(self) -> Registers:
+        """Return all registers, also removed ones."""
+        ...
+
+    def write_registers(self, registers: Registers) -> None:
+        """Store registers."""
         ...
 
     def append(self, row: LogRow) -> None:
