@@ -47,7 +47,8 @@ FLOORS = [
 MDP_FLOORS = [
     {"worker", "real.program_worker", "replicate", "backbone_members"},
     {"subscribe", "real.slice_commit", "replicated_schema"},
-    {"rules.operations"},
+    {"adopt_lmr"},
+    {"rules.operations", "lmr_definitions"},
     {"rules.chunked_publish", "rules.remove", "edit_document"},
     {"replica"},
     {"replica_store"},

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from mdv.backbone.document_json import document_text, signed
 from mdv.backbone.document_state import NO_DOCUMENT, ReplicatedDocument, without_stable
 from mdv.backbone.operation import FIRST_CHAIN, LogRow, ReplicatedChange
+from mdv.backbone.registers import Registers
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.sums import bucket_of, document_sums
@@ -42,6 +43,7 @@ from mdv.db.replica.facts import (
     store_facts,
     store_replica,
 )
+from mdv.db.replica.lmrs import read_registers, write_registers
 from mdv.db.replica.log import (
     append_operation,
     cut_operations,
@@ -97,6 +99,8 @@ class PostgresReplicaStore:
         self._looked_up: set[str] = set()
         """URIs whose IDs were looked up; some have none."""
         self._ids: Mapping[str, int] = {}
+        self.new_lmrs: set[str] = set()
+        """The lasting IDs of LMRs whose definitions have changed."""
 
     @property
     def _connection(self) -> Connection:
@@ -267,6 +271,19 @@ class PostgresReplicaStore:
         states = dict.fromkeys(self.all_states(uri), self.kind.absent)
         self._written[uri] = NO_DOCUMENT, states
         self._removed.add(uri)
+
+    def registers(self) -> Registers:
+        return {}
+
+    def write_registers(self, registers: Registers) -> None:
+        """Nothing is stored yet."""
+
+    def lmrs(self, keys: Collection[str] | None = None) -> Registers:
+        return read_registers(self._connection, keys)
+
+    def write_lmrs(self, registers: Registers) -> None:
+        write_registers(self._connection, registers)
+        self.new_lmrs |= {key.partition("/")[0] for key in registers}
 
     def append(self, row: LogRow) -> None:
         self._log.append(row)

@@ -29,6 +29,7 @@ from mdv.backbone.messages import (
     TransferredDocument,
 )
 from mdv.backbone.operation import LogRow
+from mdv.backbone.registers import Register
 from mdv.backbone.replicated_set import SetKind
 from mdv.errors import BadRequest
 from mdv.model import Statement, Term
@@ -273,6 +274,7 @@ def _write_state(state: StateAnswer, kind: SetKind) -> Json:
         "chains": {life: _base64(chain) for life, chain in state.chains.items()}, "table": _write_table(state.table),
         "stable": dict(state.stable), "promised": dict(state.promised), "buckets": sorted(state.buckets),
         "documents": [document_fields(document, kind) for document in state.documents], "asked_by": state.asked_by,
+        "lmrs": {key: list(one) for key, one in state.lmrs.items()},
     }  # fmt: skip
 
 
@@ -282,6 +284,8 @@ def _read_state(item: Json, kind: SetKind) -> StateAnswer:
         {_text(life): _bytes(chain) for life, chain in item["chains"].items()}, _read_table(item["table"]),
         _vector(item["stable"]), _vector(item["promised"]), frozenset(_number(bucket) for bucket in item["buckets"]),
         tuple([_read_document(document, kind) for document in item["documents"]]), _text(item["asked_by"]),
+        lmrs={_text(key): Register(_number(at), _text(life), value)
+              for key, (at, life, value) in item.get("lmrs", {}).items()},
     )  # fmt: skip
 
 
