@@ -34,6 +34,9 @@ APPLIED, COMMITTED_OPERATIONS = "after operations were merged", "after the commi
 REPLICA_FAILPOINTS = (APPLIED, "after the store", "after the filter", "after the publication", COMMITTED_OPERATIONS)
 """In the order in which a transaction that applies operations of other members passes them."""
 
+ADOPTED = "after the adoption of an LMR"
+"""In the LMR, before it fetches the buckets that differ."""
+
 BEGUN_SLICE, RUN_SLICE, LOCKED_SLICE = "after the claim of a slice", "after a slice", "after the lock of a slice"
 CHANGED_SLICE, WAITING_SLICE, STORED_SLICE = "after the edits of a slice", "after its waits", "after its checkpoint"
 COMMITTED_SLICE = "after the commit of a slice"
