@@ -23,6 +23,7 @@ MdvError
  ├── Conflict                   409  a conflict with existing data: a rule that another searches, a name in use
  │    ├── NotLead               409  a change that only the lead of a backbone may make
  │    ├── NotHome               409  a request about an LMR that is at home at another member of the backbone
+ │    ├── NotReplicated         409  a member leaves before the others have its changes
  │    └── Forked                409  operations of a life that two databases have continued
  ├── TooMany                    429  too many concurrent requests or jobs of one caller
  ├── MustRefetch                410  a cursor from which the feed cannot continue: take a snapshot
@@ -272,6 +273,12 @@ class NotLead(Conflict):
     """Only the lead of the backbone can do this."""
 
     status, slug, title = 409, "not-lead", "Not the lead"
+
+
+class NotReplicated(Conflict):
+    """The other members do not have all changes of this one yet."""
+
+    status, slug, title = 409, "not-replicated", "Not replicated"
 
 
 class NotHome(Conflict):

@@ -45,16 +45,17 @@ FLOORS = [
 """From top to bottom. A package imports only from packages on lower layers."""
 
 MDP_FLOORS = [
-    {"worker", "real.program_worker", "replicate", "backbone_members"},
+    {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone"},
     {"subscribe", "real.slice_commit", "replicated_schema"},
     {"adopt_lmr"},
     {"rules.operations", "lmr_definitions"},
-    {"rules.chunked_publish", "rules.remove", "edit_document"},
+    {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},
     {"replica"},
     {"replica_store"},
     {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
-    {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"},
-    {"transaction", "eca.reread"},
+    {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"}
+    | {"eca.reread"},
+    {"transaction"},
     {"eca.detached", "eca.readers"},
     {"eca.templates", "eca.abort_graph"},
     {"provider", "eca.trace"},

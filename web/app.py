@@ -8,6 +8,7 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     backbone,
+    backbone_conflicts,
     documents,
     eca,
     eca_analysis,
@@ -60,6 +61,7 @@ ROUTE_GROUPS = [
         filter,
         jobs,
         backbone,
+        backbone_conflicts,
         status,
     )
 ]

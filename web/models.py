@@ -1233,6 +1233,19 @@ class BackboneEntry(Strict):
     merge: StrictBool = Field(False, description="register the documents of this MDP in the backbone")
 
 
+class BackboneExit(Strict):
+    force: StrictBool = Field(
+        False, description="true: forget the backbone without asking the others, for example after a removal"
+    )
+
+
+class BackboneLeft(BaseModel):
+    """The backbone that this MDP has left. Its documents remain."""
+
+    id: str
+    name: str = Field(description="name that this MDP had in the backbone")
+
+
 class NewBackboneMember(Strict):
     name: StrictStr = Field(description="name of the new member", json_schema_extra={"example": "m2"})
     url: StrictStr = Field(description="URL at which the others reach it")
@@ -1318,6 +1331,16 @@ class BackboneChecksumQuery(Strict):
 class MarksQuery(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
     all: bool = Field(False, description="true: also statements whose number is 0 or 1")
+
+
+class ConflictResolution(Strict):
+    """How a conflict is resolved."""
+
+    keep: list[dict[str, Any] | StrictStr] = Field(
+        description="the values to be kept, as the conflict lists them, or their texts; those of a remnant are the"
+        " document itself, or nothing",
+        max_length=1000,
+    )
 
 
 class BackboneConflictQuery(ListQuery):

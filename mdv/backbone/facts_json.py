@@ -12,8 +12,9 @@ from mdv.backbone.operation import Operation
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 
 _SETS = ("forked", "diverged", "paused", "removing")
-_PLAIN = ("reports", "promised", "required", "invitations", "code", "url", "key", "started_at", "hold")
-_LATER = {"hold": None}
+_PLAIN = ("reports", "promised", "required", "invitations", "code", "url", "key", "started_at", "hold",
+          "schema_here_by")  # fmt: skip
+_LATER = {"hold": None, "schema_here_by": ""}
 """Facts that an earlier version of MDV does not write, with their values then."""
 
 

@@ -816,6 +816,7 @@ class BackboneMember:
         for uri, document, states in message.documents:
             store.remove(uri)
             store.write(uri, document, states)
+            store.doubt(uri)
         for life, seq in message.vector.items():
             if seq != facts.vector.get(life, 0):
                 facts.vector[life] = seq
@@ -856,6 +857,7 @@ class BackboneMember:
             redone = redo_change(self.kind, uri, store.document(uri), states, net, operation)
             if redone is not None:
                 store.write(uri, redone[1].document, redone[1].states)
+                store.doubt(uri)
                 changes.append(redone[0])
         if not changes:
             return None
@@ -931,6 +933,8 @@ class _Work:
             missing = [one for one in statements if one not in states]
             if missing:
                 states.update(self._store.states(uri, missing))
+            if operation.schema != self._store.facts.table.schema:
+                self._store.doubt(uri)
             applied = merge_change(self._kind, document, states, change, operation)
             states.update(applied.states)
             self._documents[uri] = applied.document

@@ -36,8 +36,8 @@ class MemberTable:
 
     `closed`: lives that were closed while their member was away, with their last valid operations. `closings`: the
     operations that closed them. `lead` and `schema` are in force with the highest term and number. Two members that
-    the lead at the same time use the same ones: then the greater name, or life (`schema_by`), decides. `schema_text`:
-    the schema, as its operation has it. `backbone_id`: the life that founded the backbone.
+    take the lead at the same time use the same ones: then the greater name, or life (`schema_by`), decides.
+    `schema_text`: the schema, as its operation has it. `backbone_id`: the life that founded the backbone.
     """
 
     members: dict[str, MemberLives] = field(default_factory=dict)

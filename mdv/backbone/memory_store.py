@@ -24,6 +24,7 @@ class MemoryReplicaStore:
         self.marks: dict[tuple[str, Statement], ElementState] = {}
         self._registers: dict[str, Register] = {}
         self._lmrs: dict[str, Register] = {}
+        self.doubted: set[str] = set()
         self._documents: dict[str, ReplicatedDocument] = {}
         self._rows: dict[str, dict[Statement, Dot]] = {}
         self._log: dict[Life, list[tuple[int, LogRow]]] = {}
@@ -35,7 +36,8 @@ class MemoryReplicaStore:
         """Return a backup."""
         other = MemoryReplicaStore(self.kind, self.facts.copy())
         other.marks, other._documents = dict(self.marks), dict(self._documents)
-        other._registers, other._lmrs = dict(self._registers), dict(self._lmrs)
+        other._registers, other.doubted = dict(self._registers), set(self.doubted)
+        other._lmrs = dict(self._lmrs)
         other._rows = {uri: dict(rows) for uri, rows in self._rows.items()}
         other._log = {life: list(rows) for life, rows in self._log.items()}
         other._bases, other._applied = dict(self._bases), self._applied
@@ -100,6 +102,9 @@ class MemoryReplicaStore:
         self._rows.pop(uri, None)
         for key in [key for key in self.marks if key[0] == uri]:
             del self.marks[key]
+
+    def doubt(self, uri: str) -> None:
+        self.doubted.add(uri)
 
     def registers(self) -> Registers:
         return self._registers

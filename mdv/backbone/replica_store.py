@@ -33,9 +33,9 @@ class MemberFacts:
     `promised`: lives of which no more is accepted. `forked`: lives that two databases have continued. `required`: lives
     of other members that a state must include to be taken over, by name. `invitations`: codes with their end.
     `code`: the invitation of a member that joins. `url`, `key`: sent to the others. `removing`:
-    members that the lead is removing. `schema_here`: the schema that is stored in the database; a newer one of
-    the table is stored in a transaction of its own. `hold`: until when (in microseconds) documents must also be valid
-    under a schema that the lead is about to put in force, and its text.
+    members that the lead is removing. `schema_here`, `schema_here_by`: the schema that is stored in the database; a
+    newer one of the table is stored in a transaction of its own. `hold`: until when (in microseconds) documents must
+    also be valid under a schema that the lead is about to put in force, and its text.
     """
 
     name: str
@@ -57,10 +57,21 @@ class MemberFacts:
     key: str = ""
     removing: set[str] = field(default_factory=set)
     schema_here: tuple[int, int] = (0, 0)
+    schema_here_by: Life = ""
     drafts: list[Operation] = field(default_factory=list)
     started_at: int = 0
     clock: int = 0
     hold: tuple[int, str] | None = None
+
+    @property
+    def has_new_schema(self) -> bool:
+        """True if the schema of the backbone is not stored in the database yet."""
+        ours, table = (*self.schema_here, self.schema_here_by), self.table
+        return (*table.schema, table.schema_by) > ours and table.schema_text is not None
+
+    def note_schema(self) -> None:
+        """Note that the schema of the backbone is stored in the database."""
+        self.schema_here, self.schema_here_by = self.table.schema, self.table.schema_by
 
     @property
     def seq(self) -> int:
@@ -128,6 +139,10 @@ class ReplicaStore(Protocol):
 
     def remove(self, uri: str) -> None:
         """Forget a document, as if no operation had changed it."""
+        ...
+
+    def doubt(self, uri: str) -> None:
+        """Note that a document may have statements that the schema in force refuses."""
         ...
 
     def registers(self) -> Registers:

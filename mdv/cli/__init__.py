@@ -13,6 +13,7 @@ from mdv.cli.backup import backup, restore
 from mdv.cli.batch import batch
 from mdv.cli.bench import bench
 from mdv.cli.command import ExampleGroup, data_option
+from mdv.cli.conflicts import conflicts
 from mdv.cli.doctor import doctor
 from mdv.cli.documents import delete, documents
 from mdv.cli.eca import eca
@@ -22,7 +23,7 @@ from mdv.cli.export import export
 from mdv.cli.filter import filter_
 from mdv.cli.job import job, jobs
 from mdv.cli.lmr_server import lmr
-from mdv.cli.peer import conflicts, peer
+from mdv.cli.peer import peer
 from mdv.cli.provider_rules import rule
 from mdv.cli.query import query
 from mdv.cli.real import real

@@ -1,21 +1,23 @@
-"""`mdv peer` and `mdv conflicts`: the members of the backbone, and what concurrent changes left to be decided."""
+"""`mdv peer`: the members of the backbone."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mdv.cli.command import ExampleCommand, ExampleGroup, connect, data_option, json_option
+from mdv.cli.command import ExampleGroup, connect, data_option, json_option
 from mdv.cli.lmr import confirm
 from mdv.cli.output import Item, print_line, write_json, write_table
+from mdv.errors import NotReplicated
 from mdv.mdp_places import CRDTS
 
 if TYPE_CHECKING:
     from mdv.client import Client
 
 JOIN_SECONDS = 600.0
+LEAVE_SECONDS = 60.0
 POLL_SECONDS = 0.25
 
 
@@ -184,21 +186,28 @@ def remove(name: str, yes: bool, as_json: bool) -> None:
         print_line(f"{name} is removed once the other members have agreed; `mdv peer list` shows it.")
 
 
-@click.command(cls=ExampleCommand, example="mdv conflicts")
+@peer.command("leave", example="mdv peer leave --yes")
+@click.option("--force", is_flag=True, help="Ask no other member: this MDP was removed, or the others are gone.")
+@click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal.")
 @json_option
 @data_option
-def conflicts(as_json: bool) -> None:
-    """List what concurrent changes left to be decided. Registering the document resolves it."""
-    items: list[dict[str, Any]] = list(connect().items("/backbone/conflicts"))
+def leave(force: bool, yes: bool, as_json: bool) -> None:
+    """Leave the backbone with this MDP, once all members have its changes. Its documents remain here."""
+    confirm("leave the backbone", yes)
+    made = leave_when_replicated(connect(), force)
     if as_json:
-        write_json({"items": items})
-        return
-    if not items:
-        print_line("There are no conflicts.")
-        return
-    rows = ([one["kind"], one["document"], " ".join(one.get("about", ())), _values(one)] for one in items)
-    write_table(("kind", "document", "about", "values"), rows)
+        write_json(made)
+    else:
+        print_line(f"{made['name']} has left the backbone. Its documents remain here.")
 
 
-def _values(conflict: Item) -> str:
-    return " | ".join(str(value["value"]) for value in conflict.get("values", ()))
+def leave_when_replicated(mdp: Client, force: bool, seconds: float = LEAVE_SECONDS) -> Item:
+    """Leave the backbone. Wait while other members do not have all changes of this MDP."""
+    began = time.monotonic()
+    while True:
+        try:
+            return mdp.change("POST", "/backbone/exit", {"force": force}, 60)
+        except NotReplicated:
+            if time.monotonic() - began > seconds:
+                raise
+        time.sleep(POLL_SECONDS)

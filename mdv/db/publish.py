@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -72,10 +72,15 @@ class Publication:
         self._run("clear_reason_changes")
         return self._finish((), ReferenceChanges())
 
-    def publish_schema(self, stronger: Collection[int], weaker: Collection[int]) -> Callable[[], PublishedCounts]:
-        """Publish after a change of the schema: the selection changes of `reason_changes`, and properties that became
-        strong or weak. Every LMR receives the schema."""
+    def publish_schema(
+        self, stronger: Collection[int], weaker: Collection[int], notices: Mapping[int, RuleNotices]
+    ) -> Callable[[], PublishedCounts]:
+        """Publish after a change of the schema: the selection changes of `reason_changes`, properties that became
+        strong or weak, and notices by their kind. Every LMR receives the schema."""
         self._run("begin_publication")
+        for kind, some in notices.items():
+            if some.rules:
+                self._run("announce", lmrs=array_literal(some.lmrs), rules=array_literal(some.rules), kind=kind)
         self._run("count_rule_reasons")
         self._run("clear_reason_changes")
         if stronger:

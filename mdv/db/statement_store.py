@@ -502,7 +502,10 @@ class StatementStore:
         touched = {key.resource for d in self._differences for key in (*d.added, *d.removed)}
         kept = {resource for resource in touched if self._subject_counts.get(resource, 0) > removed[resource]}
         for d in self._differences:
-            d.present = bool(d.added) or self._document_counts.get(d.uri, 0) > len(d.removed)
+            if d.is_empty and d.stored is not None:  # it was not looked up
+                d.present = d.stored.present
+            else:
+                d.present = bool(d.added) or self._document_counts.get(d.uri, 0) > len(d.removed)
         self._conclude(gains, losses, kept)
 
     def _is_held(self, key: EncodedStatement) -> bool:

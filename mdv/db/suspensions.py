@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -91,6 +92,15 @@ class Suspensions:
         the groups whose rules match ranges of constants."""
         self._run("suspend", ids=array_literal(ids), position=position, reason=reason, seconds=seconds)
         self._run("keep_ends", ids=array_literal(ids), as_of=state_position, ranged=array_literal(ranged))
+
+    def add_broken(self, reasons: Mapping[int, str], position: int) -> None:
+        """Suspend rules that are invalid under the schema. Their matches do not count."""
+        rows = [{"id": number, "reason": reason} for number, reason in reasons.items()]
+        self._run("suspend_broken", rules=json.dumps(rows, ensure_ascii=False), position=position)
+
+    def broken(self) -> dict[int, bool]:
+        """Return the rules that are invalid under the schema. True if the LMR was notified."""
+        return dict(self._run("broken_rules").fetchall())
 
     def read(self, ids: Collection[int]) -> dict[int, Suspension]:
         """Return those of these rules that are suspended, by ID."""

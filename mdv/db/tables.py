@@ -268,6 +268,26 @@ replica_drafts = Table(
     comment="Changes in a new life, until the state was transferred.",
 )
 
+replicated_rules = Table(
+    "replicated_rules",
+    metadata,
+    Column("key", CodePoints, primary_key=True, comment="eca:… is an event-condition-action rule, lock:… a lock"),
+    Column("at", BigInteger, nullable=False, comment="hybrid time of its last change, in microseconds"),
+    Column("life", Text, nullable=False, comment="the life that made the change"),
+    Column("value", JSONB, comment="NULL: it was removed"),
+    Column("local_id", BigInteger, comment="the ID of the rule or lock here; NULL: there is none"),
+    Column("is_new", Boolean, nullable=False, comment="it is not carried out here yet"),
+    Index("replicated_rules_new", "key", postgresql_where=text("is_new")),
+    comment="Rules and locks of the backbone: the last writer decides.",
+)
+
+refused_documents = Table(
+    "refused_documents",
+    metadata,
+    Column("document_id", BigInteger, primary_key=True, autoincrement=False),
+    comment="Documents that may have statements which the schema of the backbone refuses.",
+)
+
 statement_marks = Table(
     "statement_marks",
     metadata,
@@ -337,6 +357,13 @@ suspended_rules = Table(
     Column("reason", Text, nullable=False),
     Column("seconds", Float, comment="the time limit that it exceeded"),
     Column(
+        "broken",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="it is invalid under the schema; it is resumed when it is valid again",
+    ),
+    Column(
         "pending",
         Boolean,
         nullable=False,
@@ -353,7 +380,8 @@ suspended_rules = Table(
     Column("counted_up_to", BigInteger, comment="only matches up to this resource ID count; NULL: no limit"),
     _now("at"),
     Index("suspended_rules_owner", "owner"),
-    comment="Rules that the filter does not evaluate because they took too long. They are not in the rule graph.",
+    comment="Rules that the filter does not evaluate because they took too long, or are invalid."
+    " They are not in the rule graph.",
 )
 
 suspended_ends = Table(
@@ -797,6 +825,11 @@ eca_rules = Table(
         "document_prefixes",
         ARRAY(Text),
         comment="URI prefixes of the documents that its actions may write; NULL: no limit",
+    ),
+    Column(
+        "broken_state",
+        String(11),
+        comment="its state before a schema made it invalid; it returns to it when it is valid again",
     ),
     comment="Event-condition-action rules as written by their authors.",
 )

@@ -70,7 +70,7 @@ def found_backbone(replica: Replica, provider: Provider, name: str, url: str, mo
         member.found(now)
         if schema is not None:
             member.put_schema(schema, now)
-            facts.schema_here = facts.table.schema
+            facts.note_schema()
 
 
 def invite_member(replica: Replica, mode: str) -> BackboneInvitation:

@@ -50,6 +50,8 @@ class DocumentEdit:
     by: str | None = None
     reacts: bool = True
     """False: event-condition-action rules are not run."""
+    confirms: bool = False
+    """The document gets a new version even if nothing changes: a user has decided that it stays as it is."""
 
 
 def read_edits(body: bytes) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
@@ -112,6 +114,8 @@ def edit_document(
     stored = tx.stored_document(item.uri)
     check_preconditions(item.uri, item.conditions, stored)
     before = check_registered(item.uri, stored)
+    if item.confirms:
+        tx.keep(item.uri, cause)
     done = tx.finish()
     if item.uri not in done.documents:
         subjects = {statement.subject for statement in (*item.additions, *item.removals)}

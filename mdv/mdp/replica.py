@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -95,11 +96,23 @@ class Replica:
                 raise Conflict("This MDP is a member of a backbone already. Let it leave that one first.")
             create_facts(connection, name, url, mode, str(tx.state.epoch))
 
-    def discard(self) -> None:
-        """Forget the backbone. The documents remain."""
+    def discard(
+        self, before: Callable[[Connection, MemberFacts], object] = lambda connection, facts: None
+    ) -> MemberFacts:
+        """Forget the backbone. The documents remain. `before`: called with the lock; it may raise an error. Return what
+        this member knew."""
         with self._provider.engine.begin() as connection:
             Transaction(self._provider, connection).lock()
+            facts = self.facts(connection)
+            if facts is None:
+                raise in_no_backbone()
+            before(connection, facts)
             forget_backbone(connection)
+        self.reset()
+        return facts
+
+    def reset(self) -> None:
+        """Forget the operations that wait in memory, because this MDP is in no backbone, or in another one."""
         self._member = None
 
     def mode(self, connection: Connection) -> str | None:
@@ -118,7 +131,7 @@ class Replica:
                 """The lock pins plans."""
             stored = read_facts(connection)
             if stored is None:
-                raise NotFound("This MDP is in no backbone. Found one with `mdv peer found`, or join one.")
+                raise in_no_backbone()
             store = PostgresReplicaStore(tx, stored, SET_KINDS[stored.mode])
             member = self._attach(store)
             try:
@@ -134,7 +147,7 @@ class Replica:
             self._published()
 
     def _attach(self, store: PostgresReplicaStore) -> BackboneMember:
-        if self._member is None:
+        if self._member is None or self._member.kind is not store.kind:
             self._member = member = BackboneMember(store, store.kind, lambda: str(uuid4()))
             member.relay_after, member.signer = self.relay_after, self._provider.signer
         self._member.attach(store)
@@ -174,7 +187,7 @@ class Replica:
     @property
     def has_new_schema(self) -> bool:
         """True if the schema of the backbone is not stored here, as far as this process knows."""
-        return self._member is not None and has_new_schema(self._member.store.facts)
+        return self._member is not None and self._member.store.facts.has_new_schema
 
     def take_new_lmrs(self) -> set[str] | None:
         """Return the lasting IDs of LMRs whose definitions have changed here since the last call; None for all."""
@@ -202,6 +215,10 @@ class Replica:
             self._size = int(
                 min(max(self._size * (0.5 + 0.5 * target / max(seconds, 0.001)), MIN_SIZE), MAX_SIZE, 4 * limit)
             )
+
+    def report_commit(self) -> None:
+        """Report a commit that may have added events to feeds."""
+        self._published()
 
     def settle(self) -> None:
         """Find out which operations every member has, and forget them."""
@@ -300,17 +317,17 @@ class Replica:
         return found
 
 
-def has_new_schema(facts: MemberFacts) -> bool:
-    """True if the schema of the backbone is not stored in the database yet."""
-    return facts.table.schema > facts.schema_here and facts.table.schema_text is not None
+def in_no_backbone() -> NotFound:
+    return NotFound("This MDP is in no backbone. Found one with `mdv peer found`, or join one with `mdv peer join`.")
 
 
 def conflict_rules(schema: Schema) -> ConflictRules:
     """Return what a schema says about conflicts."""
 
-    def is_single(name: str) -> bool:
+    def singles(name: str) -> list[str]:
         declared = schema.property_of(name)
-        return declared is not None and not declared.set_valued
+        above = [schema.property_of(iri) for iri in declared.superproperties] if declared is not None else []
+        return [one.iri for one in above if one is not None and not one.set_valued]
 
     def refuses(statement: Statement) -> bool:
         with suppress(InvalidDocument):
@@ -318,7 +335,7 @@ def conflict_rules(schema: Schema) -> ConflictRules:
             return False
         return True
 
-    return ConflictRules(is_single, refuses)
+    return ConflictRules(lru_cache(maxsize=None)(singles), refuses)
 
 
 def now_in_microseconds() -> int:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from mdv.backbone.document_json import document_text, signed
 from mdv.backbone.document_state import NO_DOCUMENT, ReplicatedDocument, without_stable
 from mdv.backbone.operation import FIRST_CHAIN, LogRow, ReplicatedChange
-from mdv.backbone.registers import Registers
+from mdv.backbone.registers import Register, Registers
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.sums import bucket_of, document_sums
@@ -32,6 +32,7 @@ from mdv.db.replica.documents import (
     iter_replicated,
     iter_sums,
     read_rows,
+    refuse_documents,
 )
 from mdv.db.replica.effects import DocumentReplica
 from mdv.db.replica.facts import (
@@ -54,13 +55,16 @@ from mdv.db.replica.log import (
     list_operations_beyond,
 )
 from mdv.db.replica.marks import find_document_marks, find_marks, settle_marks
+from mdv.db.replica.rules import list_registers, store_registers
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
+from mdv.errors import InvalidDocument
 from mdv.failpoints import APPLIED, hit_failpoint
 from mdv.mdp.edit import Edit, encode_edits
 from mdv.mdp.replica_changes import MarkChange, ReplicatedChanges
 from mdv.mdp.transaction import Transaction, TransactionOutcome
-from mdv.model import Statement
+from mdv.model import Document, Statement
 from mdv.rdf.digest import statement_hash
+from mdv.rdf.validate import validate
 
 MAX_SETTLED_MARKS = 100_000
 """Marks that one transaction removes."""
@@ -86,6 +90,8 @@ class PostgresReplicaStore:
         self._tx, self._stored, self.kind = tx, stored, kind
         self._bases: LogBases = dict(stored.bases)
         self._log: list[LogRow] = []
+        self._registers: dict[str, Register] | None = None
+        self._doubted: set[str] = set()
         self._drafts_before = list(stored.facts.drafts)
         self._known: dict[str, _Known] = {}
         self._written: dict[str, tuple[ReplicatedDocument, dict[Statement, ElementState]]] = {}
@@ -272,11 +278,18 @@ class PostgresReplicaStore:
         self._written[uri] = NO_DOCUMENT, states
         self._removed.add(uri)
 
+    def doubt(self, uri: str) -> None:
+        self._doubted.add(uri)
+
     def registers(self) -> Registers:
-        return {}
+        if self._registers is None:
+            self._registers = list_registers(self._connection)
+        return self._registers
 
     def write_registers(self, registers: Registers) -> None:
-        """Nothing is stored yet."""
+        if registers:
+            self._registers = {**self.registers(), **registers}
+            store_registers(self._connection, registers)
 
     def lmrs(self, keys: Collection[str] | None = None) -> Registers:
         return read_registers(self._connection, keys)
@@ -342,7 +355,18 @@ class PostgresReplicaStore:
                 store_replica(self._connection, replica)
             return None
         hit_failpoint(APPLIED)
-        return self._tx.apply_operations(self._changes(replica, facts_text))
+        refused = [uri for uri in sorted(self._doubted) if self._is_refused(uri)]
+        outcome = self._tx.apply_operations(self._changes(replica, facts_text))
+        refuse_documents(self._connection, refused)
+        return outcome
+
+    def _is_refused(self, uri: str) -> bool:
+        """True if the schema refuses the document as it is now."""
+        try:
+            validate(Document(uri, tuple(self.statements(uri))), self._tx.schema.schema)
+        except InvalidDocument:
+            return True
+        return False
 
     def _changes(self, replica: str, facts_text: str | None) -> ReplicatedChanges:
         """Return the net change of everything that was written."""

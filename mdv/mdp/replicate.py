@@ -111,6 +111,9 @@ class Replicator:
             else:
                 is_started = False
                 self._end_followers()
+                if facts is None:
+                    with self._turn:
+                        self._replica.reset()
             self._stop.wait(TEND_SECONDS)
 
     def _end_followers(self) -> None:

@@ -10,10 +10,10 @@ import structlog
 from sqlalchemy import Connection
 
 from mdv.backbone.replica_store import MemberFacts
-from mdv.errors import MdvError, NotLead
+from mdv.errors import NotLead
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
-from mdv.mdp.replica import Replica, has_new_schema, now_in_microseconds
+from mdv.mdp.replica import Replica, now_in_microseconds
 from mdv.mdp.schemas import SCHEMA_URI, SchemaInForce, read_schema_document
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import TURTLE
@@ -41,21 +41,21 @@ def refuse_unless_lead(facts: MemberFacts) -> None:
 def store_schema_in_force(replica: Replica, provider: Provider) -> bool:
     """Store the schema of the backbone, unless it is stored already. Return True if it was stored.
 
-    A schema that this MDP refuses, because stored values or rules would be invalid under it, is reported in the log and
-    tried again with the next one.
+    It is not refused: values that it refuses stay as conflicts, and rules that are invalid under it are suspended.
     """
     with provider.engine.connect() as connection:
         facts = replica.facts(connection)
-    if facts is None or facts.table.schema_text is None or not has_new_schema(facts):
+    if facts is None or facts.table.schema_text is None or not facts.has_new_schema:
         return False
     document = read_schema_document(facts.table.schema_text.encode(), TURTLE.media_type)
-    try:
-        with provider.engine.begin() as connection:
-            put_schema(connection, document, provider, by=f"member {facts.table.lead[2]}")
-    except MdvError as error:
-        log.error("the schema of the backbone is refused", schema=facts.table.schema, reason=error.detail)
-    with replica.member() as member:
-        member.store.facts.schema_here = max(member.store.facts.schema_here, facts.table.schema)
+    with provider.engine.begin() as connection:
+        put_schema(connection, document, provider, by=f"member {facts.table.lead[2]}", is_decided=True)
+        with replica.member(connection) as member:
+            now = member.store.facts
+            now.schema_here, now.schema_here_by = facts.table.schema, facts.table.schema_by
+            now.hold = None
+    log.info("the schema of the backbone is stored", schema=facts.table.schema)
+    replica.report_commit()
     return True
 
 
@@ -76,4 +76,4 @@ def announce_schema(connection: Connection, provider: Provider) -> None:
         refuse_unless_lead(facts)
         if facts.table.schema_text != text:
             member.put_schema(text, now_in_microseconds())
-        facts.schema_here = facts.table.schema
+        facts.note_schema()

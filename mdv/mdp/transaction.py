@@ -384,6 +384,10 @@ class Transaction:
         hit_failpoint(AFTER_EDIT)
         return effective
 
+    def keep(self, document: str, cause: Cause) -> None:
+        """Give a document that was edited a new version even if none of its statements changes."""
+        self._statement_store().keep(document, cause)
+
     def look_up_edits(self, edits: Sequence[Edit]) -> None:
         """Look up the statements of edits, so that `is_in` knows them. The lock is taken."""
         with Pipeline(self.connection) as pipeline:
@@ -651,13 +655,15 @@ class Transaction:
         self.schema = schema
         store_schema_version(self.connection, schema.version, self.position, schema.statements, document.prefixes, by)
 
-    def publish_schema(self, old: SchemaInForce) -> None:
-        """Publish the schema to every LMR, and the resources that enter or leave its closure because references became
-        strong or weak."""
+    def publish_schema(self, old: SchemaInForce, notices: Mapping[int, RuleNotices]) -> None:
+        """Publish the schema to every LMR, the resources that enter or leave its closure because references became
+        strong or weak, and notices of rules by their kind."""
         ids = self.provider.vocabulary.ids(old.strong | self.schema.strong)
         pipeline = Pipeline(self.connection)
         self._publication(pipeline).publish_schema(
-            [ids[p] for p in self.schema.strong - old.strong], [ids[p] for p in old.strong - self.schema.strong]
+            [ids[p] for p in self.schema.strong - old.strong],
+            [ids[p] for p in old.strong - self.schema.strong],
+            notices,
         )
         pipeline.send()
 

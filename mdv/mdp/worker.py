@@ -31,6 +31,7 @@ from mdv.db.jobs import (
 )
 from mdv.errors import InvalidRule, MdvError, Refused
 from mdv.failpoints import hit_failpoint
+from mdv.mdp.backbone_conflicts import name_conflicts
 from mdv.mdp.batch_size import MAX_DOCUMENTS_PER_BATCH, BatchSizer
 from mdv.mdp.database_outage import is_database_outage
 from mdv.mdp.eca.change_rules import add_drafts
@@ -286,7 +287,7 @@ class Worker:
                 try:
                     prepared.append((job, self._prepare(schema, job)))
                 except MdvError as error:
-                    outcomes.append(_job_outcome(job, error))
+                    outcomes.append(_job_outcome(job, name_conflicts(connection, job.uri, error, self._provider)))
                 except Exception as error:
                     outcomes += self._count_failure(connection, job, error)
         hit_failpoint("after the gate")
@@ -398,7 +399,8 @@ def _document_edit(job: Job) -> DocumentEdit:
     additions, removals = read_edits(job.body or b"")
     conditions = _preconditions(job)
     limits = WriteLimits(resources=conditions.resource_prefixes)  # the request was refused if the document is foreign
-    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by, _reacts(job))
+    confirms = bool(job.options.get("confirms"))
+    return DocumentEdit(job.uri, additions, removals, conditions, limits, job.by, _reacts(job), confirms)
 
 
 def _run_edit_job(connection: Connection, job: Job, provider: Provider) -> RegistrationOutcome:

@@ -200,6 +200,7 @@ def _write_table(table: MemberTable) -> Json:
         "schema": list(table.schema),
         "schema_text": table.schema_text,
         "backbone_id": table.backbone_id,
+        "schema_by": table.schema_by,
     }
 
 
@@ -210,7 +211,7 @@ def _read_table(item: Json) -> MemberTable:
     return MemberTable(
         members, _vector(item["closed"]), _vector(item["closings"]), (_number(term), _number(number), _text(lead)),
         (_number(schema_term), _number(schema_number)), _optional(item["schema_text"]),
-        _text(item["backbone_id"]),
+        _text(item["backbone_id"]), _text(item["schema_by"]),
     )  # fmt: skip
 
 
@@ -274,6 +275,7 @@ def _write_state(state: StateAnswer, kind: SetKind) -> Json:
         "chains": {life: _base64(chain) for life, chain in state.chains.items()}, "table": _write_table(state.table),
         "stable": dict(state.stable), "promised": dict(state.promised), "buckets": sorted(state.buckets),
         "documents": [document_fields(document, kind) for document in state.documents], "asked_by": state.asked_by,
+        "registers": {key: list(one) for key, one in state.registers.items()},
         "lmrs": {key: list(one) for key, one in state.lmrs.items()},
     }  # fmt: skip
 
@@ -284,9 +286,12 @@ def _read_state(item: Json, kind: SetKind) -> StateAnswer:
         {_text(life): _bytes(chain) for life, chain in item["chains"].items()}, _read_table(item["table"]),
         _vector(item["stable"]), _vector(item["promised"]), frozenset(_number(bucket) for bucket in item["buckets"]),
         tuple([_read_document(document, kind) for document in item["documents"]]), _text(item["asked_by"]),
-        lmrs={_text(key): Register(_number(at), _text(life), value)
-              for key, (at, life, value) in item.get("lmrs", {}).items()},
+        _read_registers(item["registers"]), _read_registers(item.get("lmrs", {})),
     )  # fmt: skip
+
+
+def _read_registers(value: Any) -> dict[str, Register]:
+    return {_text(key): Register(_number(at), _text(life), one) for key, (at, life, one) in value.items()}
 
 
 def _write_life_seen(seen: LifeSeen, _: SetKind) -> Json:

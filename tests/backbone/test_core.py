@@ -33,7 +33,7 @@ URI = "http://d"
 A, B, C = (Statement("http://d#s", "urn:p", Term.literal(value)) for value in "abc")
 NOW = 10**15
 SECOND = 1_000_000
-RULES = ConflictRules(lambda name: name == "urn:p", lambda statement: statement == C)
+RULES = ConflictRules(lambda name: ["urn:p"] if name == "urn:p" else [], lambda statement: statement == C)
 
 
 class Backbone:
@@ -288,7 +288,7 @@ def test_the_schema_of_the_highest_term_and_number_is_in_force() -> None:
     backbone.members["a"].put_schema("one", backbone.now)
     with pytest.raises(Refused, match="Ask a"):
         backbone.members["b"].put_schema("two", backbone.now)
-    backbone.members["b"].take_lead(backbone.now)
+    backbone.members["b"].set_lead("b", backbone.now)
     backbone.members["b"].put_schema("two", backbone.now)
     backbone.exchange()
     for member in backbone.members.values():

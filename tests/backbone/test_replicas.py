@@ -360,7 +360,7 @@ def test_nothing_is_written_without_a_backbone(new_database: NewDatabase) -> Non
     assert alone.rows("select digest, statements, replica from documents") == [(None, None, None)]
     assert alone.rows("select origin_life, origin_seq, digest from document_versions") == [(None, None, None)]
     assert alone.rows("select replica, marks from mdp_state") == [(None, 0)]
-    for table in ("replica_log", "replica_drafts", "statement_marks", "backbone"):
+    for table in ("replica_log", "replica_drafts", "statement_marks", "replicated_rules", "backbone"):
         assert alone.rows(f"select * from {table}") == []
 
 

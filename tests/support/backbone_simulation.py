@@ -1,7 +1,8 @@
 """A seeded simulation of a backbone in memory, with oracles.
 
 Each seed is a schedule: members, a topology, changes, polls, messages that are lost, repeated, late and reordered,
-partitions, restarts, restores with and without notice, closed members, joins, truncation. In the end all links work,
+partitions, restarts, restores with and without notice, closed members, joins, schemas and rules, leads that are handed
+over or lost, truncation. In the end all links work,
 and the members come to rest. Replay a failing one with
 
     python -m tests.support.backbone_simulation --mode orset --seed 17
@@ -22,8 +23,9 @@ from mdv.backbone.document_state import ReplicatedDocument, digest_of
 from mdv.backbone.member import BackboneMember, LocalChange
 from mdv.backbone.memory_store import MemoryReplicaStore
 from mdv.backbone.messages import BackboneMessage, LogPage, describe
-from mdv.backbone.operation import LogRow, Operation, decode_operation
+from mdv.backbone.operation import RULES, SCHEMA, LogRow, Operation, decode_operation
 from mdv.backbone.orset import AddWinsSet
+from mdv.backbone.registers import Register, registers_from_json
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 from mdv.backbone.replicated_set import SetKind
 from mdv.backbone.vector import NO_DOT, Dot, Vector, covers, includes
@@ -33,7 +35,9 @@ from mdv.model import Statement, Term
 KINDS: dict[str, SetKind] = {"orset": AddWinsSet(), "cset": CSet()}
 DOCUMENTS = ("urn:d:1", "urn:d:2")
 STATEMENTS = [Statement("urn:s", f"urn:{name}", Term.literal(value)) for name in "pq" for value in "abc"]
-CONFLICT_RULES = ConflictRules(lambda name: name == "urn:p", lambda statement: statement.object.value == "c")
+CONFLICT_RULES = ConflictRules(
+    lambda name: ["urn:p"] if name == "urn:p" else [], lambda statement: statement.object.value == "c"
+)
 MAX_ROUNDS = 60
 
 Element = tuple[str, Statement]
@@ -163,15 +167,19 @@ class Schedule:
     def run(self) -> None:
         self.found()
         rng = self.random
-        wild = {name for name in ("close", "restore", "restart", "join") if rng.random() < 0.3}
+        wild = {name for name in ("close", "restore", "restart", "join", "lead") if rng.random() < 0.3}
         if rng.random() < 0.04:
             wild.add("restore all")
         for self.step in range(rng.randrange(12, 36)):
             self.now += rng.randrange(3_000_000)
             name = rng.choice(list(self.members))
             chance = rng.random()
-            if chance < 0.30:
+            if chance < 0.25:
                 self.write(name)
+            elif chance < 0.28:
+                self.change_rules(name)
+            elif chance < 0.30:
+                self.put_schema(name)
             elif chance < 0.50:
                 self.poll(name, rng.choice(self.neighbours(name)))
             elif chance < 0.78:
@@ -197,6 +205,8 @@ class Schedule:
             self.restore(name, noticed=self.random.random() < 0.5)
         elif what == "restart":
             self.restart(name)
+        elif what == "lead":
+            self.change_lead(name)
         elif what == "join" and len(self.members) < 5:
             wild.discard("join")
             self.join(f"m{len(self.members) + 1}", with_documents=self.random.random() < 0.5)
@@ -215,6 +225,32 @@ class Schedule:
             operation = member.change([LocalChange(uri, some[:1], some[1:])], self.time_of(name))
         if operation is not None:
             self.note(name, operation)
+
+    def change_rules(self, name: str) -> None:
+        self.counts["rules"] += 1
+        value = self.random.choice((None, self.step))
+        self.note(name, self.members[name].change_rules({self.random.choice("ab"): value}, self.time_of(name)))
+
+    def put_schema(self, name: str) -> None:
+        member = self.members[name]
+        if member.is_active and member.store.facts.table.lead[2] == name:
+            self.counts["schema"] += 1
+            member.put_schema(f"{name} {self.step}", self.time_of(name))
+
+    def change_lead(self, name: str) -> None:
+        """Let the lead hand over, or another member set the lead although the present one may be there."""
+        member, rng = self.members[name], self.random
+        table = member.store.facts.table
+        other = rng.choice([name, *table.active()])
+        try:
+            if table.lead[2] == name and member.is_active:
+                member.hand_over_lead(other, self.time_of(name))
+            else:
+                member.set_lead(other, self.time_of(name))
+        except Refused:
+            return
+        self.counts["lead"] += 1
+        self.say(f"{name} makes {other} the lead: {member.store.facts.table.lead}")
 
     def note(self, name: str, operation: Operation) -> None:
         """Note an acknowledged change."""
@@ -333,13 +369,18 @@ class Schedule:
         return backup
 
     def forget_unsent(self, name: str, kept: Vector) -> None:
-        """Forget the operations of a member that nobody has any more: others may get their numbers."""
-        others = [member for other, member in self.members.items() if other != name]
+        """Forget the operations that nobody has any more: others may get their numbers."""
+        others = [member.received for other, member in self.members.items() if other != name]
         rows = [row for _, message in self.flying if isinstance(message, LogPage) for row in message.rows]
         sent = {(row.life, row.seq) for row in rows}
-        for dot in [dot for dot in self.event_of if dot[0].split(".")[0] == name and dot not in sent]:
-            if not includes(kept, dot) and not any(includes(member.received, dot) for member in others):
-                del self.event_of[dot]
+
+        def is_forgotten(dot: Dot) -> bool:
+            return dot not in sent and not any(includes(vector, dot) for vector in (kept, *others))
+
+        for dot in [dot for dot in self.event_of if dot[0].split(".")[0] == name and is_forgotten(dot)]:
+            del self.event_of[dot]
+        for dot in [dot for dot in self.received if is_forgotten(dot)]:
+            del self.received[dot]
 
     def restore_all(self) -> None:
         if not all(name in self.backups for name in self.members):
@@ -443,6 +484,7 @@ class Schedule:
                 if document.digest != digest_of(statements) or document.statements != len(statements):
                     raise SimulationFailed(f"{member.name}: the digest or count of {uri} is wrong")
         self.check_acknowledged(first)
+        self.check_last_writers(first)
         if self.mode == "orset":
             self.check_add_wins(first)
         else:
@@ -451,7 +493,8 @@ class Schedule:
     def summary(self, member: BackboneMember) -> dict[str, object]:
         store = member.store
         assert isinstance(store, MemoryReplicaStore)
-        summary: dict[str, object] = {"marks": store.marks, "stable": store.facts.stable, "table": store.facts.table}
+        summary: dict[str, object] = {"marks": store.marks, "stable": store.facts.stable, "table": store.facts.table,
+                                      "registers": store.registers()}  # fmt: skip
         for uri, document in store.documents():
             statements = frozenset(store.statements(uri))
             conflicts = find_conflicts(uri, document, statements, CONFLICT_RULES, self.now)
@@ -465,6 +508,23 @@ class Schedule:
         missing = ((1 << len(self.events)) - 1) & ~everywhere[0] & ~self.lost
         if missing:
             raise SimulationFailed(f"acknowledged changes are lost: {bin(missing)}")
+
+    def check_last_writers(self, member: BackboneMember) -> None:
+        """Compare the schema and the rules with the last of all operations: by term and number, and by time."""
+        registers: dict[str, Register] = {}
+        schemas = [((0, 0), "", "")]
+        for operation in self.operations(member.store.facts.vector):
+            data = operation.data or {}
+            if operation.kind == RULES:
+                for key, one in registers_from_json(data["registers"]).items():
+                    registers[key] = max(registers.get(key, one), one, key=lambda register: register[:2])
+            elif operation.kind == SCHEMA:
+                schemas.append(((data["term"], data["number"]), operation.life, data["schema"]))
+        if registers != member.store.registers():
+            raise SimulationFailed(f"the last writers are {registers}, not {member.store.registers()}")
+        table = member.store.facts.table
+        if max(schemas) != (table.schema, table.schema_by, table.schema_text or ""):
+            raise SimulationFailed(f"the schema in force is {table.schema}, not {max(schemas)}")
 
     def check_add_wins(self, member: BackboneMember) -> None:
         """Compare with a naive set: a statement is there if an addition of it is in the past of no deletion."""

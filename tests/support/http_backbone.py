@@ -18,7 +18,7 @@ from mdv.mdp.provider import Provider
 from mdv.mdp.replicate import Replicator
 from mdv.replication.link_status import LINKS_KEY, LINKS_SECONDS, ReplicationStatus
 from tests.support.eventually import eventually
-from tests.support.faulty_proxy import FaultyProxy
+from tests.support.faulty_proxy import Faults, FaultyProxy
 from tests.support.in_process_server import serve_in_process
 from tests.support.server import Api, WebAddress, environment
 from web.services import make_redis
@@ -147,3 +147,43 @@ def http_backbone(new_database: Callable[[], str], new_queue: Callable[[], str])
         yield backbone
     finally:
         backbone.close()
+
+
+def content(member: HttpMember, uri: str) -> tuple[int, str | None, list[str]]:
+    answer = member.api.get("/documents", uri=uri, headers={"Accept": "application/n-triples"})
+    lines = sorted(answer.text.splitlines()) if answer.status_code == 200 else []
+    return answer.status_code, answer.headers.get("ETag"), lines
+
+
+def check_equal(backbone: HttpBackbone, *uris: str) -> list[tuple[int, str | None, list[str]]]:
+    """Check that all members have the same documents with the same ETags and versions, and equal sums."""
+    backbone.rest()
+    found = []
+    for uri in uris:
+        contents = [content(member, uri) for member in backbone.members.values()]
+        assert all(one == contents[0] for one in contents), contents
+        found.append(contents[0])
+        histories = [member.call("GET", "/documents/history", uri=uri)["items"] for member in backbone.members.values()]
+        assert len({history[0]["version"] for history in histories}) == 1
+    sums = [member.call("GET", "/backbone/checksum") for member in backbone.members.values()]
+    assert all(one == sums[0] for one in sums)
+    return found
+
+
+def has(member: HttpMember, uri: str) -> bool:
+    return content(member, uri)[0] == 200
+
+
+class partition:
+    """Cut all connections between the members, and heal them at the end."""
+
+    def __init__(self, backbone: HttpBackbone) -> None:
+        self.backbone = backbone
+
+    def __enter__(self) -> None:
+        for member in self.backbone.members.values():
+            member.proxy.faults = Faults(is_down=True)
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.backbone.members.values():
+            member.proxy.faults = Faults()

@@ -84,6 +84,8 @@ _OF_THE_WAY = [
     "backbone",
     *(f"replica_{name}" for name in ("log", "drafts")),
     "statement_marks",
+    "replicated_rules",
+    "refused_documents",
 ]
 """Tables that record how documents were registered, or that other tests compare."""
 

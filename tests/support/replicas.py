@@ -14,7 +14,10 @@ from mdv.backbone.replica_store import MemberFacts, MemberStatus
 from mdv.db.engine import make_engine
 from mdv.db.epoch import update_epoch
 from mdv.embedded import Postgres
+from mdv.mdp.put_schema import put_schema
 from mdv.mdp.replica import Replica, now_in_microseconds
+from mdv.mdp.replicated_schema import announce_schema, store_schema_in_force
+from mdv.mdp.schemas import read_schema_document
 from tests.support.mdp import Mdp
 
 NewDatabase = Callable[[], Engine]
@@ -34,6 +37,17 @@ class ReplicaMdp(Mdp):
             facts = self.replica.facts(connection)
         assert facts is not None
         return facts
+
+    def announce(self, turtle: str) -> None:
+        """Put a schema in force at all members, as the lead."""
+        document = read_schema_document((self.PREFIXES + turtle).encode(), "text/turtle")
+        with self.engine.begin() as connection:
+            put_schema(connection, document, self.provider)
+            announce_schema(connection, self.provider)
+
+    def store_schema(self) -> bool:
+        """Store the schema of the backbone, as `mdv replicate` does. Return True if there was a new one."""
+        return store_schema_in_force(self.replica, self.provider)
 
     def restart(self) -> None:
         """Forget what the process has in memory."""
@@ -90,6 +104,11 @@ class Replicas:
 
     def rest(self) -> None:
         """Let everybody poll everybody until nothing changes."""
+        self._rest()
+        for member in self.members.values():
+            member.store_schema()
+
+    def _rest(self) -> None:
         for _ in range(10):
             before = [member.facts.vector for member in self.members.values()]
             for name in self.members:

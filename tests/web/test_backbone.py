@@ -18,7 +18,15 @@ from mdv.replication.http_signatures import sign_request
 from mdv.replication.keys import make_private_key
 from tests.support.eventually import eventually
 from tests.support.faulty_proxy import Faults, SeenRequest, send_request
-from tests.support.http_backbone import HttpBackbone, HttpMember, http_backbone
+from tests.support.http_backbone import (
+    HttpBackbone,
+    HttpMember,
+    check_equal,
+    content,
+    has,
+    http_backbone,
+    partition,
+)
 from tests.support.local_http import local_client
 from tests.support.page_visitor import Visitor
 from tests.support.server import ADMIN, SCHEMA, provider, turtle
@@ -44,31 +52,6 @@ def backbone(new_database: Callable[[], str], new_queue: Callable[[], str]) -> I
 @pytest.fixture
 def uri() -> str:
     return f"http://docs.example/{next(_numbers)}"
-
-
-def content(member: HttpMember, uri: str) -> tuple[int, str | None, list[str]]:
-    answer = member.api.get("/documents", uri=uri, headers={"Accept": "application/n-triples"})
-    lines = sorted(answer.text.splitlines()) if answer.status_code == 200 else []
-    return answer.status_code, answer.headers.get("ETag"), lines
-
-
-def check_equal(backbone: HttpBackbone, *uris: str) -> list[tuple[int, str | None, list[str]]]:
-    """Check that all members have the same documents with the same ETags and versions, and equal sums."""
-    backbone.rest()
-    found = []
-    for uri in uris:
-        contents = [content(member, uri) for member in backbone.members.values()]
-        assert all(one == contents[0] for one in contents), contents
-        found.append(contents[0])
-        histories = [member.call("GET", "/documents/history", uri=uri)["items"] for member in backbone.members.values()]
-        assert len({history[0]["version"] for history in histories}) == 1
-    sums = [member.call("GET", "/backbone/checksum") for member in backbone.members.values()]
-    assert all(one == sums[0] for one in sums)
-    return found
-
-
-def has(member: HttpMember, uri: str) -> bool:
-    return content(member, uri)[0] == 200
 
 
 # Convergence
@@ -115,6 +98,9 @@ def test_the_history_names_the_origin_of_a_version(backbone: HttpBackbone, uri: 
     eventually(lambda: has(m2, uri))
     (version,) = m2.call("GET", "/documents/history", uri=uri)["items"]
     assert version["cause"] == "replica" and version["version"] == 1
+    assert version["origin"] == version["agent"] == "m1"
+    (version,) = m1.call("GET", "/documents/history", uri=uri)["items"]
+    assert version["origin"] == "m1" and version["agent"] is None
 
 
 def test_concurrent_changes_are_merged_and_listed(backbone: HttpBackbone, uri: str) -> None:
@@ -134,21 +120,6 @@ def test_concurrent_changes_are_merged_and_listed(backbone: HttpBackbone, uri: s
     assert m2.api.put(uri, provider(99)).status_code == 200
     check_equal(backbone, uri)
     assert [one["kind"] for one in m3.call("GET", "/backbone/conflicts", uri=uri)["items"]] == ["merged"]
-
-
-class partition:
-    """Cut all connections between the members, and heal them at the end."""
-
-    def __init__(self, backbone: HttpBackbone) -> None:
-        self.backbone = backbone
-
-    def __enter__(self) -> None:
-        for member in self.backbone.members.values():
-            member.proxy.faults = Faults(is_down=True)
-
-    def __exit__(self, *_: object) -> None:
-        for member in self.backbone.members.values():
-            member.proxy.faults = Faults()
 
 
 def test_members_converge_over_connections_that_fail_in_every_way(backbone: HttpBackbone) -> None:
@@ -348,6 +319,7 @@ def test_who_may_do_what(backbone: HttpBackbone) -> None:
         ("POST", "/entry", {"name": "x", "url": "http://127.0.0.1:1", "code": "x"}),
         ("PATCH", "/members/m2", {"paused": True}),
         ("DELETE", "/members/m2", None),
+        ("POST", "/exit", {}),
         ("GET", "/log", None),
         ("GET", "/state", None),
     ):
@@ -486,7 +458,7 @@ def test_an_invitation_is_for_one_new_member(backbone: HttpBackbone, uri: str) -
 def test_a_filled_store_joins_only_with_merge_and_a_removed_member_is_a_stranger(
     backbone: HttpBackbone, uri: str
 ) -> None:
-    """This is the last test of the file that joins: a fourth member comes with documents, and is removed."""
+    """A fourth member comes with documents, and is removed."""
     m1 = backbone["m1"]
     fourth = backbone.start("m4")
     del backbone.members["m4"]
@@ -498,6 +470,7 @@ def test_a_filled_store_joins_only_with_merge_and_a_removed_member_is_a_stranger
     assert refused.status_code == 409 and "1 documents" in refused.text
     assert fourth.api.get("/backbone").status_code == 404
     backbone.members["m4"] = fourth
+    assert content(fourth, uri)[1] == '"1"'
     fourth.call("POST", "/backbone/entry", entry | {"merge": True})
     eventually(lambda: fourth.backbone()["state"] == "active", detail=fourth.backbone)
     assert [status for status, _, _ in check_equal(backbone, uri, FIRST)] == [200, 200]
@@ -513,3 +486,41 @@ def test_a_filled_store_joins_only_with_merge_and_a_removed_member_is_a_stranger
     assert m1.api.put(later, provider()).status_code == 201
     check_equal(backbone, later)
     assert not has(fourth, later)
+
+    assert fourth.call("POST", "/backbone/exit", {"force": True})["name"] == "m4"
+    assert fourth.api.get("/backbone").status_code == 404
+    status, etag, _ = content(fourth, uri)
+    assert status == 200 and etag is not None and "-" not in etag, "it goes on alone with what it had"
+
+
+def test_a_member_leaves_once_the_others_have_its_changes(backbone: HttpBackbone, uri: str) -> None:
+    """It goes on alone with all documents, and can join again under another name."""
+    m1, m2, _ = backbone.members.values()
+    refused = m1.api.http.post("/api/v1/backbone/exit", json={})
+    assert refused.status_code == 409 and "lead" in refused.json()["detail"]
+    fifth = backbone.start("m5")
+    backbone.join("m5", start=False)
+    for paused in ("m5", "m1", "m3"):
+        m2.call("PATCH", f"/backbone/members/{paused}", {"paused": True})
+    assert fifth.api.put(uri, provider(5)).status_code == 201
+    refused = fifth.api.http.post("/api/v1/backbone/exit", json={})
+    assert refused.status_code == 409 and refused.json()["type"].endswith("not-replicated")
+    assert "m2" in refused.json()["members"]
+    for paused in ("m5", "m1", "m3"):
+        m2.call("PATCH", f"/backbone/members/{paused}", {"paused": False})
+    leave(backbone, "m5")
+    ((status, _, lines),) = check_equal(backbone, uri)
+    assert status == 200 and content(fifth, uri)[2] == lines
+    assert "token" not in fifth.api.put(uri, provider(6)).json()
+
+    backbone.members["m6"] = fifth
+    backbone.join("m6", merge=True, start=False)
+    assert check_equal(backbone, uri)[0][2] != lines, "the document was changed at both"
+    leave(backbone, "m6")
+
+
+def leave(backbone: HttpBackbone, name: str) -> None:
+    http = backbone[name].api.http
+    eventually(lambda: http.post("/api/v1/backbone/exit", json={}).status_code == 200)
+    del backbone.members[name]
+    eventually(lambda: all(len(one.backbone()["members"]) == 3 for one in backbone.members.values()))

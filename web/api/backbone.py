@@ -1,4 +1,4 @@
-"""/backbone: the members of the backbone, its log, its checksums and its conflicts."""
+"""/backbone: the members of the backbone, its log and its checksums."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from mdv.mdp.backbone_members import (
     pause_member,
     remove_member,
 )
-from mdv.rdf.parse import check_document_uri
+from mdv.mdp.leave_backbone import leave_backbone
 from mdv.replication.wire import decode_messages, document_fields, encode_messages
 from web.auth import require_reader, require_unlimited_admin
 from web.json_bodies import JSON, describe_json_body, read_json_body
 from web.models import (
     BackboneChecksumQuery,
-    BackboneConflictQuery,
     BackboneEntry,
+    BackboneExit,
     BackboneInvitationShown,
+    BackboneLeft,
     BackboneLogQuery,
     BackboneMemberShown,
     BackboneShown,
@@ -42,7 +43,7 @@ from web.models import (
     NewBackboneMember,
 )
 from web.negotiate import read_body, run_in_thread
-from web.openapi import describe_json, describe_problems, object_schema, page_schema
+from web.openapi import describe_json, describe_problems, object_schema
 from web.routing import RouteGroup
 from web.services import services
 from web.use_cases.backbone import (
@@ -134,6 +135,20 @@ def join() -> tuple[dict[str, Any], int]:
             lambda content, new: announce_to_lead(content, new, documents, given.merge), s.config.backbone_plain,
         )  # fmt: skip
     return describe_backbone(s), 201
+
+
+@routes.route("POST", "/backbone/exit", "Leave the backbone",
+              {200: BackboneLeft} | describe_problems(404, 409, 413, 415),
+              body=describe_json_body(BackboneExit, {"force": False}))  # fmt: skip
+def leave() -> dict[str, Any]:
+    """This MDP goes on alone, with all documents. 409 `not-replicated` until all members have its changes; 409 if it is
+    the lead of others. It may join again under another name."""
+    require_unlimited_admin()
+    given, s = read_json_body(BackboneExit), services()
+    with s.replica_lock:
+        facts = leave_backbone(s.replica, s.provider, s.config.backbone_plain, given.force)
+    s.notify_commit()
+    return {"id": facts.table.backbone_id, "name": facts.name}
 
 
 @routes.route("PATCH", "/backbone/members/<name>", "Pause or resume a member",
@@ -304,23 +319,6 @@ def marks(query: MarksQuery) -> dict[str, Any]:
     return {"items": [
         {"statement": [one.subject, one.property, one.object.as_dict()], "k": number} for one, number in found
     ]}  # fmt: skip
-
-
-@routes.route("GET", "/backbone/conflicts", "List conflicts",
-              {200: describe_json(page_schema({"type": "object"}), "A page of conflicts")} | describe_problems(404),
-              query=BackboneConflictQuery)  # fmt: skip
-def conflicts(query: BackboneConflictQuery) -> dict[str, Any]:
-    """Returns what concurrent changes left to be decided: `values` (several values of a property that has one),
-    `remnant` (deleted here, changed there), `schema` (a value that the schema refuses) and, for a week, `merged`. Each
-    is resolved by registering the document."""
-    require_reader()
-    if query.uri is not None:
-        check_document_uri(query.uri)
-    s = services()
-    read_facts(s)
-    with s.single.connect() as connection:
-        items, after = s.replica.conflict_page(connection, query.after or "", query.limit, query.uri)
-    return {"items": [conflict.as_dict() for conflict in items], "next": after}
 
 
 routes.blueprint.add_url_rule("/backbone/", endpoint="found_slash", view_func=found, methods=["POST"])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from typing import Any
-from urllib.parse import quote
 
-from flask import Response, jsonify, make_response, request
+from flask import Response, jsonify, request
 
-from mdv.accounts.callers import Caller, check_may_write
+from mdv.accounts.callers import check_may_write
 from mdv.backbone.etag import token_of
 from mdv.cause import CAUSE_KINDS
-from mdv.errors import BadRequest, MdvError, NotFound
+from mdv.errors import BadRequest, NotFound
 from mdv.inspect.sql.documents import (
     list_atoms,
     list_documents,
@@ -23,7 +20,6 @@ from mdv.mdp.edit_document import MAX_EDIT_BYTES, read_edits
 from mdv.rdf.parse import check_document_uri, check_registration_uri
 from mdv.rdf.syntax import syntax_of_media_type
 from web.auth import require_admin, require_reader
-from web.job_queue import PendingJob, accepted_response, enqueue_job, has_ended
 from web.json_bodies import JSON, describe_json_body, read_json
 from web.models import (
     Accepted,
@@ -38,9 +34,7 @@ from web.negotiate import (
     negotiate_syntax,
     negotiate_type,
     not_modified,
-    prefer_wait,
     read_body,
-    request_etags,
     run_in_thread,
 )
 from web.openapi import (
@@ -60,10 +54,9 @@ from web.openapi import (
 )
 from web.routing import RouteGroup
 from web.services import services
-from web.use_cases.documents import document_response, incoming_references
-from web.use_cases.eca import reactions_option, with_tree
-from web.use_cases.own_writes import prefer_replicas, wait_for_replicas
-from workers.messages import JobMessage
+from web.use_cases.backbone import origin_names
+from web.use_cases.document_changes import answer_change
+from web.use_cases.documents import document_response
 
 routes = RouteGroup("documents", "Registered RDF documents")
 
@@ -72,10 +65,10 @@ VERSION = object_schema(version="integer", position="integer", at="string", pres
                  cause="string", agent="string", by="string")  # fmt: skip
 VERSION["properties"]["cause"] = {"type": "string", "enum": list(CAUSE_KINDS)}
 VERSION["properties"] |= {name: {"type": ["string", "null"]} for name in ("agent", "by")}
+VERSION["properties"]["origin"] = {"type": "string", "description": "name of the member that made it, in a backbone"}
 VERSION["properties"]["token"] = {"type": "string", "description": "of its operation, if there is a backbone"}
 ATOM = object_schema(uri_reference="string", property="string", value="string") | {}
 ATOM["properties"]["class"] = {"type": "string"}
-DRY_RUN_WAIT_SECONDS = 30
 
 
 @routes.route(
@@ -99,7 +92,7 @@ def put(query: DocumentUri) -> Response:
     media_type = request.headers.get("Content-Type")
     syntax_of_media_type(media_type)
     body = read_body(services().config.body_seconds)
-    return _change("register", uri, caller, query, body, media_type)
+    return answer_change("register", uri, caller, query.dry_run, query.eca, body, media_type)
 
 
 @routes.route(
@@ -124,7 +117,7 @@ def patch(query: DocumentUri) -> Response:
     check_may_write(caller, uri)
     body = read_json(min(services().config.max_document_bytes, MAX_EDIT_BYTES))
     run_in_thread(read_edits, body)  # reports errors of the request before a job is queued
-    return _change("edit", uri, caller, query, body, JSON)
+    return answer_change("edit", uri, caller, query.dry_run, query.eca, body, JSON)
 
 
 @routes.route(
@@ -142,7 +135,7 @@ def delete(query: DocumentUri) -> Response:
     caller = require_admin()
     uri = check_document_uri(query.uri)
     check_may_write(caller, uri)
-    return _change("delete", uri, caller, query)
+    return answer_change("delete", uri, caller, query.dry_run, query.eca)
 
 
 @routes.route(
@@ -195,10 +188,11 @@ def history(query: HistoryQuery) -> Response:
     if not versions and query.after is None:
         raise NotFound(f"The document {uri} was never registered.")
     more = str(versions[query.limit - 1].version) if len(versions) > query.limit else None
+    owners = origin_names(services()) if any(v.origin is not None for v in versions) else str
     items = [
         {name: getattr(v, name) for name in VERSION["required"]}
         | {"at": v.at.isoformat()}
-        | ({} if v.origin is None else {"token": token_of(v.origin)})
+        | ({} if v.origin is None else {"token": token_of(v.origin), "origin": owners(v.origin[0])})
         for v in versions[: query.limit]
     ]
     return jsonify({"items": items, "next": more})
@@ -242,48 +236,6 @@ def _rdf(uri: str, version: int | None) -> Response:
         return unchanged
     response = document_response(document, syntax)
     response.set_etag(document.etag)
-    return response
-
-
-def _change(
-    kind: str, uri: str, caller: Caller, query: DocumentUri, body: bytes | None = None, media_type: str | None = None
-) -> Response:
-    """Queue a job, once per Idempotency-Key, and answer immediately or when it has finished."""
-    dry_run = query.dry_run
-    options: dict[str, Any] = {
-        "dry_run": dry_run,
-        "conditions": {
-            "if_match": request_etags("If-Match"),
-            "if_none_match": request_etags("If-None-Match"),
-            "resource_prefixes": caller.resource_prefixes,
-        },
-    } | reactions_option(caller, query.eca)
-    wait_seconds = prefer_wait(services().config.max_wait_seconds)
-    wait = DRY_RUN_WAIT_SECONDS if dry_run and wait_seconds is None else wait_seconds
-    deadline = time.monotonic() + (wait or 0)
-    job_id, status = enqueue_job(kind, uri, caller, options, wait or 0, body, media_type, keyed=not dry_run)
-    if status is None or not has_ended(status):
-        return accepted_response(PendingJob(job_id, uri, status))
-    if dry_run and kind == "delete" and status.result is not None:
-        references = [reference._asdict() for reference in incoming_references(uri)]
-        status = status._replace(result=status.result | {"references": references})
-    if status.problem is None and status.result is not None:
-        status = status._replace(result=wait_for_replicas(status.result, prefer_replicas(), deadline))
-    return _ended(status, wait_seconds)
-
-
-def _ended(status: JobMessage, wait: int | None) -> Response:
-    if status.problem is not None:
-        raise MdvError.from_problem(with_tree(status.problem))
-    result = with_tree(status.result or {})
-    is_real = not result.get("dry_run")
-    response = make_response(result, 201 if is_real and result.get("created") else 200)
-    if is_real:
-        response.set_etag(result.get("etag") or str(result["version"]))
-    if response.status_code == 201:
-        response.headers["Location"] = f"/api/v1/documents?uri={quote(result['document'], safe='')}"
-    if wait is not None:
-        response.headers["Preference-Applied"] = f"wait={wait}"
     return response
 
 

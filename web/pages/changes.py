@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -78,12 +78,13 @@ def change_document(
     media_type: str | None = None,
     dry_run: bool = False,
     version: str | None = None,
+    confirms: bool = False,
 ) -> FinishedJob:
     """Register, edit or delete a document, or preview that with `dry_run`. Returns the job, or raises its error.
 
-    `version`: the expected current version, or `ABSENT`.
+    `version`: the expected current version, or `ABSENT`. `confirms`: it gets a new version even if nothing changes.
     """
-    options = {
+    options: dict[str, Any] = {
         "dry_run": dry_run,
         "conditions": {
             "if_match": [version] if version not in (None, ABSENT) else None,
@@ -91,6 +92,8 @@ def change_document(
             "resource_prefixes": caller.resource_prefixes,
         },
     }
+    if confirms:
+        options["confirms"] = True
     done = run_job(kind, uri, caller, options, body, media_type, keyed=False)
     if isinstance(done, PendingJob):
         raise Unavailable(f"The change is queued but has not finished yet. See the job {done.job}.", job=str(done.job))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import structlog
@@ -15,11 +15,12 @@ from mdv.backbone.messages import BackboneMessage, JoinRequest, LogPage, LogPoll
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import SetKind
 from mdv.backbone.sums import BUCKETS
+from mdv.backbone.vector import Life
 from mdv.client import is_loopback
-from mdv.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated, Unavailable
+from mdv.errors import BadRequest, Conflict, Forbidden, Unauthenticated, Unavailable
 from mdv.http_client import HttpClient
 from mdv.mdp.backbone_members import Contacts, InvitationContent, NewMember
-from mdv.mdp.replica import has_new_schema
+from mdv.mdp.replica import in_no_backbone
 from mdv.replication.http_signatures import read_signature, verify_request
 from mdv.replication.link_status import LINKS_KEY, LINKS_SECONDS, ReplicationStatus, missing_operations
 from mdv.replication.peer_client import problem_of
@@ -31,15 +32,17 @@ log = structlog.get_logger()
 JOIN_SECONDS = 20.0
 
 
-def in_no_backbone() -> NotFound:
-    return NotFound("This MDP is in no backbone. Found one with `mdv peer found`, or join one with `mdv peer join`.")
-
-
 def find_facts(s: Services) -> MemberFacts | None:
     """Return what this member knows; None if this MDP is in no backbone."""
     with s.single.connect() as connection:
         facts = s.replica.facts(connection)
     return facts if facts is not None and facts.table.members else None
+
+
+def origin_names(s: Services) -> Callable[[Life], str]:
+    """Return a function from a life to the name of its member; the life itself if it is not known."""
+    facts = find_facts(s)
+    return lambda life: (facts.table.owner_of(life) if facts is not None else None) or life
 
 
 def read_facts(s: Services) -> tuple[MemberFacts, SetKind]:
@@ -213,7 +216,7 @@ def member_state(facts: MemberFacts, name: str) -> str:
     """Return the state of a member in one word."""
     member = facts.table.members[name]
     if name == facts.name:
-        return "returning" if has_new_schema(facts) else facts.status.value
+        return "returning" if facts.has_new_schema else facts.status.value
     if name in facts.removing:
         return "leaving"
     return "active" if member.current else "lapsed" if member.begun else "unknown"

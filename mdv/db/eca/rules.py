@@ -12,6 +12,8 @@ from mdv.db.load_sql import load_sql
 from mdv.db.pipeline import Pipeline, TextRow
 from mdv.rdftl.order import OrderedRule, Rank
 
+_RUNNING = ("active", "shadow")
+
 
 class NewEcaRule(NamedTuple):
     """A rule to be stored. `keys`: the constants that it is found by."""
@@ -123,12 +125,13 @@ def read_normal_texts(connection: Connection, numbers: Collection[int]) -> dict[
 
 
 class EcaRuleConstants(NamedTuple):
-    """A rule of a template. `is_running`: it has keys."""
+    """A rule of a template. `is_running`: it has keys. `broken_state`: its state before a schema made it invalid."""
 
     id: int
     name: str | None
     constants: tuple[str, ...]
     is_running: bool
+    broken_state: str | None = None
 
 
 def read_all_templates(connection: Connection) -> dict[int, str]:
@@ -139,8 +142,16 @@ def read_all_templates(connection: Connection) -> dict[int, str]:
 def list_constants(connection: Connection, template_id: int) -> list[EcaRuleConstants]:
     """Return the rules of a template with their constants."""
     return [
-        EcaRuleConstants(int(number or 0), name, tuple(json.loads(constants or "[]")), state in ("active", "shadow"))
-        for number, name, constants, state in _query(connection, "list_constants", template_id=template_id)
+        EcaRuleConstants(
+            int(number or 0),
+            name,
+            tuple(json.loads(constants or "[]")),
+            (broken_state or state) in _RUNNING,
+            broken_state,
+        )
+        for number, name, constants, state, broken_state in _query(
+            connection, "list_constants", template_id=template_id
+        )
     ]
 
 
@@ -224,6 +235,17 @@ def quarantine_rules(
     reasons = [{"id": rule, "reason": at_once.get(rule)} for rule in rules]
     found = _query(connection, "quarantine", rules=_json(reasons), most=most, uncounted=uncounted, position=position)
     return [int(number or 0) for (number,) in found]
+
+
+def break_rules(connection: Connection, reasons: Mapping[int, str], position: int) -> None:
+    """Quarantine rules that a schema has made invalid, each for its reason. Disabled ones stay disabled."""
+    rows = [{"id": rule, "reason": reason} for rule, reason in reasons.items()]
+    _execute(connection, "break_rules", rules=_json(rows), position=position)
+
+
+def mend_rules(connection: Connection, rules: Collection[int], position: int) -> None:
+    """Return rules to the state that they had before a schema made them invalid."""
+    _execute(connection, "mend_rules", rules=_json(list(rules)), position=position)
 
 
 def set_version(connection: Connection, version: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -43,6 +44,23 @@ def list_merged(connection: Connection, after: str, most: int) -> list[Replicate
     return [_document(row) for row in _execute(connection, "list_merged_documents", after=after, most=most).fetchall()]
 
 
+def refuse_documents(connection: Connection, uris: Collection[str]) -> None:
+    """Note documents that may have statements which the schema of the backbone refuses."""
+    if uris:
+        _execute(connection, "refuse_documents", uris=list(uris))
+
+
+def list_refused_documents(connection: Connection) -> list[str]:
+    """Return the documents that may have statements which the schema of the backbone refuses."""
+    return [uri for (uri,) in _execute(connection, "list_refused_documents").fetchall()]
+
+
+def accept_documents(connection: Connection, uris: Collection[str]) -> None:
+    """Forget documents whose statements the schema accepts."""
+    if uris:
+        _execute(connection, "accept_documents", uris=list(uris))
+
+
 def iter_sums(connection: Connection) -> Iterator[tuple[str, int, int]]:
     """Yield the URI, the version and the digest of every document."""
     for uri, version, digest in _execute(connection, "list_document_sums").fetchall():
@@ -68,6 +86,12 @@ def find_origins(connection: Connection, places: Iterable[RowPlace]) -> dict[Row
     documents, positions = [document for document, _ in wanted], [position for _, position in wanted]
     rows = _execute(connection, "find_origins", documents=documents, positions=positions).fetchall()
     return {(document, position): (life, seq) for document, position, life, seq in rows if life is not None}
+
+
+def find_origin_times(connection: Connection, documents: Collection[int]) -> dict[tuple[int, Dot], datetime]:
+    """Return when operations were applied here, by the IDs of documents and the operations."""
+    rows = _execute(connection, "find_origin_times", documents=list(documents)).fetchall()
+    return {(document, (life, seq)): at for document, life, seq, at in rows}
 
 
 def forget_versions(connection: Connection, documents: Collection[int]) -> None:

@@ -17,7 +17,7 @@ select id, normal from eca_rules
 where id = any (array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint));
 
 -- name: list_constants
-select id, name, to_jsonb(constants), state from eca_rules where template_id = %(template_id)s::int order by id;
+select id, name, to_jsonb(constants), state, broken_state from eca_rules where template_id = %(template_id)s::int order by id;
 
 -- name: read_template_of
 select t.id, t.text, to_jsonb(r.constants) from eca_rules r join eca_templates t on t.id = r.template_id
@@ -178,6 +178,21 @@ with failing as (
 )
 select id from failing;
 
+-- name: break_rules
+-- Stop rules that a schema has made invalid.
+with broken as (
+    update eca_rules r set broken_state = r.state, state = 'quarantined', reason = k.reason, position = %(position)s::bigint
+    from jsonb_to_recordset(%(rules)s::jsonb) as k (id bigint, reason text)
+    where k.id = r.id and r.state in ('active', 'shadow')
+    returning r.id
+)
+delete from eca_keys k using broken b where k.rule_id = b.id;
+
+-- name: mend_rules
+-- Rules that are valid again return to their state.
+update eca_rules set state = broken_state, broken_state = null, reason = null, position = %(position)s::bigint
+where broken_state is not null and id = any (array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint));
+
 -- name: insert_rules
 insert into eca_rules (id, rule_set, name, text, normal, state, template_id, constants, rank, precedes, follows, prefixes,
                        document_prefixes, position, changed_by)
@@ -279,7 +294,7 @@ delete from eca_rules where id = %(id)s::bigint;
 delete from eca_keys where rule_id = %(id)s::bigint;
 
 -- name: set_state
-update eca_rules set state = %(state)s, reason = null, position = %(position)s::bigint, changed_by = %(by)s
+update eca_rules set state = %(state)s, reason = null, broken_state = null, position = %(position)s::bigint, changed_by = %(by)s
 where id = %(id)s::bigint;
 
 -- name: reset_failures

@@ -50,6 +50,12 @@ join document_versions v on v.document_id = k.document_id and v.position = k.pos
 select id, uri, version, present, content, digest, statements, replica::text, prefixes
 from documents where uri = any (%(uris)s::text[]);
 
+-- name: find_origin_times
+-- When operations were applied here, by the documents that they changed.
+select v.document_id, v.origin_life, v.origin_seq, t.at
+from document_versions v join transactions t on t.position = v.position
+where v.document_id = any (%(documents)s::bigint[]) and v.origin_seq is not null;
+
 -- name: find_document_statements
 -- The statements of documents, with the operations that wrote their rows.
 select f.document_id, s.uri, p.uri, t.uri, f.value, f.lang, y.uri, f.position, v.origin_life, v.origin_seq
@@ -69,8 +75,15 @@ from documents where version > 0 and uri > %(after)s order by uri limit %(most)s
 select uri, version, digest from documents where version > 0 and digest is not null;
 
 -- name: list_merged_documents
+-- Documents that concurrent operations have changed, or that the schema refuses.
+with merged as (
+    select id, uri from documents where replica ? 'merged_at' and uri > %(after)s order by uri limit %(most)s
+), refused as (
+    select d.id, d.uri from refused_documents r join documents d on d.id = r.document_id
+    where d.uri > %(after)s order by d.uri limit %(most)s
+)
 select id, uri, version, present, content, digest, statements, replica::text, prefixes
-from documents where replica ? 'merged_at' and uri > %(after)s order by uri limit %(most)s;
+from documents where id in (select id from merged union select id from refused) order by uri limit %(most)s;
 
 -- name: add_digests
 -- Give all documents their digests, when the MDP becomes a member of a backbone.
@@ -166,9 +179,40 @@ update backbone set private_key = %(private_key)s::bytea;
 
 -- name: forget_backbone
 with gone as (delete from backbone), log as (delete from replica_log), drafts as (delete from replica_drafts),
-     marks as (delete from statement_marks),
+     marks as (delete from statement_marks), rules as (delete from replicated_rules),
+     refused as (delete from refused_documents),
      plain as (update documents set digest = null, statements = null, replica = null where digest is not null)
 update mdp_state set replica = null, marks = 0;
 
 -- name: count_marks
 select marks from mdp_state;
+
+-- name: list_rules
+select key, at, life, value, local_id, is_new from replicated_rules;
+
+-- name: list_new_rules
+select key, at, life, value, local_id, is_new from replicated_rules where is_new order by at, life, key;
+
+-- name: store_rules
+insert into replicated_rules (key, at, life, value, is_new)
+select key, at, life, nullif(value, 'null'), true
+from jsonb_to_recordset(%(rules)s::jsonb) as r (key text, at bigint, life text, value jsonb)
+on conflict (key) do update set at = excluded.at, life = excluded.life, value = excluded.value, is_new = true;
+
+-- name: note_rule
+-- A rule is carried out here.
+update replicated_rules set is_new = false, local_id = %(local_id)s::bigint where key = %(key)s;
+
+-- name: find_rule_keys
+select key, local_id from replicated_rules where key like %(prefix)s and local_id = any (%(ids)s::bigint[]);
+
+-- name: refuse_documents
+insert into refused_documents (document_id)
+select id from documents where uri = any (%(uris)s::text[])
+on conflict do nothing;
+
+-- name: list_refused_documents
+select d.uri from refused_documents r join documents d on d.id = r.document_id order by d.uri;
+
+-- name: accept_documents
+delete from refused_documents r using documents d where d.id = r.document_id and d.uri = any (%(uris)s::text[]);

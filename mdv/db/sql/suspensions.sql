@@ -1,5 +1,16 @@
 -- Suspended rules, used by mdv/db/suspensions.py. They are not in the rule graph, and their matches stay as they were.
 
+-- name: suspend_broken
+insert into suspended_rules (rule_id, owner, position, reason, broken)
+select r.id, r.owner, %(position)s, k.reason, true
+from jsonb_to_recordset(%(rules)s::jsonb) as k (id bigint, reason text) join rules r on r.id = k.id;
+
+-- name: broken_rules
+-- The rules that are invalid under the schema, and whether their LMRs were notified.
+select s.rule_id, exists (
+    select from rule_notices n where n.rule_id = s.rule_id and n.position = s.position and n.kind = 5)
+from suspended_rules s where s.broken;
+
 -- name: rules_of_group
 -- The rules that end in a whole group.
 select distinct r.rule_id from rule_ends r join end_rules e on e.rule_id = r.end_id

@@ -12,6 +12,7 @@ from sqlalchemy import (
     RowMapping,
     Select,
     Subquery,
+    case,
     func,
     select,
     text,
@@ -76,7 +77,9 @@ class DocumentInfo:
 def read_document(connection: Connection, uri: str, version: int | None = LATEST) -> DocumentInfo | None:
     """Return the latest or a given version of a document; None if it does not exist."""
     d, v = documents.c, document_versions.c
-    query = select(d.id, d.uri, v.version, v.position, v.present, v.prefixes, v.digest).join_from(
+    # The digest of the latest version appears and disappears with the backbone.
+    digest = case((v.version == d.version, d.digest), else_=v.digest)
+    query = select(d.id, d.uri, v.version, v.position, v.present, v.prefixes, digest).join_from(
         documents, document_versions, v.document_id == d.id
     )
     row = connection.execute(
