@@ -42,7 +42,7 @@ class ChangedHome(NamedTuple):
     problems: Sequence[str]
 
 
-def change_home(cache: Cache, previous: str, mdp: MdpClient, accept_older: bool) -> ChangedHome:
+def get_adopted(cache: Cache, previous: str, mdp: MdpClient, accept_older: bool) -> ChangedHome:
     """Make an MDP the home of this LMR. No other thread may apply the feed at the same time. Raise `Behind` if the MDP
     lacks changes that the cache has, unless `accept_older`."""
     begun, size = time.monotonic(), mdp.received_bytes

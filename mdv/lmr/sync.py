@@ -22,7 +22,7 @@ from mdv.backbone.etag import has_token
 from mdv.errors import MdvError, MustRefetch, NotAllowed, NotHome, Unavailable
 from mdv.lmr.apply import Applied, apply
 from mdv.lmr.cache import Cache
-from mdv.lmr.change_home import change_home
+from mdv.lmr.change_home import get_adopted
 from mdv.lmr.checksum import FeedSource, VerifyResult, verify
 from mdv.lmr.homes import Homes
 
@@ -189,17 +189,18 @@ class Sync:
             self._home_lost = self._heard
             return False
         hint = str(error.extra.get("url", "")) if isinstance(error, NotHome) else None
-        return self._change_home(hint, now - self._home_lost >= self._patience)
+        return self.change_home(hint, now - self._home_lost >= self._patience)
 
-    def _change_home(self, hint: str | None, accept_older: bool) -> bool:
-        """Ask the MDPs that can become the home, one after the other."""
+    def change_home(self, hint: str | None, accept_older: bool) -> bool:
+        """Ask the MDPs that can become the home, one after the other, first the one with the URL `hint`. Return True if
+        one of them is the home now."""
         if not isinstance(self._mdp, Homes):
             return False
         previous = self._mdp.current.url
         for mdp in self._mdp.candidates(hint):
             try:
                 with self._applying:
-                    change = change_home(self._cache, previous, mdp, accept_older)
+                    change = get_adopted(self._cache, previous, mdp, accept_older)
                     self._heard = self._home_lost = time.monotonic()
                     self._note(last_contact=datetime.now(UTC), last_error=None, up_to_date=False)
             except MdvError as error:
