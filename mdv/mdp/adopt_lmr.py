@@ -141,9 +141,9 @@ def _follow(provider: Provider, lasting_id: str, definition: LmrDefinition | Non
         if lmr is not None:
             _remove(provider, lmr, lasting_id)
     elif definition.home != name:
-        _keep_dormant(provider, lmr, definition)
+        _keep_dormant(provider, lmr, definition, name)
     elif lmr is None or lmr.home is not None:
-        _return_home(provider, definition)
+        _return_home(provider, definition, name)
     else:
         _follow_rules(provider, lmr, definition)
 
@@ -156,7 +156,7 @@ def _remove(provider: Provider, lmr: Lmr, lasting_id: str) -> None:
             db.delete_lmr(connection, lmr.id)
 
 
-def _keep_dormant(provider: Provider, lmr: Lmr | None, definition: LmrDefinition) -> None:
+def _keep_dormant(provider: Provider, lmr: Lmr | None, definition: LmrDefinition, name: str) -> None:
     """Let an LMR that is at home elsewhere have its tokens here, and no rules."""
     if lmr is not None and (lmr.home, lmr.term) == (definition.home, definition.term):
         with provider.engine.begin() as connection:
@@ -168,7 +168,7 @@ def _keep_dormant(provider: Provider, lmr: Lmr | None, definition: LmrDefinition
             return  # a later change is followed next
         if lmr is None:
             number = insert_dormant(
-                connection, definition.lasting_id, definition.name, definition.term, definition.home
+                connection, definition.lasting_id, definition.name_at(name), definition.term, definition.home
             )
         else:
             number = lmr.id
@@ -188,14 +188,14 @@ def _drop_rules(connection: Connection, lmr: Lmr, provider: Provider) -> None:
     db.delete_closure(connection, lmr.id)
 
 
-def _return_home(provider: Provider, definition: LmrDefinition) -> None:
+def _return_home(provider: Provider, definition: LmrDefinition, name: str) -> None:
     """Activate an LMR that is at home here, although this database does not know it: it was restored from a backup."""
     with provider.engine.begin() as connection:
         lock_state(connection)
         number = find_lmr_number(connection, definition.lasting_id)
         if number is None:
             number = insert_dormant(
-                connection, definition.lasting_id, definition.name, definition.term, definition.home
+                connection, definition.lasting_id, definition.name_at(name), definition.term, definition.home
             )
         replace_tokens(connection, number, definition.tokens)
     with provider.engine.begin() as connection:

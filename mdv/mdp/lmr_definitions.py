@@ -48,7 +48,7 @@ Values = dict[str, tuple[int | None, Any]]
 
 class LmrDefinition(NamedTuple):
     """What all members know of an LMR. `tokens`: their hashes. `home`: the name of a member. `origin`: the life that
-    announced it."""
+    announced it, and `member`, its member then."""
 
     lasting_id: str
     name: str
@@ -56,10 +56,20 @@ class LmrDefinition(NamedTuple):
     home: str
     term: int
     origin: Life
+    member: str
+
+    def name_at(self, member: str) -> str:
+        """Return its name at a member: with that of the member that announced it, unless that is the same.
+
+        >>> LmrDefinition("x", "local", (), "m2", 1, "a", "m1").name_at("m2")
+        'local@m1'
+        """
+        return self.name if member == self.member else f"{self.name}@{self.member}"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name, "tokens": list(self.tokens), "home": self.home, "term": self.term, "origin": self.origin,
+            "member": self.member,
         }  # fmt: skip
 
 
@@ -77,7 +87,13 @@ def read_definition(lasting_id: str, register: Register | None) -> LmrDefinition
         return None
     value = register.value
     return LmrDefinition(
-        lasting_id, value["name"], tuple(value["tokens"]), value["home"], value["term"], value["origin"]
+        lasting_id,
+        value["name"],
+        tuple(value["tokens"]),
+        value["home"],
+        value["term"],
+        value["origin"],
+        value["member"],
     )
 
 
@@ -212,7 +228,7 @@ def _ensure_definition(connection: Connection, lmr: Lmr, member: str, life: Life
     tokens = tuple(list_token_hashes(connection, lmr.id))
     if known is None:
         name_lmr(connection, lmr.id, key)
-        wanted = LmrDefinition(key, lmr.name, tokens, member, place.term, life)
+        wanted = LmrDefinition(key, lmr.name, tokens, member, place.term, life, member)
     else:
         wanted = known._replace(tokens=tokens)
     if wanted != known:

@@ -228,7 +228,7 @@ def test_rules_that_the_old_home_accepted_while_it_was_cut_off_are_kept(roaming:
 def test_an_lmr_that_is_deleted_is_deleted_everywhere(roaming: Roaming) -> None:
     roaming.until_known("m1")
     roaming.subscribe(roaming.m1, 1)
-    roaming.m3.call("DELETE", f"/lmrs/{roaming.name}")
+    roaming.m3.call("DELETE", f"/lmrs/{roaming.name}@m1")
     for member in roaming.backbone.members.values():
         eventually(lambda member=member: roaming.at(member).get("/lmrs/self").status_code == 401)  # type: ignore[misc]
 

@@ -64,6 +64,17 @@ def _wait_for_vector(given: AdoptionRequest) -> None:
                      missing=missing)  # fmt: skip
 
 
+def find_home_url(lmr: Lmr) -> str:
+    """Return the URL of the member where an LMR is at home; nothing if that is here or unknown."""
+    s = services()
+    if lmr.home is None:
+        return ""
+    with s.single.connect() as connection:
+        facts = s.replica.facts(connection)
+    member = facts.table.members.get(lmr.home) if facts is not None else None
+    return member.url if member is not None else ""
+
+
 def explain_at_lmr(lmr: Lmr, uri: str) -> ResourceExplanation:
     """Explain why an LMR holds a resource or not."""
     s = services()

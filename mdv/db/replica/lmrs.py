@@ -95,10 +95,10 @@ def read_place(connection: Connection, lmr: int) -> LmrPlace:
 
 
 def insert_dormant(connection: Connection, lasting_id: str, name: str, term: int, home: str) -> int:
-    """Store an LMR that is at home at another member. If its name is in use here, the home is added to it. The caller
+    """Store an LMR that is at home at another member. If its name is in use here, a number is added to it. The caller
     holds the lock."""
     taken = {one for (one,) in _execute(connection, "list_names").fetchall()}
-    names = (name, f"{name}@{home}", *(f"{name}@{home}-{number}" for number in range(2, len(taken) + 4)))
+    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
     free = next(one for one in names if one not in taken)
     row = _execute(connection, "insert_dormant", name=free, lasting_id=lasting_id, term=term, home=home).fetchone()
     return int(row[0])
