@@ -8,9 +8,9 @@ Until the last step the cache serves what it has, and a failure changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from mdv.db import cache as db
 from mdv.db.cache_gc import compute_bucket_sums
@@ -19,7 +19,6 @@ from mdv.failpoints import ADOPTED, hit_failpoint
 from mdv.lmr.apply import swap_home
 from mdv.lmr.cache import Cache
 from mdv.lmr.checksum import MAX_PAGES
-from mdv.lmr.mdp_client import MdpClient
 
 MAX_ADOPTIONS_KEPT = 20
 BEHIND_WAIT_SECONDS = 5.0
@@ -42,7 +41,20 @@ class ChangedHome(NamedTuple):
     problems: Sequence[str]
 
 
-def get_adopted(cache: Cache, previous: str, mdp: MdpClient, accept_older: bool) -> ChangedHome:
+class NewHome(Protocol):
+    """The requests that make an MDP the home. `mdv.lmr.mdp_client.MdpClient` implements them."""
+
+    url: str
+    received_bytes: int
+
+    def adopt(
+        self, term: int, vector: Mapping[str, int], sums: Sequence[int], accept_older: bool = False, wait: float = 0
+    ) -> dict[str, Any]: ...
+
+    def feed(self, after: str | None) -> dict[str, Any]: ...
+
+
+def get_adopted(cache: Cache, previous: str, mdp: NewHome, accept_older: bool) -> ChangedHome:
     """Make an MDP the home of this LMR. No other thread may apply the feed at the same time. Raise `Behind` if the MDP
     lacks changes that the cache has, unless `accept_older`."""
     begun, size = time.monotonic(), mdp.received_bytes
@@ -71,7 +83,7 @@ def get_adopted(cache: Cache, previous: str, mdp: MdpClient, accept_older: bool)
     return change
 
 
-def _stage(cache: Cache, mdp: MdpClient, cursor: str) -> tuple[dict[str, Any], int]:
+def _stage(cache: Cache, mdp: NewHome, cursor: str) -> tuple[dict[str, Any], int]:
     """Stage the snapshot of the buckets that differ. Return its last page, and the number of its events."""
     with cache.writing() as connection:
         db.clear_staged(connection, db.LANE_REPAIR)
