@@ -147,6 +147,17 @@ SETTINGS: dict[str, Setting] = {
     "backbone_plain": Setting(
         "MDV_BACKBONE_PLAIN", False, "true: members of the backbone may use http:// in a private network"
     ),
+    "backbone_transport": Setting(
+        "MDV_BACKBONE_TRANSPORT",
+        "http",
+        "how operations of other members arrive: `http`, or `postgres` for logical replication of their logs",
+        choices=("http", "postgres"),
+    ),
+    "backbone_databases": Setting(
+        "MDV_BACKBONE_DATABASES",
+        "",
+        "with `postgres`: the databases of other members as NAME=URL, separated by spaces; others are reached by HTTP",
+    ),
     "mdp_url": Setting(
         "MDV_URL",
         "",
@@ -227,6 +238,8 @@ class Config:
     trusted_proxies: tuple[Network, ...]
     backbone_relay_seconds: float
     backbone_plain: bool
+    backbone_transport: str
+    backbone_databases: str
     mdp_url: str
     lmr_home_seconds: float
     lmr_patience: float

@@ -46,7 +46,7 @@ FLOORS = [
 
 MDP_FLOORS = [
     {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone"},
-    {"subscribe", "real.slice_commit", "replicated_schema"},
+    {"subscribe", "real.slice_commit", "replicated_schema", "log_transport"},
     {"adopt_lmr"},
     {"rules.operations", "lmr_definitions"},
     {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},

@@ -1281,6 +1281,7 @@ class BackboneMemberShown(BaseModel):
     last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
     error: str = Field("", description="why the last request failed")
     clock_skew: float | None = Field(None, description="seconds by which its clock is ahead")
+    transport: str | None = Field(None, description="how its operations arrive: http or postgres")
     lag: int | None = Field(None, description="operations that it could send and that are missing here")
     behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
 

@@ -30,8 +30,9 @@ def run_replication(config: Config) -> None:
         client.use(lambda redis: redis.set(LINKS_KEY, status.to_json(), ex=LINKS_SECONDS))
 
     replicator = Replicator(
-        Provider.configured(engine, config), published, report, config.backbone_relay_seconds, config.backbone_plain
-    )
+        Provider.configured(engine, config), published, report, config.backbone_relay_seconds, config.backbone_plain,
+        read_databases(config),
+    )  # fmt: skip
 
     def stop(number: int, frame: FrameType | None) -> None:
         replicator.stop()
@@ -40,6 +41,16 @@ def run_replication(config: Config) -> None:
         signal.signal(number, stop)
     replicator.run()
     engine.dispose()
+
+
+def read_databases(config: Config) -> dict[str, str]:
+    """Return the URLs of the databases of other members by name, if their logs are replicated by Postgres."""
+    if config.backbone_transport != "postgres":
+        return {}
+    pairs = [part.partition("=") for part in config.backbone_databases.split()]
+    if any(not name or not url.startswith(("postgresql://", "postgres://")) for name, _, url in pairs):
+        raise SystemExit("MDV_BACKBONE_DATABASES must be NAME=postgresql://…, separated by spaces.")
+    return {name: url for name, _, url in pairs}
 
 
 if __name__ == "__main__":

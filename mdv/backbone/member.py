@@ -556,6 +556,15 @@ class BackboneMember:
             self._heard[life] = self._now
         return self._further_polls(message, before)
 
+    def accept(self, rows: Iterable[LogRow], sender: str, now: int) -> None:
+        """Process operations of a member that have arrived by another way than an answer to a poll."""
+        facts, self._now = self.store.facts, now
+        if sender in facts.paused:
+            return
+        self._hold(rows, sender)
+        self._apply_held()
+        self._finish_closing()
+
     def _further_polls(self, page: LogPage, before: Vector) -> list[Envelope]:
         """Ask the peer for the next page, and for what it has of others that we have not heard of for a while.
         `before`: what we had received before the page."""

@@ -164,8 +164,10 @@ def trace(run: int | None, rule: str | None, limit: int | None, everything: bool
     if as_json:
         write_json(found)
         return
-    where = f"at position {found['position']}" if found["position"] is not None else "refused"
-    print_line(f"Run {run}: {found['cause']} of {found['subject']}, {where}, {found['outcome']}.")
+    where = f", at position {found['position']}" if found["position"] is not None else ""
+    print_line(f"Run {run}: {found['cause']} of {found['subject']}{where}, {found['outcome']}.")
+    if found.get("reason"):
+        print_line(found["reason"])
     print_tree(found["tree"])
 
 

@@ -25,7 +25,7 @@ from mdv.cli.lmr import LOCAL_LMR
 from mdv.cli.output import escape_controls, on_terminal
 from mdv.cli.serve import METRICS_FOLDER_VARIABLE, upgrade_database
 from mdv.cli.server_commands import lmr_command, replicate_command, web_command, worker_command
-from mdv.cli.up_backbone import connect_mdps, is_member
+from mdv.cli.up_backbone import connect_mdps, is_member, logical_settings, peer_databases
 from mdv.config import Config
 from mdv.errors import BadRequest, Conflict, MdvError, NotAllowed, NotStarted
 from mdv.mdp_places import CRDTS, MAX_MDPS, MdpPlace, choose_mdps, list_places, write_mdps
@@ -255,6 +255,8 @@ class Databases:
 
     postgres: str = field(repr=False)
     valkey: str = field(repr=False)
+    peers: str = field(default="", repr=False)
+    """Those of the other MDPs, if their logs are replicated by Postgres."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,8 @@ class _Servers(Supervisor):
         from mdv.embedded import ensure_database, start_postgres, start_valkey
 
         settings = {"max_connections": str(CONNECTIONS_PER_MDP * count)} if count > 1 else {}
+        is_logical = count > 1 and Config.from_environment().backbone_transport == "postgres"
+        settings |= logical_settings(count) if is_logical else {}
         postgres = _SamePort(lambda number: start_postgres(self.folder / "postgres", settings, port=number))
         self.keep("Postgres", postgres)
         self.check()
@@ -306,6 +310,9 @@ class _Servers(Supervisor):
         for databases in found:
             upgrade_database(databases.postgres)
             self.check()
+        if is_logical:
+            peers = peer_databases([databases.postgres for databases in found])
+            found = [replace(databases, peers=text) for databases, text in zip(found, peers, strict=True)]
         return found
 
     def start_mdp(
@@ -321,6 +328,7 @@ class _Servers(Supervisor):
             "MDV_REDIS_URL": system.redis_url,
             "MDV_ADMIN_TOKEN": system.token,
             "PYTHONUNBUFFERED": "1",
+            **({"MDV_BACKBONE_DATABASES": databases.peers} if databases.peers else {}),
             METRICS_FOLDER_VARIABLE: str(self._make_metrics_folder(place.folder)),
         }
         logs = place.folder / "logs"

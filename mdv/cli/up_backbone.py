@@ -50,6 +50,29 @@ def _check_url(known: dict[str, object], system: System) -> None:
         )
 
 
+def logical_settings(count: int) -> dict[str, str]:
+    """Return the settings of one Postgres whose databases replicate their logs to each other."""
+    links = count * (count - 1)
+    return {
+        "wal_level": "logical",
+        "max_replication_slots": str(links + 4),
+        "max_wal_senders": str(links + 4),
+        "max_active_replication_origins": str(links + 4),
+        "max_logical_replication_workers": str(links + 4),
+        "max_worker_processes": str(links + 12),
+    }
+
+
+def peer_databases(urls: Sequence[str]) -> list[str]:
+    """Return MDV_BACKBONE_DATABASES of each MDP.
+
+    >>> peer_databases(["postgresql:///a", "postgresql:///b"])
+    ['m2=postgresql:///b', 'm1=postgresql:///a']
+    """
+    named = {f"m{number}": url for number, url in enumerate(urls, 1)}
+    return [" ".join(f"{name}={url}" for name, url in named.items() if name != own) for own in named]
+
+
 def is_member(database_url: str) -> bool:
     """True if the MDP of this database is in a backbone."""
     from mdv.db.engine import make_engine

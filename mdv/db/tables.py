@@ -288,6 +288,19 @@ refused_documents = Table(
     comment="Documents that may have statements which the schema of the backbone refuses.",
 )
 
+replica_inbox = Table(
+    "replica_inbox",
+    metadata,
+    Column("number", BigInteger, Identity(), primary_key=True),
+    Column("subscription", Text, nullable=False, comment="the subscription that has brought it"),
+    Column("life", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("chain", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    comment="Operations that logical replication has brought, until they are processed.",
+)
+
 statement_marks = Table(
     "statement_marks",
     metadata,

@@ -10,6 +10,7 @@ from mdv.errors import InvalidDocument
 from mdv.mdp.schemas import SchemaInForce
 from mdv.model import BLANK_MARK, ParsedDocument, Statement, is_blank
 from mdv.rdf.digest import statement_hash
+from mdv.rdf.parse import RESERVED_URI_PREFIX
 from mdv.rdf.schema import Schema
 from mdv.rdf.validate import refuse_reserved
 
@@ -48,13 +49,18 @@ def refuse_reserved_names(additions: Sequence[Edit], deletions: Sequence[Edit], 
             if is_blank(name):
                 raise InvalidDocument(
                     f"{name} is a blank node. Its name depends on its statements, so it cannot be edited. Register"
-                    f" the document {document or default_document or name.partition(BLANK_MARK)[0]} again instead."
+                    f" the document {_document_of(name, document or default_document)} again instead."
                 )
     by_document: dict[str, list[Statement]] = {}
     for statement, document in additions:
         by_document.setdefault(document or default_document or "", []).append(statement)
     for uri, statements in by_document.items():
         refuse_reserved(ParsedDocument(uri, tuple(statements)))
+
+
+def _document_of(blank: str, edited: str | None) -> str:
+    """Return the document to register for a change of a blank node. MDV writes its own documents itself."""
+    return edited if edited and not edited.startswith(RESERVED_URI_PREFIX) else blank.partition(BLANK_MARK)[0]
 
 
 def single_values(additions: Iterable[Edit], default_document: str | None, schema: Schema) -> set[tuple[str, str, str]]:

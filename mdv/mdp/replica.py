@@ -168,6 +168,17 @@ class Replica:
             answers += self._apply(lambda member: member.apply_more(now or now_in_microseconds()))
         return answers
 
+    def accept(self, rows: Sequence[LogRow], sender: str) -> None:
+        """Process operations that were not pulled. Malformed ones are dropped."""
+
+        def step(member: BackboneMember) -> list[Envelope]:
+            member.accept(rows, sender, now_in_microseconds())
+            return []
+
+        self._apply(step)
+        while self.is_cut:
+            self._apply(lambda member: member.apply_more(now_in_microseconds()))
+
     def _apply(self, step: Callable[[BackboneMember], list[Envelope]]) -> list[Envelope]:
         """Take a step of the member. Suspend rules that take too long, as a worker does."""
         while True:

@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 import structlog
 from sqlalchemy import Engine
@@ -24,9 +26,11 @@ from mdv.backbone.messages import BackboneMessage, Envelope, LogPage, LogPoll, S
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 from mdv.db.replica.keys import read_private_key
 from mdv.db.replica.lock import hold_replication_lock
-from mdv.errors import MdvError
+from mdv.db.replica.transport import InboxRow
+from mdv.errors import BadRequest, MdvError
 from mdv.mdp.adopt_lmr import follow_definitions
 from mdv.mdp.lmr_definitions import announce_lmrs
+from mdv.mdp.log_transport import LogTransport
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica import Replica, now_in_microseconds
 from mdv.mdp.replicated_schema import store_schema_in_force
@@ -43,6 +47,8 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
 IDLE_PAUSE_SECONDS = 0.5
 """The pause after an exchange that brought nothing, although the peer did not wait."""
 JOINING_PAUSE_SECONDS = 0.2
+SUBSCRIBED_PAUSE_SECONDS = 1.0
+"""The pause between two polls of a peer whose operations come by a subscription."""
 CHECK_SECONDS = 10.0
 """How long a member that was started waits for the others before it sends changes of its own."""
 TEND_SECONDS = 1.0
@@ -61,6 +67,7 @@ class Replicator:
         report: Report,
         relay_seconds: float,
         allows_plain: bool,
+        databases: Mapping[str, str] | None = None,
     ) -> None:
         self._provider = provider
         self._engine: Engine = provider.engine
@@ -70,6 +77,7 @@ class Replicator:
         self._report = report
         self._allows_plain = allows_plain
         self._turn = threading.Lock()
+        self._transport = LogTransport(self._engine, databases or {}, self._accept)
         self._links: dict[str, LinkStatus] = {}
         self._behind_since: dict[str, float] = {}
         self._followers: dict[str, _Follower] = {}
@@ -92,6 +100,7 @@ class Replicator:
                 log.warning("replication is interrupted", reason=_reason(error))
                 self._stop.wait(TEND_SECONDS)
             finally:
+                self._transport.stop()
                 self._end_followers()
 
     def _run(self, check_lock: Callable[[], object]) -> None:
@@ -108,17 +117,19 @@ class Replicator:
                     self._call(lambda member: member.stop_checking())
                     checking_until = None
                 self._tend(facts)
+                self._transport.tend(facts)
             else:
                 is_started = False
                 self._end_followers()
                 if facts is None:
+                    self._transport.tend(None)
                     with self._turn:
                         self._replica.reset()
             self._stop.wait(TEND_SECONDS)
 
     def _end_followers(self) -> None:
         for follower in self._followers.values():
-            follower.ended.set()
+            follower.end()
         self._followers.clear()
         self._links.clear()
 
@@ -128,7 +139,7 @@ class Replicator:
                  if name != facts.name and not member.is_removed and member.url}  # fmt: skip
         for name, follower in list(self._followers.items()):
             if peers.get(name) != follower.url or not follower.thread.is_alive():
-                follower.ended.set()
+                follower.end()
                 del self._followers[name]
                 self._links.pop(name, None)
         for name, url in peers.items():
@@ -198,6 +209,22 @@ class Replicator:
                 store_schema_in_force(self._replica, self._provider)
         return [answer for to, answer in answers if to == peer]
 
+    def _accept(self, arrived: list[tuple[str, InboxRow]]) -> None:
+        """Process operations that subscriptions have brought."""
+        for sender, rows in groupby(arrived, key=itemgetter(0)):
+            with self._turn:
+                try:
+                    self._replica.accept([one.row for _, one in rows], sender)
+                except BadRequest as error:  # malformed: they are dropped, as an answer by HTTP is
+                    log.warning("operations are malformed", member=sender, reason=error.detail)
+                if self._replica.has_new_schema:
+                    store_schema_in_force(self._replica, self._provider)
+        for follower in list(self._followers.values()):
+            follower.wake.set()  # report to the peers what is here now
+
+    def is_subscribed(self, peer: str) -> bool:
+        return self._transport.subscribed(peer)
+
     def meet(self, contacts: Mapping[str, tuple[str, str]]) -> None:
         """Note members that this one does not know yet, because it joins: half of all must know it before it begins."""
 
@@ -234,10 +261,14 @@ class _Follower:
 
     def __init__(self, replicator: Replicator, peer: str, url: str) -> None:
         self.url = url
-        self.ended = threading.Event()
+        self.ended, self.wake = threading.Event(), threading.Event()
         self._replicator, self._peer = replicator, peer
         self.thread = threading.Thread(target=self._run, name=f"peer {peer}", daemon=True)
         self.thread.start()
+
+    def end(self) -> None:
+        self.ended.set()
+        self.wake.set()
 
     @property
     def _is_over(self) -> bool:
@@ -276,7 +307,9 @@ class _Follower:
             return IDLE_PAUSE_SECONDS
         polls = [message for message in messages if isinstance(message, LogPoll)]
         is_plain = status is MemberStatus.ACTIVE and len(polls) == len(messages)
-        answers = client.exchange(messages, replicator.wait if is_plain else 0, silent if is_plain else ())
+        is_subscribed = replicator.is_subscribed(self._peer)
+        wait = replicator.wait if is_plain and not is_subscribed else 0
+        answers = client.exchange(messages, wait, silent if wait else ())
         if status is MemberStatus.RETURNING:
             replicator.meet(client.contacts)
         has_rows, rounds = False, 0
@@ -288,7 +321,7 @@ class _Follower:
                     has_rows = has_rows or bool(answer.rows)
                     replicator.note(
                         self._peer, contact=time.time(), offered=dict(answer.offered), error="", since=0.0,
-                        clock_skew=client.clock_skew,
+                        clock_skew=client.clock_skew, transport="postgres" if is_subscribed else "http",
                     )  # fmt: skip
                 replies += replicator.receive(self._peer, answer)
             if any(isinstance(reply, StateRequest) for reply in replies) and rounds > 3:
@@ -296,12 +329,16 @@ class _Follower:
             answers = client.exchange(replies) if replies and not self._is_over else []
         if not is_plain:
             return JOINING_PAUSE_SECONDS
+        if is_subscribed:
+            return SUBSCRIBED_PAUSE_SECONDS
         return 0.0 if has_rows or time.monotonic() - begun > 0.5 * replicator.wait else IDLE_PAUSE_SECONDS / 10
 
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not self._is_over and (left := deadline - time.monotonic()) > 0:
-            self.ended.wait(min(left, 0.5))
+            if self.wake.wait(min(left, 0.5)):
+                self.wake.clear()
+                return
 
 
 def _reason(error: Exception) -> str:

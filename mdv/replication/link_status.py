@@ -25,6 +25,8 @@ class LinkStatus:
     since: float = 0.0
     """When the link began to fail; 0: it works."""
     clock_skew: float = 0.0
+    transport: str = "http"
+    """How its operations arrive: http or postgres."""
 
 
 @dataclass(frozen=True, slots=True)

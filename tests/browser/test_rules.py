@@ -213,6 +213,18 @@ def test_the_replay_of_figure_9_is_shown_in_the_drawing_of_figure_5(desk: Visit,
 PASSAU = "search CycleProvider c register c where c.serverHost contains 'passau' and c.serverInformation.memory > 64"
 
 
+def test_a_name_is_not_broken_for_a_long_rule(desk: Visit, mdp: Client) -> None:
+    terms = " or ".join(f"c.serverHost contains 'host{number}.example'" for number in range(12))
+    rule = {"rule": f"search CycleProvider c register c where {terms}", "name": "environment"}
+    mdp.change("POST", "/lmrs", {"name": "broken"})
+    mdp.change("POST", "/lmrs/broken/subscriptions", [rule], seconds=60)
+    for path in ("/rules/registered?lmr=broken", "/lmrs/broken"):
+        name = desk.to(path).locator("td[data-name=Name] bdi")
+        expect(name).to_have_text("environment")
+        assert name.evaluate("name => name.getClientRects().length") == 1, path
+    desk.check()
+
+
 def test_a_long_name_of_an_lmr_leaves_room_for_the_rules(visit: Visit, mdp: Client) -> None:
     name = "n" * 100
     if not any(lmr["name"] == name for lmr in mdp.get("/lmrs")["items"]):
@@ -270,6 +282,18 @@ def test_no_edge_runs_behind_a_box_and_the_text_is_readable(visit: Visit, mdp: C
         assert page.evaluate(
             "() => { const box = document.querySelector('.canvas'); return box.scrollWidth <= box.clientWidth }"
         )
+    visit.check()
+
+
+@pytest.mark.parametrize("path", ["/schema", "/event-rules/graph"])
+def test_other_diagrams_in_layers_do_not_mislead_either(visit: Visit, path: str) -> None:
+    page = visit.to(path)
+    expect(page.locator("figure.graph.drawn")).to_be_visible()
+    edges, crossed = page.evaluate(CROSSED)
+    assert edges >= 3 and crossed == []
+    size, window = page.evaluate("""() => { const cy = document.querySelector('figure.graph').cy;
+        return [cy.zoom() * parseFloat(cy.nodes()[0].style('font-size')), window.innerWidth]; }""")
+    assert size >= (10 if window < 500 else 11)
     visit.check()
 
 

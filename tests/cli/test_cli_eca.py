@@ -114,7 +114,9 @@ def test_a_registration_that_a_rule_refuses_says_why(on: Run, provider: tuple[Pa
     assert refused.code == 1 and "A rule failed: The rule bad failed" in refused.err
     (run, *_) = (line.split("\t") for line in on("eca", "trace").out.splitlines())
     assert (run[2], run[3]) == ("", "refused")
-    assert "  failed: " in on("eca", "trace", run[0]).out
+    traced = on("eca", "trace", run[0]).out
+    assert traced.startswith(f"Run {run[0]}: registration of {uri}, refused.\nThe rule bad failed for {uri}#host, so")
+    assert "  failed: " in traced
 
 
 def test_an_update_changes_statements(on: Run, provider: tuple[Path, str], tmp_path: Path) -> None:

@@ -121,6 +121,17 @@ def test_a_loop_names_the_rules_that_repeat(eca: Mdp) -> None:
     assert statements(eca, "http://d/1") == set() == statements(eca, RULES)
 
 
+def test_rules_end_when_their_time_is_over(eca: Mdp) -> None:
+    eca.provider = Provider(eca.engine, run_limits=RunLimits(seconds=0))
+    add(eca, "RULE tags ON INSERT (_, subject, _) IF TRUE DO INSERT ($delta, tag, 'a')")
+
+    (ended,) = put(eca, "http://d/1", "<http://r/1> :subject 'x' .")
+
+    assert (ended.state, ended.answer["type"]) == ("failed", "urn:mdv:problem:rules-do-not-end")
+    assert ended.answer["limit"] == "more than 0 seconds"
+    assert statements(eca, "http://d/1") == set() == statements(eca, RULES)
+
+
 def test_a_registration_is_one_of_the_updates_that_a_transaction_may_have(eca: Mdp) -> None:
     """The limit is 60 updates."""
     add(eca, "ON INSERT (_, tag, _) IF TRUE DO INSERT ($delta, subject, $delta.target)")

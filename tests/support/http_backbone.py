@@ -23,6 +23,7 @@ from tests.support.in_process_server import serve_in_process
 from tests.support.server import Api, WebAddress, environment
 from web.services import make_redis
 from workers.messages import PUBLISHED_CHANNEL
+from workers.replicate import read_databases
 
 RELAY_SECONDS = 0.5
 
@@ -65,7 +66,7 @@ class HttpMember:
 
         self.replicator = Replicator(
             Provider.configured(engine, config), lambda: redis.publish(PUBLISHED_CHANNEL, b"1"), report,
-            config.backbone_relay_seconds, config.backbone_plain,
+            config.backbone_relay_seconds, config.backbone_plain, read_databases(config),
         )  # fmt: skip
         self.thread = threading.Thread(target=self.replicator.run, daemon=True)
         self.thread.start()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from mdv.model import RDF, RDF_TYPE, XSD, Statement, Term
+from mdv.model import BLANK_MARK, RDF, RDF_TYPE, XSD, Statement, Term
 from mdv.rdf.values import ValueKind
 from mdv.rdftl.model import (
     AbortDependency,
@@ -114,6 +114,19 @@ def statements() -> st.SearchStrategy[Statement]:
 def contents(most: int = 12) -> st.SearchStrategy[frozenset[Statement]]:
     """The statements of a document: valid, and never empty."""
     return st.lists(statements(), min_size=1, max_size=most).map(valid)
+
+
+def with_blank_node(document: str, said: frozenset[Statement]) -> frozenset[Statement]:
+    """Return the statements with a blank node of the document in place of the last resource."""
+    last, blank = Term.uri(RESOURCES[-1]), Term.uri(document + BLANK_MARK + "b")
+    return frozenset(
+        Statement(
+            blank.value if one.subject == last.value else one.subject,
+            one.property,
+            blank if one.object == last else one.object,
+        )
+        for one in said
+    )
 
 
 @cache

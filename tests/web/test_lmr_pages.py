@@ -317,7 +317,8 @@ def test_the_cache_is_verified_and_checked(start: Start, api: Api, doc: str, mar
     event = part.answer.headers["HX-Trigger"]
     assert f"{event} from:body" in refreshed.split(", "), "the time of the comparison is shown at once"
     assert "<html" not in part.answer.text and "Compared at position" in part.words
-    assert "Last compared" in user.get("/").words
+    (compared,) = user.get("/").tree.xpath("//dt[text()='Last compared']/following-sibling::dd[1]")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:]+ UTC runs every hour", " ".join(compared.text_content().split()))
 
 
 # The cache

@@ -166,6 +166,16 @@ def test_a_run_shows_the_action_that_a_rule_has_called(
     assert f"Called {doc}#mark: 1 solution (x = {doc}#host)." in page.words
 
 
+def test_a_refused_run_says_why(visitor: Visitor, add_rule: Callable[[str], list[int]], api: Api, doc: str) -> None:
+    add_rule("RULE fails ON INSERT (_, note, 'bad') IF TRUE DO INSERT ($delta, seq++, $delta)")
+    refused = api.put(doc, turtle("<#a> ex:note 'bad' ."))
+    assert refused.status_code == 422
+
+    page = visitor.get(f"/event-rules/runs/{refused.json()['run']}")
+
+    assert f"The rule fails failed for {doc}#a, so this change was refused" in page.words
+
+
 def test_a_run_is_undone_after_confirmation(
     visitor: Visitor, add_rule: Callable[[str], list[int]], host: Callable[[int], str]
 ) -> None:

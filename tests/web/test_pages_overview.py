@@ -158,6 +158,22 @@ def test_an_lmr_that_has_just_received_an_event_is_not_behind(user: Visitor, adm
     assert admin.http.delete("/api/v1/lmrs/just now").is_success
 
 
+def test_an_alert_counts_unread_events(user: Visitor, admin: Api, engine: Engine) -> None:
+    admin.http.post("/api/v1/lmrs", json={"name": "one behind"})
+    rule = RULE.replace("= 1", "= 4711")
+    assert admin.http.post("/api/v1/lmrs/one behind/subscriptions", json={"rule": rule}).status_code == 201
+    for host, events in (("before", None), ("after", "1 unread event."), ("later", "2 unread events.")):
+        assert admin.put("http://unread.example/", provider(4711).replace("'h'", f"'{host}'")).is_success
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("update publications set at = at - interval '1 minute'"))
+            if events is None:
+                read = 'update lmrs set cursor = (select max("offset") from feed), asked_at = now()'
+                connection.execute(sqlalchemy.text(read))
+        alerts = user.get("/").tree.xpath("//*[contains(@class, 'note')]//text()")
+        assert events is None or any(f"The LMR one behind has {events}" in alert for alert in alerts), alerts
+    assert admin.http.delete("/api/v1/lmrs/one behind").is_success
+
+
 def test_a_burst_of_one_caller_is_one_line_that_leads_to_its_jobs(user: Visitor, make: Callable[[str], Api]) -> None:
     ci, other = make("ci"), make("other")
     for number in range(60):

@@ -35,7 +35,9 @@ def add_rule(system_database: str) -> Callable[..., int]:
 
 def test_a_rule_of_the_provider_is_changed_and_removed(visitor: Visitor, add_rule: Callable[..., int]) -> None:
     number = add_rule(RULE + "1")
-    assert f"/rules/own/{number}" in visitor.get("/rules", id=number).links()
+    shown = visitor.get("/rules", id=number)
+    assert f"/rules/own/{number}" in shown.links() and shown.title.startswith(f"Rule {number}")
+    assert "rule of this MDP" in shown.words and "Subscription" not in shown.words
     page = visitor.get(f"/rules/own/{number}")
     assert page.form(f"/rules/own/{number}")["rule"] == RULE + "1"
     changed = visitor.post(f"/rules/own/{number}", rule=RULE + "2")

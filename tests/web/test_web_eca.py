@@ -195,6 +195,7 @@ def test_a_failing_rule_refuses_the_change_and_says_why(api: Api, doc: str, word
     assert api.get("/documents", uri=doc).status_code == 404
     run = api.get(f"/eca/runs/{problem['run']}").json()
     assert (run["outcome"], run["position"], run["failed"][0]["name"]) == ("refused", None, "bad")
+    assert run["reason"] == problem["detail"] and ".." not in problem["detail"]
     tried = api.put(doc, turtle(f"<#a> ex:note '{word}' ."), dry_run="true")
     assert tried.status_code == 422 and tried.json()["run"]["copies"][0]["reason"] == problem["reason"]
     assert api.get("/eca/rules/bad").json()["failed"] == 1
@@ -216,6 +217,7 @@ def test_rules_that_do_not_end_are_refused_with_their_sequence(api: Api, doc: st
     assert sorted(problem["rules"]) == ["off", "on", "up"] and problem["times"] > 100
     run = api.get(f"/eca/runs/{problem['run']}").json()
     assert run["tree"]["fired"] > 300 and run["tree"]["continued"]
+    assert run["reason"] == problem["detail"]
 
 
 def test_a_dry_run_shows_the_run_and_changes_nothing(api: Api, doc: str, word: str) -> None:

@@ -225,11 +225,13 @@ def run(run: str) -> Response:
     """`tree` has the rules that fired (`copies`), and the actions of an update (`updates`). A rule has its `delta`, the
     `comparisons` of its condition with the values that they compared, and the updates of its actions. An update has its
     `changes`, and the rules that it triggered. The tree has the first 1,000 and the last 100 updates; `left_out` is the
-    number of the others, and `later` has the rules that these triggered. Parts below 100 levels are in `continued`."""
+    number of the others, and `later` has the rules that these triggered. Parts below 100 levels are in `continued`.
+    `reason` says why the change was refused, or compensated by MDV itself."""
     require_reader()
     with services().engine.connect() as connection:
         found, trace = read_run(connection, read_run_id(run))
-    return jsonify(run_json(found) | {"tree": tree_json(build_tree(trace)), "failed": trace["failed"]})
+    tree = tree_json(build_tree(trace))
+    return jsonify(run_json(found) | {"tree": tree, "failed": trace["failed"], "reason": trace.get("reason")})
 
 
 @routes.route("POST", "/eca/runs/<run>/compensate", "Undo a run",

@@ -1,16 +1,15 @@
 // Diagrams in layers: atomic rules and how they are shared, a filter replay step by step, the classes of a schema. The
 // page contains the same information as text.
 import cytoscape from "cytoscape";
-import dagre from "cytoscape-dagre";
+import { layeredLayout } from "./layered_layout.js";
 import { stepBar } from "./step_bar.js";
-
-cytoscape.use(dagre);
 
 const FONT = 12;
 const LINE = 1.35 * FONT;
 const FAMILY = 'system-ui, "Segoe UI", Roboto, sans-serif';
 const MONO = getComputedStyle(document.documentElement).getPropertyValue("--mono").trim();
-const MIN_NODES_FOR_MAP = 60; // larger diagrams are laid out as a map and get a search field
+const MARGIN = 16;
+const MIN_NODES_FOR_MAP = 60; // larger diagrams are fitted into view, and get a search field
 const pen = document.createElement("canvas").getContext("2d");
 pen.font = `600 ${FONT}px ${FAMILY}`;
 
@@ -146,17 +145,32 @@ function pack(blocks, wide) {
   return { places, w, h: y };
 }
 
+// Lays out a diagram in layers.
 function layOut(cy, direction, container) {
   if (cy.scratch("map")) return layoutMap(cy, container);
-  const named = Math.max(0, ...cy.edges().map((edge) => pen.measureText(edge.data("label")).width));
-  cy.layout({ name: "dagre", rankDir: direction, nodeSep: cy.edges(":loop").nonempty() ? 84 : 24, edgeSep: 12, rankSep: direction === "LR" ? Math.max(70, named + 50) : 46, animate: false, fit: false }).run();
+  const edges = cy.edges().not(":loop");
+  const label = (text) => (text ? { width: Math.ceil(pen.measureText(text).width) + 12, height: LINE } : {});
+  const laid = layeredLayout(
+    cy.nodes().map((node) => ({ id: node.id(), width: node.data("width"), height: node.data("height") })),
+    edges.map((edge) => ({ id: edge.id(), from: edge.source().id(), to: edge.target().id(), label: label(edge.data("label")) })),
+    { direction, nodeGap: cy.edges(":loop").nonempty() ? 84 : 24 },
+  );
+  cy.nodes().positions((node) => laid.place(node.id()));
+  edges.forEach((edge) => edge.data("line", laid.line(edge.id())));
+  drawLines(edges);
 }
 
-// The server lays out small diagrams of rules: edges have corners, so that they do not run behind boxes.
-function drawLines(cy, { fontSize, lineHeight }) {
+// The server lays out small diagrams of rules.
+function drawAsLaidOut(cy, { fontSize, lineHeight }) {
   cy.nodes().style({ "font-family": MONO });
   cy.nodes(":childless").style({ "font-size": fontSize, "line-height": lineHeight });
-  for (const edge of cy.edges()) {
+  cy.edges().style("z-compound-depth", "bottom"); // below the labels of groups, which they cross
+  drawLines(cy.edges());
+}
+
+// Draws edges with the corners that their layout has found.
+function drawLines(edges) {
+  for (const edge of edges) {
     const points = edge.data("line").map(([x, y]) => ({ x, y }));
     const [start, end] = [points[0], points.at(-1)];
     const [dx, dy] = [end.x - start.x, end.y - start.y];
@@ -177,7 +191,14 @@ function drawLines(cy, { fontSize, lineHeight }) {
   }
 }
 
-// Shows a laid out diagram in its own size, in a container that scrolls.
+// Moves a diagram that the browser has laid out to the corner of its container, and returns its size.
+function cornered(cy) {
+  const box = cy.elements().boundingBox();
+  cy.nodes(":childless").shift({ x: MARGIN - box.x1, y: MARGIN - box.y1 });
+  return { width: box.w + 2 * MARGIN, height: box.h + 2 * MARGIN };
+}
+
+// Shows a diagram in its own size, in a container that scrolls.
 function scrollingView(cy, { width, height }, container, sheet) {
   let scale = 1;
   const show = (to) => {
@@ -232,35 +253,36 @@ function draw(figure) {
 
   const isMap = drawing.nodes.length >= MIN_NODES_FOR_MAP && drawing.nodes.some(({ block, group }) => block || group != null);
   const isLaidOut = drawing.width != null && drawing.edges.every(({ line }) => line);
-  const sheet = isLaidOut ? container.appendChild(document.createElement("div")) : container;
-  const cy = cytoscape({ container: sheet, elements: elements(drawing, isMap), style: look(isMap), layout: { name: "preset", fit: false }, minZoom: 0.04, maxZoom: 3, userZoomingEnabled: false, userPanningEnabled: !isLaidOut, boxSelectionEnabled: false, autoungrabify: true });
+  const scrolls = drawing.nodes.length < MIN_NODES_FOR_MAP;
+  const sheet = scrolls ? container.appendChild(document.createElement("div")) : container;
+  const cy = cytoscape({ container: sheet, elements: elements(drawing, isMap), style: look(isMap), layout: { name: "preset", fit: false }, minZoom: 0.04, maxZoom: 3, userZoomingEnabled: false, userPanningEnabled: !scrolls, boxSelectionEnabled: false, autoungrabify: true });
   cy.scratch("map", isMap);
   cy.scratch("laid", isLaidOut);
-  if (isLaidOut) drawLines(cy, drawing);
+  if (isLaidOut) drawAsLaidOut(cy, drawing);
   else layOut(cy, drawing.direction ?? "TB", container);
   figure.classList.add("drawn");
-  container.classList.toggle("laid", isLaidOut);
+  container.classList.toggle("scrolls", scrolls);
   const diagram = { cy, figure, container };
-  const view = isLaidOut
-    ? scrollingView(cy, drawing, container, sheet)
+  const view = scrolls
+    ? scrollingView(cy, isLaidOut ? drawing : cornered(cy), container, sheet)
     : {
         zoom: (by) => cy.zoom({ level: cy.zoom() * by, renderedPosition: { x: container.clientWidth / 2, y: container.clientHeight / 2 } }),
         fit: () => fit(cy),
         resize: () => fit(cy),
       };
-  if (!isLaidOut) fit(cy);
+  if (!scrolls) fit(cy);
 
   bar.append(button("Zoom in", "+", () => view.zoom(1.3)), button("Zoom out", "−", () => view.zoom(1 / 1.3)), button("Fit to view", "Fit", () => view.fit()));
   if (drawing.nodes.length >= MIN_NODES_FOR_MAP) bar.append(search(diagram, status));
 
   // The mouse wheel scrolls the page unless the diagram has the focus.
-  container.addEventListener("focus", () => cy.userZoomingEnabled(!isLaidOut));
+  container.addEventListener("focus", () => cy.userZoomingEnabled(!scrolls));
   container.addEventListener("pointerdown", () => container.focus());
   container.addEventListener("blur", () => cy.userZoomingEnabled(false));
   container.addEventListener("keydown", (event) => {
     const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key in moves && isLaidOut) return; // the container scrolls
+    if (event.key in moves && scrolls) return; // the container scrolls
     if (event.key in moves) cy.panBy({ x: moves[event.key][0], y: moves[event.key][1] });
     else if (event.key === "+" || event.key === "=") view.zoom(1.3);
     else if (event.key === "-") view.zoom(1 / 1.3);
@@ -286,7 +308,7 @@ function draw(figure) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => cy.style(look(isMap)));
   let width = container.clientWidth;
   new ResizeObserver(() => {
-    if (!isLaidOut) cy.resize();
+    if (!scrolls) cy.resize();
     if (container.clientWidth !== width) view.resize();
     width = container.clientWidth;
   }).observe(container);

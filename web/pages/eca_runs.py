@@ -76,6 +76,8 @@ class RunReplay:
     def __init__(self, run: ListedRuleRun, trace: Mapping[str, Any], actions: Mapping[int, Sequence[str]]) -> None:
         self.run, self.trace, self.actions = run, trace, actions
         self.tree = build_tree(trace)
+        self.reason: str | None = trace.get("reason")
+        """Why the change was refused, or compensated."""
         self.steps: Sequence[Mapping[str, Any]] = trace["steps"]
         self._number = {step["n"]: number for number, step in enumerate(self.steps, 1)}
         self._cause = {one["copy"]: self._number.get(one["cause"], 0) for one in trace["fired"]}

@@ -195,7 +195,7 @@ def _alerts(status: Status) -> Iterator[Alert]:
             yield Alert(f"The LMR {lmr.name} is too far behind and has to take a new snapshot.",
                             url_for("pages.lmr", name=lmr.name))  # fmt: skip
         elif lmr.since and (datetime.now(UTC) - lmr.since).total_seconds() > BEHIND_AFTER_SECONDS:
-            unread = f"{lmr.events:,}{'+' if lmr.more else ''} unread events"
+            unread = f"{lmr.events:,}{'+' if lmr.more else ''} unread event{'' if lmr.events == 1 else 's'}"
             yield Alert(
                 f"The LMR {lmr.name} has {unread}. Remove it if it is no longer used.",
                 url_for("pages.lmr", name=lmr.name),

@@ -206,6 +206,7 @@ def describe_member(facts: MemberFacts, name: str, status: ReplicationStatus | N
             "last_contact": link.contact or None if link is not None else None,
             "error": link.error if link is not None else "",
             "clock_skew": round(link.clock_skew, 1) if link is not None else None,
+            "transport": link.transport if link is not None else None,
             "lag": missing_operations(link.offered, facts.vector) if link is not None else None,
             "behind_us": missing_operations(facts.vector, reported[0]) if reported else None,
         }

@@ -30,7 +30,8 @@ def record_refusal(connection: Connection, error: MdvError, provider: Provider) 
         return error
     record: RunRecord = error.record
     error.record = None
-    error.extra["run"] = store_run(connection, None, record)
+    trace = {**record.trace, "reason": error.detail}
+    error.extra["run"] = store_run(connection, None, record._replace(trace=trace))
     if record.parent is not None and record.parent.aborted is not None:
         reason = f"A detached copy failed: {error.detail}"
         run, copy = record.parent.run, record.parent.aborted

@@ -409,7 +409,7 @@ class Scheduler:
                 is_restored=called is not None,
             )  # fmt: skip
         except (InvalidDocument, Forbidden) as error:
-            raise ActionFailed(error.detail) from None
+            raise ActionFailed(error.detail.removesuffix(".")) from None
         # The updates of a program are found as those of a registration.
         updates = None if called is not None else frozenset(edits.updates)
         change = UpdateChange(frozenset(effective.gained), frozenset(effective.lost), updates)
