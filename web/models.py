@@ -558,6 +558,7 @@ class SchemaChange(BaseModel):
     lmrs: int = Field(description="number of notified LMRs; all receive the schema")
     concerned: list[ConcernedLmr] = Field(description="the LMRs that receive changed resources, at most 100")
     dry_run: bool | None = None
+    token: str | None = Field(None, description="with a backbone, names the change for `GET /status?after=`")
 
 
 class FoundByRule(BaseModel):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from mdv.db import cache as db
 from mdv.db.cache_gc import compute_bucket_sums
 from mdv.errors import MustRefetch, Unavailable
-from mdv.failpoints import ADOPTED, hit_failpoint
+from mdv.failpoints import ADOPTED, STAGED_BUCKETS, hit_failpoint
 from mdv.lmr.apply import swap_home
 from mdv.lmr.cache import Cache
 from mdv.lmr.checksum import MAX_PAGES
@@ -64,6 +64,7 @@ def get_adopted(cache: Cache, previous: str, mdp: NewHome, accept_older: bool) -
     adopted = mdp.adopt(term, seen, sums, accept_older, BEHIND_WAIT_SECONDS)
     hit_failpoint(ADOPTED)
     page, events = _stage(cache, mdp, str(adopted["cursor"]))
+    hit_failpoint(STAGED_BUCKETS)
     buckets = [int(bucket) for bucket in adopted["buckets"]]
     change: ChangedHome | None = None
 

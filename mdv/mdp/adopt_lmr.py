@@ -29,6 +29,7 @@ from mdv.db.replica.lmrs import (
 )
 from mdv.db.state import lock_state
 from mdv.errors import Conflict, InvalidRule, MdvError, NotFound, Unavailable
+from mdv.failpoints import ACTIVATED_LMR, ANNOUNCED_HOME, hit_failpoint
 from mdv.mdp.lmr_definitions import (
     LmrDefinition,
     RuleDefinition,
@@ -80,6 +81,7 @@ def adopt_lmr(connection: Connection, lmr: Lmr, provider: Provider, term: int) -
     adopted = known._replace(home=facts.name, term=max(term, known.term + 1))
     set_place(connection, lmr.id, adopted.term, None)
     token = announce_home(connection, adopted, provider)
+    hit_failpoint(ANNOUNCED_HOME)
     return AdoptedLmr(adopted.term, state.position, token, problems)
 
 
@@ -93,6 +95,7 @@ def _activate(connection: Connection, lmr: Lmr, definition: LmrDefinition, provi
     feed = Feed(connection)
     feed.expire_events(lmr.id, feed.take_offsets(1))
     feed.drop_events(lmr.id)
+    hit_failpoint(ACTIVATED_LMR)
     return tuple(problems)
 
 

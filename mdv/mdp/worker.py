@@ -458,9 +458,8 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
         savepoint.rollback()
         return asdict(outcome) | {"dry_run": True}
     savepoint.commit()
-    if is_member:
-        announce_schema(connection, provider)
-    return asdict(outcome)
+    token = {"token": announce_schema(connection, provider)} if is_member else {}
+    return asdict(outcome) | token
 
 
 RULE_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], dict[str, Any]]] = {

@@ -253,6 +253,7 @@ def test_every_change_has_a_token_that_an_lmr_waits_for(roaming: Roaming) -> Non
     edit = {"remove": [[subject, name, old]], "add": [[subject, name, new]]}
     tokens.append(m2.api.patch(uri, edit).json()["token"])
     tokens.append(m2.api.delete(uri).json()["token"])
+    tokens.append(m1.api.put_schema(SCHEMA + "ex:more rdfs:range xsd:string .").json()["token"])
     del roaming.documents.ports[uri]
     for token in tokens:
         assert lmr.sync.wait_for_token(parse_token(token), 60), token
