@@ -126,6 +126,8 @@ def test_another_member_becomes_the_home_and_all_stays_exact(roaming: Roaming) -
     assert len(lmr.adoptions()) == 1 and lmr.adoptions()[0]["buckets"] < 40
     # subscriptions over the LMR, with their lasting IDs
     assert roaming.rules_at(home).keys() == {first["id"], second["id"]}
+    why = roaming.at(home).get("/explain", lmr="self", uri=f"{uris[3]}#host").json()
+    assert [rule["id"] for rule in why["rules"]] == [first["id"]]
     third = lmr.homes.current.subscribe(roaming.documents.rule(3))
     roaming.ports[third["id"]] = 3
     roaming.unsubscribe(home, second["id"])

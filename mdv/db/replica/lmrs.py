@@ -125,6 +125,11 @@ def find_lasting_ids(connection: Connection, lmr: int, rules: Collection[int]) -
     return dict(_execute(connection, "find_lasting_ids", lmr=lmr, rules=list(rules)).fetchall())
 
 
+def list_lasting_ids(connection: Connection, lmr: int) -> dict[int, int]:
+    """Return the lasting IDs of the rules of an LMR, where they differ from the IDs of the rules."""
+    return dict(_execute(connection, "list_lasting_ids", lmr=lmr).fetchall())
+
+
 def forget_rules(connection: Connection, lmr: int) -> None:
     _execute(connection, "forget_rules", lmr=lmr)
 

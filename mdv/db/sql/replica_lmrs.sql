@@ -45,7 +45,7 @@ with made as (
 select id from made;
 
 -- name: set_place
-update lmrs set term = %(term)s, home = %(home)s, announced = true where id = %(lmr)s;
+update lmrs set term = %(term)s, home = %(home)s, announced = true, cursor = null where id = %(lmr)s;
 
 -- name: replace_tokens
 with gone as (
@@ -70,6 +70,10 @@ where r.owner = %(lmr)s and (%(rules)s::bigint[] is null or r.id = any (%(rules)
 
 -- name: find_lasting_ids
 select rule_id, lasting_id from lmr_rules where lmr_id = %(lmr)s and rule_id = any (%(rules)s::bigint[]);
+
+-- name: list_lasting_ids
+-- The rules whose lasting IDs are others than their own.
+select rule_id, lasting_id from lmr_rules where lmr_id = %(lmr)s and rule_id <> lasting_id;
 
 -- name: forget_rules
 delete from lmr_rules where lmr_id = %(lmr)s;
