@@ -74,8 +74,7 @@ def adopt_lmr(connection: Connection, lmr: Lmr, provider: Provider, term: int) -
     known = find_definition(connection, definition.lasting_id)
     if known is None or known.term != definition.term:
         raise Unavailable("The LMR was adopted elsewhere at the same time. Try again.")
-    with provider.engine.connect() as reader:
-        facts = Replica(provider).facts(reader)
+    facts = Replica(provider).facts(connection)
     if facts is None:
         raise Conflict("This MDP has left its backbone.")
     adopted = known._replace(home=facts.name, term=max(term, known.term + 1))

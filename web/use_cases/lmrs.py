@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from mdv.accounts.callers import Caller
 from mdv.backbone.etag import TOKEN_CHARACTERS
-from mdv.errors import Behind, Conflict, Unavailable
+from mdv.errors import BadRequest, Behind, Conflict, Unavailable
 from mdv.inspect.explain_resource import explain_resource
 from mdv.inspect.resource_reasons import ResourceExplanation
 from mdv.mdp.jobs import lmr_uri
@@ -19,6 +19,8 @@ from web.job_queue import FinishedJob, PendingJob, run_job
 from web.models import AdoptionRequest
 from web.negotiate import run_in_thread
 from web.services import services
+
+MAX_SUM_DIGITS = 20
 
 
 def change_rules(kind: str, lmr: Lmr, options: dict[str, Any], by: str) -> FinishedJob | PendingJob:
@@ -33,11 +35,14 @@ def change_rules(kind: str, lmr: Lmr, options: dict[str, Any], by: str) -> Finis
 def adopt_lmr(lmr: Lmr, given: AdoptionRequest, by: str) -> dict[str, Any]:
     """Make this MDP the home of an LMR, once it has all changes that the LMR has. Return where the LMR continues."""
     s = services()
+    if not all(text.isascii() and text.isdecimal() and len(text) <= MAX_SUM_DIGITS for text in given.buckets):
+        raise BadRequest("`buckets` must be 256 numbers below 2^64, as texts: the checksum of the cache.")
+    sums = list(map(int, given.buckets))
     _wait_for_vector(given)
     done = change_rules("adopt", lmr, {"term": given.term}, by)
     if isinstance(done, PendingJob):
         raise Unavailable("The rules of the LMR are still being activated. Try again shortly.")
-    cursor, position, buckets = s.feeds.take_differences(lmr, list(map(int, given.buckets)))
+    cursor, position, buckets = s.feeds.take_differences(lmr, sums)
     with s.single.connect() as connection:
         facts = s.replica.facts(connection)
     result = done.result | {"cursor": cursor, "position": position, "buckets": buckets}
