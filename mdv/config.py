@@ -144,6 +144,13 @@ SETTINGS: dict[str, Setting] = {
         0.1,
         DAY_SECONDS,
     ),
+    "backbone_check_seconds": Setting(
+        "MDV_BACKBONE_CHECK_SECONDS",
+        3600.0,
+        "how often the documents are compared with those of the other members of the backbone; 0: never",
+        0,
+        30 * DAY_SECONDS,
+    ),
     "backbone_plain": Setting(
         "MDV_BACKBONE_PLAIN", False, "true: members of the backbone may use http:// in a private network"
     ),
@@ -237,6 +244,7 @@ class Config:
     webhook_private: bool
     trusted_proxies: tuple[Network, ...]
     backbone_relay_seconds: float
+    backbone_check_seconds: float
     backbone_plain: bool
     backbone_transport: str
     backbone_databases: str

@@ -46,6 +46,8 @@ FLOORS = [
 
 MDP_FLOORS = [
     {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone"},
+    {"backbone_check_jobs"},
+    {"backbone_checks"},
     {"subscribe", "real.slice_commit", "replicated_schema", "log_transport"},
     {"adopt_lmr"},
     {"rules.operations", "lmr_definitions"},

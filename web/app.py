@@ -8,6 +8,7 @@ from mdv.config import Config
 from mdv.db.engine import make_engine
 from web.api import (
     backbone,
+    backbone_checks,
     backbone_conflicts,
     documents,
     eca,
@@ -62,6 +63,7 @@ ROUTE_GROUPS = [
         jobs,
         backbone,
         backbone_conflicts,
+        backbone_checks,
         status,
     )
 ]

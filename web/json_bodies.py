@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from mdv.errors import BadRequest, Flaw, TooLarge, UnsupportedMediaType
 from web.current_config import current_config
-from web.negotiate import read_body, run_in_thread
+from web.negotiate import discard_body, read_body, run_in_thread
 from web.routing import parameter_error
 
 JSON = "application/json"
@@ -40,6 +40,11 @@ _LONGEST_TOKEN = 16
 def read_json_body(model: type[Model], max_bytes: int = MAX_ITEM_BYTES) -> Model:
     """Return the request body, parsed and validated by the model."""
     return _checked(model, _parsed(read_json(max_bytes)))
+
+
+def parse_json_body(model: type[Model], body: bytes) -> Model:
+    """Return a body that was read before, parsed in a thread and validated by the model."""
+    return _checked(model, run_in_thread(_parsed, body))
 
 
 def read_json_items(model: type[Model], max_bytes: int) -> Model | list[Model]:
@@ -84,6 +89,7 @@ def read_json(max_bytes: int) -> bytes:
     if given != JSON:
         raise UnsupportedMediaType(f"This call requires Content-Type: {JSON}, not {given or 'no content type'}.")
     if (request.content_length or 0) > max_bytes:
+        discard_body()
         raise TooLarge(f"The body is larger than the limit of {max_bytes:,} bytes.")
     body = read_body(current_config().body_seconds)
     if len(body) > max_bytes:

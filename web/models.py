@@ -416,6 +416,7 @@ class ProcessesQuery(ListQuery):
 
 class StopQuery(Strict):
     message: str | None = Field(None, description="text for its activity document", max_length=2000)
+    family: bool = Field(False, description="stop all processes that descend from the same one")
 
 
 class EcaRunsQuery(ListQuery):
@@ -507,6 +508,19 @@ class JobState(BaseModel):
 
 class SchemaPut(Strict):
     dry_run: bool = Field(False, description="report what would happen without changing anything")
+    force: bool = Field(False, description="in a backbone: also if a member is away; what breaks there is suspended")
+
+
+class SchemaTrial(Strict):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    text: str = Field(alias="schema", description="the schema as Turtle")
+    hold: bool = Field(False, description="validate new documents also by this schema for a minute")
+
+
+class NewLead(Strict):
+    member: str
+    force: bool = Field(False, description="although this MDP is not the lead, because the lead is lost")
 
 
 class ChangedAspect(BaseModel):
@@ -1282,6 +1296,7 @@ class BackboneMemberShown(BaseModel):
     last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
     error: str = Field("", description="why the last request failed")
     clock_skew: float | None = Field(None, description="seconds by which its clock is ahead")
+    version: str | None = Field(None, description="version of MDV there, if it is known")
     transport: str | None = Field(None, description="how its operations arrive: http or postgres")
     lag: int | None = Field(None, description="operations that it could send and that are missing here")
     behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
@@ -1303,7 +1318,10 @@ class BackboneShown(BaseModel):
     lag_seconds: float = Field(description="how long they have been missing")
     waiting: int = Field(description="operations that wait for others")
     forked: list[str] = Field(description="lives that two databases have continued")
+    diverged: list[str] = Field(description="documents that differ from those of others, at most 1,000")
     replicating: bool = Field(description="true: `mdv replicate` is running")
+    log_bytes: int = Field(description="size of the operations that some member does not have yet")
+    version: str = Field(description="version of MDV here")
 
 
 class ExchangeQuery(Strict):
@@ -1328,11 +1346,34 @@ class BackboneStateQuery(Strict):
 
 class BackboneChecksumQuery(Strict):
     bucket: int | None = Field(None, ge=0, lt=65536, description="list the documents of this bucket")
+    buckets: str | None = Field(
+        None, description="comma-separated numbers of buckets: list their documents", max_length=4096
+    )
+    level: Literal["groups"] | None = Field(None, description="groups: the sums of 256 groups of buckets")
+    groups: str | None = Field(
+        None, description="comma-separated numbers of groups: the sums of their buckets", max_length=1024
+    )
 
 
 class MarksQuery(Strict):
     uri: str = Field(description="the document", json_schema_extra=EXAMPLE, min_length=1)
     all: bool = Field(False, description="true: also statements whose number is 0 or 1")
+
+
+class BackboneVerification(Strict):
+    """Which documents to compare."""
+
+    peer: StrictStr | None = Field(None, description="name of a member; without it, all others")
+    deep: StrictBool = Field(False, description="true: also check all rows of this MDP against its digests")
+
+
+class BackboneRepair(Strict):
+    """Which documents to replace."""
+
+    from_: StrictStr = Field(alias="from", description="name of the member whose documents are right")
+    documents: list[StrictStr] | None = Field(
+        None, description="URIs; without them, all documents that differ", max_length=10_000
+    )
 
 
 class ConflictResolution(Strict):

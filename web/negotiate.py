@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TypeVar, cast
 
@@ -21,6 +22,8 @@ from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import RDF_XML, SYNTAXES, Syntax
 
 READ_CHUNK_BYTES = 64 * 1024
+MAX_DISCARDED_BYTES, DISCARD_SECONDS = 64 * 1024 * 1024, 5.0
+"""How much of a body that is too large is read before the answer, and for how long."""
 
 
 def negotiate_syntax(first: Syntax = RDF_XML) -> Syntax:
@@ -147,6 +150,17 @@ def read_body(seconds: int) -> bytes:
     if coding.strip().lower() not in ("", "identity"):
         raise UnsupportedMediaType(f"Content-Encoding: {coding} is not supported. Send the body without encoding.")
     return read_within(seconds, _whole_body)
+
+
+def discard_body() -> None:
+    """Read and forget the body of a request that is refused. A client that still sends when the connection is closed
+    would get a reset instead of the answer."""
+    left, stream = MAX_DISCARDED_BYTES, request.environ["wsgi.input"]
+    if not is_module_patched("socket"):  # the worker has already received the body (web/lmr/worker.py)
+        return
+    with Timeout(DISCARD_SECONDS, False), suppress(OSError, ParseException):
+        while left > 0 and (part := stream.read(READ_CHUNK_BYTES)):
+            left -= len(part)
 
 
 def read_within(seconds: int, read: Callable[[], Result]) -> Result:

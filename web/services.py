@@ -150,7 +150,8 @@ class Services:
 
     def wake_worker_for(self, kind: str) -> None:
         """Wake a worker for a new job of this kind."""
-        self.wake_worker(task_for(kind))
+        if (task := task_for(kind)) is not None:
+            self.wake_worker(task)
 
     def wake_worker(self, task: str) -> None:
         """Wake a worker, without blocking the caller."""

@@ -31,7 +31,7 @@ def run_replication(config: Config) -> None:
 
     replicator = Replicator(
         Provider.configured(engine, config), published, report, config.backbone_relay_seconds, config.backbone_plain,
-        read_databases(config),
+        read_databases(config), config.backbone_check_seconds,
     )  # fmt: skip
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -24,9 +24,9 @@ def wake(redis_client: RedisClient, celery: Celery, task: str) -> None:
         redis_client.use(lambda _: celery.send_task(task, retry=False, ignore_result=True))
 
 
-def task_for(kind: str) -> str:
-    """Return the task that runs jobs of this kind."""
-    return TASKS[JOB_KINDS[kind].queue]
+def task_for(kind: str) -> str | None:
+    """Return the task that runs jobs of this kind; None if no worker does, but `mdv replicate`."""
+    return TASKS.get(JOB_KINDS[kind].queue)
 
 
 def clear_wake_up(redis_client: RedisClient, task: str) -> None:

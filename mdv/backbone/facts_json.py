@@ -13,8 +13,8 @@ from mdv.backbone.replica_store import MemberFacts, MemberStatus
 
 _SETS = ("forked", "diverged", "paused", "removing")
 _PLAIN = ("reports", "promised", "required", "invitations", "code", "url", "key", "started_at", "hold",
-          "schema_here_by")  # fmt: skip
-_LATER = {"hold": None, "schema_here_by": ""}
+          "schema_here_by", "divergences")  # fmt: skip
+_LATER = {"hold": None, "schema_here_by": "", "divergences": 0}
 """Facts that an earlier version of MDV does not write, with their values then."""
 
 

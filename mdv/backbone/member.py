@@ -839,6 +839,26 @@ class BackboneMember:
         self._held = {}
         self._reports.recount(self.vector)
 
+    def take_documents(self, documents: Iterable[TransferredDocument], seen: Mapping[str, int]) -> list[str]:
+        """Replace documents that have diverged by those of a peer. Return those that were replaced. `seen`: the
+        versions that were compared; documents with others have changed since, and stay. Both members have applied the
+        same operations to the documents, so that later ones continue them."""
+        facts, store = self.store.facts, self.store
+        if not self.is_active:
+            raise Refused(f"This member is {facts.status.value}. Documents are repaired when it is active.")
+        given = {one.uri: one for one in documents}
+        store.load(list(given))
+        taken = []
+        for uri, one in given.items():
+            if store.document(uri).version != seen.get(uri):
+                continue
+            store.remove(uri)
+            if one.document.version:
+                store.write(uri, one.document, one.states)
+            facts.diverged.discard(uri)
+            taken.append(uri)
+        return taken
+
     def _redo_drafts(self) -> None:
         """Repeat the drafts on the state that was transferred."""
         facts = self.store.facts
@@ -948,7 +968,7 @@ class _Work:
             states.update(applied.states)
             self._documents[uri] = applied.document
             if applied.diverged:
-                self._store.facts.diverged.add(uri)
+                self._store.facts.note_diverged([uri])
 
     def write(self) -> None:
         for uri, document in self._documents.items():

@@ -33,9 +33,10 @@ class MemberFacts:
     `promised`: lives of which no more is accepted. `forked`: lives that two databases have continued. `required`: lives
     of other members that a state must include to be taken over, by name. `invitations`: codes with their end.
     `code`: the invitation of a member that joins. `url`, `key`: sent to the others. `removing`:
-    members that the lead is removing. `schema_here`, `schema_here_by`: the schema that is stored in the database; a
-    newer one of the table is stored in a transaction of its own. `hold`: until when (in microseconds) documents must
-    also be valid under a schema that the lead is about to put in force, and its text.
+    members that the lead is removing. `diverged`: documents that differ from those of others although nothing is
+    pending. `divergences`: how many were ever found. `schema_here`, `schema_here_by`: the schema that is stored in the
+    database; a newer one of the table is stored in a transaction of its own. `hold`: until when (in microseconds)
+    documents must also be valid under a schema that the lead is about to put in force, and its text.
     """
 
     name: str
@@ -50,6 +51,7 @@ class MemberFacts:
     required: dict[str, Life] = field(default_factory=dict)
     forked: set[Life] = field(default_factory=set)
     diverged: set[str] = field(default_factory=set)
+    divergences: int = 0
     paused: set[str] = field(default_factory=set)
     invitations: dict[str, int] = field(default_factory=dict)
     code: str | None = None
@@ -77,6 +79,12 @@ class MemberFacts:
     def seq(self) -> int:
         """The number of the last own operation."""
         return self.vector.get(self.life, 0)
+
+    def note_diverged(self, uris: Iterable[str]) -> None:
+        """Note documents that have diverged."""
+        new = set(uris) - self.diverged
+        self.diverged |= new
+        self.divergences += len(new)
 
     def chain_of(self, life: Life) -> bytes:
         return self.chains.get(life, FIRST_CHAIN)

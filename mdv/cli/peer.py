@@ -171,6 +171,64 @@ def _set_paused(name: str, paused: bool, as_json: bool) -> None:
         print_line(f"Nothing is pulled from {name}." if paused else f"Pulling from {name} again.")
 
 
+@peer.command("lead", example="mdv peer lead m2")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="This MDP is not the lead: the lead is lost.")
+@json_option
+@data_option
+def lead(name: str, force: bool, as_json: bool) -> None:
+    """Make a member the lead: it changes the schema and the members. A lead that is lost is replaced with --force."""
+    made = connect().change("PUT", "/backbone/lead", {"member": name, "force": force})
+    if as_json:
+        write_json(made)
+    else:
+        print_line(f"{made['lead']} is the lead, in term {made['term']}.")
+
+
+@peer.command("verify", example="mdv peer verify m2 --deep")
+@click.argument("name", required=False)
+@click.option("--deep", is_flag=True, help="Also check all rows of this MDP.")
+@json_option
+@data_option
+def verify(name: str | None, deep: bool, as_json: bool) -> None:
+    """Compare the documents of this MDP with those of NAME, or of all others. Nothing is changed."""
+    _show_check(connect().change("POST", "/backbone/verify", {"peer": name, "deep": deep}), as_json)
+
+
+@peer.command("repair", example="mdv peer repair m2 --yes")
+@click.argument("name")
+@click.option("--document", "documents", metavar="URI", multiple=True, help="Only this one. Can be repeated.")
+@click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal.")
+@json_option
+@data_option
+def repair(name: str, documents: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Where documents of this MDP differ from those of NAME, take those of NAME."""
+    confirm(f"replace documents of this MDP by those of {name}", yes)
+    body = {"from": name, "documents": list(documents) or None}
+    _show_check(connect().change("POST", "/backbone/repair", body), as_json)
+
+
+def _show_check(found: Item, as_json: bool) -> None:
+    if as_json:
+        write_json(found)
+        return
+    if not found["differing"]:
+        print_line(f"There are no differences ({', '.join(found['peers'])}).")
+    for one in found["documents"]:
+        members = "; ".join(f"version {both['here']['version']} here, {both['there']['version']} at {name}"
+                            for name, both in one["members"].items())  # fmt: skip
+        notes = ["rows changed from outside"] if one["damaged"] else []
+        print_line(f"{one['uri']}: {', '.join([*notes, members] if members else notes)}")
+    if found["repairs"]:
+        print_line(f"{found['repairs']:,} documents were repaired.")
+    if found["undecided"]:
+        print_line(f"{len(found['undecided']):,} documents still differ.")
+    if found["pending"]:
+        print_line(f"{found['pending']:,} documents were changing. Check again.")
+    for name, why in found["unreachable"].items():
+        print_line(f"{name} did not answer: {why}")
+
+
 @peer.command("remove", example="mdv peer remove m3 --yes")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal.")

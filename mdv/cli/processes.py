@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import click
 
@@ -88,12 +88,14 @@ def _fact(value: Any) -> Any:
 @click.command("stop", cls=ExampleCommand, example="mdv real stop 3f2a9c01d4e5b678 --message enough")
 @click.argument("process", metavar="P")
 @click.option("--message", metavar="TEXT", help="Text for the activity document of P.")
+@click.option("--family", is_flag=True, help="Stop all processes that descend from the same one.")
 @data_option
-def stop(process: str, message: str | None) -> None:
+def stop(process: str, message: str | None, family: bool) -> None:
     """Stop the process P. What it has not committed is dropped."""
-    query = "" if message is None else f"?message={quote(message, safe='')}"
-    answer = connect().request("DELETE", _path(process) + query).json()
-    print_line(f"{answer['process']} is being stopped.")
+    given = {} if message is None else {"message": message}
+    query = urlencode(given | ({"family": "true"} if family else {}))
+    answer = connect().request("DELETE", _path(process) + (f"?{query}" if query else "")).json()
+    print_line(f"{answer['process']} {'and its family are' if family else 'is'} being stopped.")
 
 
 @click.command("logs", cls=ExampleCommand, example="mdv real logs 3f2a9c01d4e5b678 -f")

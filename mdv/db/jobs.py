@@ -19,10 +19,12 @@ from mdv.errors import TooMany
 
 
 class JobQueue(Enum):
-    """Which task of the workers runs a job: `DOCUMENTS` in batches, `RULES` one at a time."""
+    """Which task of the workers runs a job: `DOCUMENTS` in batches, `RULES` one at a time. `mdv
+    replicate` runs those of `BACKBONE`."""
 
     DOCUMENTS = "documents"
     RULES = "rules"
+    BACKBONE = "backbone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ JOB_KINDS = {
         JobKind("adopt", JobQueue.RULES),
         JobKind("schema", JobQueue.RULES, is_superseded=True),
         JobKind("eca", JobQueue.RULES),
+        JobKind("verify", JobQueue.BACKBONE),
+        JobKind("repair", JobQueue.BACKBONE),
     )
 }
 """Every kind of jobs. `mdv.mdp.worker` runs them."""

@@ -1094,6 +1094,7 @@ jobs = Table(
     Index("jobs_number", "number", unique=True),
     Index("jobs_waiting", "priority", "number", postgresql_where=text("state = 'queued'")),
     Index("jobs_waiting_uri", "uri", "number", postgresql_where=text("state = 'queued'")),
+    Index("jobs_checks", "number", postgresql_where=text("kind in ('verify', 'repair')")),
     Index("jobs_failed", "state", "number", postgresql_where=text("state in ('failed', 'dead')")),
     comment="The job queue. This table is authoritative; Redis only wakes up workers.",
 )  # fmt: skip

@@ -1,12 +1,14 @@
 """Run an inference engine in a process of its own, with limits of time, memory and statements.
 
-Files instead of pipes, and no `subprocess`: programs also run in threads of a web server that gevent has patched.
+Files instead of pipes, and no `subprocess`: programs also run in threads of a web server, where gevent has replaced the
+functions of `os` by ones that work in its main thread alone. Those of `posix` are the original ones.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import posix
 import signal
 import sys
 import tempfile
@@ -88,7 +90,7 @@ def _spawn(name: str, seconds: float, given: BinaryIO, answer: BinaryIO) -> int:
     try:
         moved = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in
                  ((given.fileno(), 0), (answer.fileno(), 1), (null, 2))]  # fmt: skip
-        return os.posix_spawn(sys.executable, command, environment, file_actions=moved, setsigmask=[])
+        return posix.posix_spawn(sys.executable, command, environment, file_actions=moved, setsigmask=[])
     finally:
         os.close(null)
 
@@ -98,14 +100,14 @@ def _wait(process: int, seconds: float) -> None:
     until, pause = time.monotonic() + seconds, 0.002
     while True:
         try:
-            ended, _ = os.waitpid(process, os.WNOHANG)
-        except ChildProcessError:  # gevent has taken its status
+            ended, _ = posix.waitpid(process, os.WNOHANG)
+        except ChildProcessError:  # a watcher of gevent has taken its status
             return
         if ended:
             return
         if time.monotonic() > until:
             os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
+            posix.waitpid(process, 0)
             raise EngineFailed(f"it took longer than {seconds:g} s")
         time.sleep(pause)
         pause = min(0.05, pause * 1.5)

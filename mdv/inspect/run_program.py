@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,8 +246,9 @@ class ProgramRun:
                     self._awaits_change = bool(reads)
                     self._sleep()
                     return found
-                case ServiceCalled():
-                    self._stop("a service can be called in the mode run alone", None, None)
+                case ServiceCalled(_, span, text):
+                    where = None if span is None else (text, span)
+                    self._stop("a service can be called in the mode run alone", where, None)
         if self.problem is not None:
             self.is_over = True
             found.append({"type": "error"} | self._problem())
@@ -287,6 +289,8 @@ class ProgramRun:
         self._notes.clear()
         if self.root.spawned:
             yield from self._warning("SPAWN starts a process in the mode run alone", None)
+        if self.root.stopped:
+            yield from self._warning("STOP stops a process in the mode run alone", None)
         self.machine.reads.clear()  # for commits, which there are none of
         self.machine.log.clear()
 
@@ -316,12 +320,14 @@ class ProgramRun:
             self._end |= self._difference()
 
     def _drop_void_changes(self) -> None:
-        assert self.view is not None
+        if self.view is None:
+            return
         doubtful = self.root.doubtful if self.views == 1 else {change[:2] for change in self.root.all_changes()}
         self.view.prefetch([ReadPattern(*statement) for _, statement in doubtful], None)
         for document, statement in doubtful:
             documents = self.root.changes[statement]
-            if (document in self.view.documents_with(statement)) == documents[document]:
+            is_said = document in self.view.documents_with(statement)
+            if documents.get(document) is is_said:
                 del documents[document]
 
     def _difference(self) -> dict[str, Any]:
@@ -349,6 +355,8 @@ class ProgramRun:
 
     def _problem(self) -> dict[str, Any]:
         assert self.problem is not None
+        with suppress(ProgramFault, psycopg.Error):  # a limit of time may not let it read
+            self._drop_void_changes()
         position = self.view.position if self.view is not None else 0
         self.problem.extra |= {"solutions": self.solutions, "effects": self.effects(), "position": position}
         return {"problem": self.problem.problem()}

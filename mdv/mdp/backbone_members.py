@@ -15,7 +15,7 @@ from mdv.backbone.membership import MemberLives
 from mdv.backbone.messages import JoinRequest
 from mdv.backbone.replica_store import MemberFacts
 from mdv.db.replica.keys import read_private_key, store_private_key
-from mdv.errors import BadRequest, Conflict, Forbidden, MdvError, NotFound
+from mdv.errors import BadRequest, Conflict, Forbidden, MdvError, NotFound, Refused
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica import Replica, now_in_microseconds
 from mdv.mdp.replicated_schema import refuse_unless_lead, schema_as_text
@@ -144,6 +144,22 @@ def pause_member(replica: Replica, name: str, paused: bool) -> MemberFacts:
             facts.paused.add(name)
         else:
             facts.paused.discard(name)
+    return facts
+
+
+def change_lead(replica: Replica, name: str, force: bool) -> MemberFacts:
+    """Make a member the lead, in the next term. Only the lead may, unless it is lost (`force`)."""
+    with replica.member() as member:
+        facts = member.store.facts
+        _refuse_unknown(facts, name)
+        if facts.table.lead[2] == name:
+            return facts
+        if not force:
+            refuse_unless_lead(facts)
+        try:
+            (member.set_lead if force else member.hand_over_lead)(name, now_in_microseconds())
+        except Refused as error:
+            raise Conflict(error.detail) from None
     return facts
 
 

@@ -8,7 +8,7 @@ The core decides; `replica_store.py` collects what it writes, and the transactio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,16 +17,20 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from mdv.backbone.conflicts import MERGED, BackboneConflict, ConflictRules, find_conflicts
+from mdv.backbone.cset import CSet
+from mdv.backbone.divergence import DocumentList
 from mdv.backbone.kinds import SET_KINDS
+from mdv.backbone.local_operation import LocalFacts
 from mdv.backbone.member import RELAY_AFTER, BackboneMember
 from mdv.backbone.messages import BackboneMessage, Envelope, TransferredDocument
 from mdv.backbone.operation import LogRow
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import ElementState
-from mdv.backbone.sums import bucket_of, document_sums
+from mdv.backbone.sums import bucket_of, document_hash, document_sums
 from mdv.backbone.vector import Life
+from mdv.db.replica.checks import iter_counters
 from mdv.db.replica.documents import ReplicatedRow, find_replicated, iter_sums, list_merged, read_rows
-from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts
+from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts, read_local_facts
 from mdv.db.replica.jobs import has_interactive_jobs
 from mdv.db.replica.log import list_operations, measure_log
 from mdv.db.replica.marks import count_marks, find_document_marks
@@ -55,7 +59,8 @@ MAX_COUNTED = 1000
 
 
 class BackboneSizes(NamedTuple):
-    """The vector, the bytes of the log, the number of marks, of open conflicts and of documents that have diverged."""
+    """The vector, the bytes of the log, the number of marks, of open conflicts and of documents that were ever found
+    diverged."""
 
     vector: dict[Life, int]
     log_bytes: int
@@ -84,6 +89,11 @@ class Replica:
         """Return what this member knows, without the lock; None if this MDP is in no backbone."""
         stored = read_facts(connection)
         return stored.facts if stored is not None else None
+
+    def progress(self, connection: Connection) -> LocalFacts | None:
+        """Return the life and the vector of this member, without the lock; None if this MDP is in no backbone. It costs
+        less than `facts`: waiting requests read it after every commit."""
+        return read_local_facts(connection)
 
     def create(self, name: str, url: str, mode: str) -> None:
         """Make this MDP a member without a backbone. Call `found` or `join` of the member next."""
@@ -236,6 +246,19 @@ class Replica:
         with self.member() as member:
             member.settle()
 
+    def repair(
+        self, documents: Collection[TransferredDocument], seen: Mapping[str, int], is_restoration: bool
+    ) -> list[str]:
+        """Replace documents by those of a peer, in one transaction. Return those that were replaced. `seen`: their
+        versions when they were compared. `is_restoration`: the rows were changed from outside, and rules and feeds
+        still know what the peer has."""
+        with self.member() as member:
+            store = member.store
+            assert isinstance(store, PostgresReplicaStore)
+            store.is_restoration = is_restoration
+            store.mend_rows([one.uri for one in documents])
+            return member.take_documents(documents, seen)
+
     # Reading
 
     def measure(self, connection: Connection) -> BackboneSizes | None:
@@ -247,8 +270,12 @@ class Replica:
         rows = list_merged(connection, "", MAX_COUNTED)
         conflicts = sum(conflict.kind != MERGED for conflict in self._conflicts_of(connection, rows))
         return BackboneSizes(
-            dict(facts.vector), measure_log(connection)[1], count_marks(connection), conflicts, len(facts.diverged)
+            dict(facts.vector), measure_log(connection)[1], count_marks(connection), conflicts, facts.divergences
         )
+
+    def log_bytes(self, connection: Connection) -> int:
+        """Return the size of the log."""
+        return measure_log(connection)[1]
 
     def read_rows(self, connection: Connection, life: Life, after: int, limit: int) -> list[LogRow] | None:
         """Return operations of a life from the log; None if some of them are no longer kept."""
@@ -259,7 +286,26 @@ class Replica:
 
     def sums(self, connection: Connection) -> dict[int, int]:
         """Return the sums of all documents by bucket."""
-        return document_sums(iter_sums(connection))
+        return document_sums(self._documents_to_compare(connection))
+
+    def _documents_to_compare(self, connection: Connection) -> Iterator[tuple[str, int, int]]:
+        """Yield the URI, the version and the digest of every document; in a cset, with its counters."""
+        counters: dict[str, int] = {}
+        if self.mode(connection) == CSet.name and count_marks(connection):
+            for uri, digest, count in iter_counters(connection):
+                counters[uri] = counters.get(uri, 0) + document_hash("", digest, count)
+        for uri, version, digest in iter_sums(connection):
+            yield uri, version, (digest + counters.get(uri, 0)) % 2**64
+
+    def documents_of_buckets(self, connection: Connection, buckets: Collection[int]) -> DocumentList:
+        """Return the documents of some buckets, also deleted ones, with our vector. `connection`: a snapshot."""
+        facts, wanted = self.facts(connection), set(buckets)
+        found = {
+            uri: (version, digest)
+            for uri, version, digest in self._documents_to_compare(connection)
+            if bucket_of(uri) in wanted
+        }
+        return DocumentList(dict(facts.vector) if facts is not None else {}, found)
 
     def marks(self, connection: Connection, uri: str, every: bool = False) -> list[tuple[Statement, int]]:
         """Return the counters of the statements of a document, or the numbers of their dots: those that are not 0 or 1,
@@ -304,10 +350,6 @@ class Replica:
         for row in rows:
             found += find_conflicts(row.stored.uri, row.document, stored[row.stored.id], rules, now)
         return found
-
-    def documents_of_bucket(self, connection: Connection, bucket: int) -> list[tuple[str, int, int]]:
-        """Return the URI, the version and the digest of the documents of a bucket, also of deleted ones."""
-        return sorted(row for row in iter_sums(connection) if bucket_of(row[0]) == bucket)
 
     def state_page(
         self, connection: Connection, after: str, limit: int, buckets: Collection[int] | None

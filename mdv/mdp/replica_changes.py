@@ -45,6 +45,8 @@ class ReplicatedChanges:
     log: Sequence[LogRow]
     replica: str
     facts: str | None = None
+    is_restoration: bool = False
+    """Rows that were changed from outside get the statements back that rules and feeds know: nothing is filtered."""
 
     def effects(self, changes: Sequence[ReplicatedDifference]) -> ReplicationEffects:
         rows, more = [], 0

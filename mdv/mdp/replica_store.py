@@ -25,6 +25,7 @@ from mdv.backbone.vector import NO_DOT, Dot, Life, Vector
 from mdv.cause import REPLICA, Cause
 from mdv.db.delta import EncodedStatement, Replacement, StatementEdit, StoredDocument
 from mdv.db.pipeline import Pipeline
+from mdv.db.replica.checks import delete_row, iter_rows, mend_row
 from mdv.db.replica.documents import (
     find_origins,
     find_replicated,
@@ -107,6 +108,8 @@ class PostgresReplicaStore:
         self._ids: Mapping[str, int] = {}
         self.new_lmrs: set[str] = set()
         """The lasting IDs of LMRs whose definitions have changed."""
+        self.is_restoration = False
+        """True: rows that were changed from outside are restored, so nothing is filtered and published."""
 
     @property
     def _connection(self) -> Connection:
@@ -278,6 +281,19 @@ class PostgresReplicaStore:
         self._written[uri] = NO_DOCUMENT, states
         self._removed.add(uri)
 
+    def mend_rows(self, uris: Collection[str]) -> None:
+        """Give rows that were changed from outside the hashes of the statements that they have now, so that they are
+        found, and delete those that are there twice. The documents were not read yet."""
+        numbers = [row.stored.id for row in find_replicated(self._connection, uris).values()]
+        seen: set[tuple[int, Statement]] = set()
+        for row in list(iter_rows(self._connection, numbers)):
+            digest = statement_hash(row.statement)
+            if (row.document, row.statement) in seen:
+                delete_row(self._connection, row)
+            elif digest != row.hash:
+                mend_row(self._connection, row, digest)
+            seen.add((row.document, row.statement))
+
     def doubt(self, uri: str) -> None:
         self._doubted.add(uri)
 
@@ -407,6 +423,7 @@ class PostgresReplicaStore:
             self._log,
             replica,
             facts_text,
+            self.is_restoration,
         )
 
     def _replica(self, document: ReplicatedDocument, known: _Known) -> DocumentReplica:

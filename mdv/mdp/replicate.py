@@ -29,6 +29,7 @@ from mdv.db.replica.lock import hold_replication_lock
 from mdv.db.replica.transport import InboxRow
 from mdv.errors import BadRequest, MdvError
 from mdv.mdp.adopt_lmr import follow_definitions
+from mdv.mdp.backbone_check_jobs import CheckRunner
 from mdv.mdp.lmr_definitions import announce_lmrs
 from mdv.mdp.log_transport import LogTransport
 from mdv.mdp.provider import Provider
@@ -68,6 +69,7 @@ class Replicator:
         relay_seconds: float,
         allows_plain: bool,
         databases: Mapping[str, str] | None = None,
+        check_seconds: float = 0,
     ) -> None:
         self._provider = provider
         self._engine: Engine = provider.engine
@@ -76,6 +78,8 @@ class Replicator:
         self._wait = min(MAX_WAIT_SECONDS, 0.8 * relay_seconds)
         self._report = report
         self._allows_plain = allows_plain
+        self._check_seconds = check_seconds
+        self._checks: CheckRunner | None = None
         self._turn = threading.Lock()
         self._transport = LogTransport(self._engine, databases or {}, self._accept)
         self._links: dict[str, LinkStatus] = {}
@@ -102,6 +106,7 @@ class Replicator:
             finally:
                 self._transport.stop()
                 self._end_followers()
+                self._end_checks()
 
     def _run(self, check_lock: Callable[[], object]) -> None:
         checking_until: float | None = None
@@ -118,14 +123,25 @@ class Replicator:
                     checking_until = None
                 self._tend(facts)
                 self._transport.tend(facts)
+                self._begin_checks()
             else:
                 is_started = False
                 self._end_followers()
+                self._end_checks()
                 if facts is None:
                     self._transport.tend(None)
                     with self._turn:
                         self._replica.reset()
             self._stop.wait(TEND_SECONDS)
+
+    def _begin_checks(self) -> None:
+        if self._checks is None or not self._checks.is_alive:
+            self._checks = CheckRunner(self._engine, self._replica, self._turn, self._check_seconds, self._allows_plain)
+
+    def _end_checks(self) -> None:
+        if self._checks is not None:
+            self._checks.stop()
+            self._checks = None
 
     def _end_followers(self) -> None:
         for follower in self._followers.values():
@@ -174,7 +190,8 @@ class Replicator:
         known = status.known_vector()
         late = {life for life, seq in known.items() if seq > facts.vector.get(life, 0)}
         self._behind_since = {life: self._behind_since.get(life, status.at) for life in late}
-        return replace(status, behind_since=dict(self._behind_since))
+        check = self._checks.progress if self._checks is not None else None
+        return replace(status, behind_since=dict(self._behind_since), check=check)
 
     # What the followers use
 
@@ -322,6 +339,7 @@ class _Follower:
                     replicator.note(
                         self._peer, contact=time.time(), offered=dict(answer.offered), error="", since=0.0,
                         clock_skew=client.clock_skew, transport="postgres" if is_subscribed else "http",
+                        version=client.version,
                     )  # fmt: skip
                 replies += replicator.receive(self._peer, answer)
             if any(isinstance(reply, StateRequest) for reply in replies) and rounds > 3:

@@ -46,7 +46,7 @@ from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Preconditions, Prepared, RegistrationOutcome, prepare, register
-from mdv.mdp.replicated_schema import announce_schema, refuse_schema_unless_lead
+from mdv.mdp.replicated_schema import announce_schema, refuse_schema_unless_lead, try_schema
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
 from mdv.mdp.rules.operations import PrecomputeBusy
 from mdv.mdp.rules.suspend import suspend_group, suspend_over_budget
@@ -444,6 +444,9 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
     document = read_schema_document(job.body or b"", job.media_type)
     if_match = job.options.get("if_match")
     dry_run = bool(job.options.get("dry_run"))
+    if job.options.get("trial"):
+        try_schema(connection, document, provider, bool(job.options.get("holds")))
+        return {"accepted": True}
     is_member = refuse_schema_unless_lead(connection, provider)
     savepoint = connection.begin_nested()
     try:

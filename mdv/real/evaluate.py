@@ -377,7 +377,7 @@ def _call_primitive(machine: MachineState, node: CodeNode, name: str) -> None:
         if overlay.number:
             raise ProgramFault("a service cannot be called inside [ ] or { }")
         machine.check_may_change()
-        machine.node, machine.event = TRUE_NODE, ServiceCalled(terms[0].value)
+        machine.node, machine.event = TRUE_NODE, ServiceCalled(terms[0].value, node.span, node.code.text)
         return
     if name == "sleep":
         if overlay.outermost:
@@ -444,7 +444,9 @@ def _spawn(machine: MachineState, node: CodeNode) -> None:
     if machine.spawns_left is not None:
         spawned = sum(len(one.spawned) for one in machine.overlays.values() if not one.in_sandbox)
         if spawned >= machine.spawns_left:
-            raise ProgramFault("the family of this process has as many live processes as are allowed", "processes")
+            raise ProgramFault(
+                "the processes that descend from one, or those of this caller, are as many as are allowed", "processes"
+            )
     machine.overlays[machine.tx].spawned.append(SpawnedProcess(process, iri, terms))
     if node.outputs:
         _succeed_with(machine, node.outputs[0], Term.uri(process))
@@ -464,7 +466,13 @@ def _stop(machine: MachineState, node: CodeNode) -> None:
         )
     chain = machine.overlays[machine.tx].chain
     is_stopped = any(term.value == one.process for number in chain for one in machine.overlays[number].stopped)
-    if not term.is_uri or is_stopped or not machine.view.is_active(term.value):
+    is_active = term.value == machine.settings.process or machine.view.is_active(term.value)
+    if not term.is_uri or is_stopped or not is_active:
+        machine.fail()
+        return
+    refusal = machine.view.stop_refusal(term.value)
+    if refusal is not None:
+        machine.warn(refusal)
         machine.fail()
         return
     machine.overlays[machine.tx].stopped.append(StopRequest(term.value, message))

@@ -41,9 +41,11 @@ class WaitingFor:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCalled:
-    """The program calls a service. It goes on when the answer is stored."""
+    """The program calls a service. It goes on when the answer is stored. `text`: the text that the span is in."""
 
     request: str
+    span: Span | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

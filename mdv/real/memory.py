@@ -164,6 +164,9 @@ class MemoryView:
     def is_active(self, process: str) -> bool:
         return process in self.store.active
 
+    def stop_refusal(self, process: str) -> str | None:
+        return None
+
     def now(self) -> float:
         return self.store.clock
 

@@ -96,6 +96,9 @@ class StoreView(Protocol):
     def is_active(self, process: str) -> bool:
         """True if a process exists and has not ended."""
 
+    def stop_refusal(self, process: str) -> str | None:
+        """Return why this program may not stop an active process, or None."""
+
     def now(self) -> float:
         """Return the time, in seconds since 1970."""
 

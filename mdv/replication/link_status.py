@@ -27,17 +27,30 @@ class LinkStatus:
     clock_skew: float = 0.0
     transport: str = "http"
     """How its operations arrive: http or postgres."""
+    version: str = ""
+    """The version of MDV there; empty: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckProgress:
+    """How far a check or a repair is: its job, its step, and how much of it is done. `total`: 0 if it is unknown."""
+
+    job: str
+    step: str
+    done: int = 0
+    total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationStatus:
     """The state of `mdv replicate` at one time. `waiting`: operations that wait for others. `behind_since`: since when
-    operations are missing here that a peer has; 0: none is."""
+    operations are missing here that a peer has; 0: none is. `check`: the check that runs."""
 
     at: float = 0.0
     links: Mapping[str, LinkStatus] = field(default_factory=dict)
     waiting: int = 0
     behind_since: Mapping[str, float] = field(default_factory=dict)
+    check: CheckProgress | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -54,7 +67,8 @@ class ReplicationStatus:
         try:
             fields = json.loads(text or "")
             links = {name: LinkStatus(**link) for name, link in fields.pop("links").items()}
-            return cls(links=links, **fields)
+            check = fields.pop("check", None)
+            return cls(links=links, check=CheckProgress(**check) if check else None, **fields)
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -12,13 +13,14 @@ from urllib.parse import urlencode
 
 import httpx2
 
-from mdv.backbone.messages import BackboneMessage
+from mdv.backbone.divergence import DocumentList
+from mdv.backbone.messages import BackboneMessage, TransferredDocument
 from mdv.backbone.replicated_set import SetKind
 from mdv.client import error_from_problem, is_loopback
 from mdv.errors import MdvError, Unauthenticated, Unavailable
 from mdv.http_client import REPEATABLE, HttpClient
 from mdv.replication.http_signatures import sign_request
-from mdv.replication.wire import decode_contacts, decode_messages, encode_messages
+from mdv.replication.wire import decode_contacts, decode_document, decode_messages, encode_messages
 
 API = "/api/v1/backbone"
 TIMEOUT_SECONDS = 60.0
@@ -26,6 +28,8 @@ CONNECT_SECONDS = 5.0
 MIN_CLOCK_SKEW_SECONDS = 2.0
 """Smaller differences are not measured."""
 JSON = "application/json"
+VERSION_HEADER = "MDV-Version"
+"""In the answer to messages: the version of MDV at the peer."""
 
 
 class PeerClient:
@@ -39,6 +43,8 @@ class PeerClient:
         """The URLs and keys of all members, if the last answer has them."""
         self.clock_skew = 0.0
         """How far the clock of the peer is ahead, in seconds."""
+        self.version = ""
+        """The version of MDV at the peer, if it has said it."""
         self._http = HttpClient(timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS, pool=None),
                                 follow_redirects=False, trust_env=not is_loopback(url))  # fmt: skip
 
@@ -56,9 +62,44 @@ class PeerClient:
         self.contacts = decode_contacts(response.content)
         return decode_messages(response.content, self._kind)
 
+    def sums(self, groups: Iterable[int] | None = None) -> dict[int, int]:
+        """Return the sums of the groups of buckets, or those of the buckets of some groups."""
+        query = {"level": "groups"} if groups is None else {"groups": _numbers(groups)}
+        found = self._read("/checksum", query)["sums"]
+        return {int(number): int(text, 16) for number, text in found.items()}
+
+    def list_documents(self, buckets: Iterable[int]) -> DocumentList:
+        """Return the documents of some buckets, and the peer's vector."""
+        found = self._read("/checksum", {"buckets": _numbers(buckets)})
+        documents = {str(one["uri"]): (int(one["version"]), int(one["content"], 16)) for one in found["documents"]}
+        return DocumentList({str(life): int(seq) for life, seq in found["vector"].items()}, documents)
+
+    def read_documents(self, buckets: Iterable[int]) -> Iterator[TransferredDocument]:
+        """Yield the documents of some buckets with the states of their statements."""
+        query = {"buckets": _numbers(buckets)}
+        while True:
+            found = self._read("/state", query)
+            yield from (decode_document(one, self._kind) for one in found["documents"])
+            if found["next"] is None:
+                return
+            query["after"] = found["next"]
+
+    def _read(self, path: str, query: dict[str, str]) -> Any:
+        try:
+            return self._send("GET", path, query, b"", TIMEOUT_SECONDS).json()
+        except ValueError as error:
+            raise Unavailable(f"{self.url} sent an answer that is not JSON: {error}.") from error
+
     def leave(self) -> None:
         """Ask the lead to remove the calling member."""
         self._send("DELETE", f"/members/{self._name}", {}, b"", TIMEOUT_SECONDS)
+
+    def try_schema(self, schema: str, holds: bool) -> MdvError | None:
+        """Ask what a schema would break at the peer. Return its reasons; None if there are none. `holds`: it validates
+        new documents by both schemas for a minute."""
+        body = json.dumps({"schema": schema, "hold": holds}).encode()
+        problem = self._send("POST", "/schema/try", {}, body, TIMEOUT_SECONDS).json()["problem"]
+        return None if problem is None else MdvError.from_problem(problem)
 
     def _send(self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float) -> httpx2.Response:
         try:
@@ -87,10 +128,15 @@ class PeerClient:
             ) from error
         if not response.is_success:
             raise problem_of(response, self.url)
+        self.version = response.headers.get(VERSION_HEADER, "")[:40]
         with suppress(KeyError, ValueError):  # the header has whole seconds
             ahead = parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()
             self.clock_skew = 0.0 if abs(ahead) < MIN_CLOCK_SKEW_SECONDS else ahead
         return response
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(numbers)))
 
 
 def problem_of(response: httpx2.Response, url: str) -> MdvError:

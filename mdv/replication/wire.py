@@ -155,7 +155,8 @@ def document_fields(one: TransferredDocument, kind: SetKind) -> Json:
     }
 
 
-def _read_document(item: Json, kind: SetKind) -> TransferredDocument:
+def decode_document(item: Json, kind: SetKind) -> TransferredDocument:
+    """Return a document of `document_fields`."""
     document = ReplicatedDocument(
         _number(item["version"]),
         int(item["digest"]),
@@ -285,7 +286,7 @@ def _read_state(item: Json, kind: SetKind) -> StateAnswer:
         _text(item["sender"]), _text(item["life"]), _vector(item["vector"]), _reports(item["reports"]),
         {_text(life): _bytes(chain) for life, chain in item["chains"].items()}, _read_table(item["table"]),
         _vector(item["stable"]), _vector(item["promised"]), frozenset(_number(bucket) for bucket in item["buckets"]),
-        tuple([_read_document(document, kind) for document in item["documents"]]), _text(item["asked_by"]),
+        tuple([decode_document(document, kind) for document in item["documents"]]), _text(item["asked_by"]),
         _read_registers(item["registers"]), _read_registers(item.get("lmrs", {})),
     )  # fmt: skip
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 
 from mdv.db.real.processes import read_news
 from mdv.db.tokens import create_token
+from mdv.errors import NotFound
 from mdv.inspect.processes import find_process
 from mdv.mdp.real import slice_commit
 from mdv.mdp.real.quotas import ProcessQuotas
+from mdv.mdp.real.start import request_stop
 from mdv.mdp.write_limits import WriteLimits
 from tests.support.mdp import Mdp
 from tests.support.real_processes import DOCUMENT, OPEN, Programs, action
@@ -301,3 +304,111 @@ def test_a_context_around_the_whole_program_is_the_only_one(programs: Programs) 
     for code, notes in (("IN", ["own"]), ("ON", ["other", "own"])):
         news = programs.run_one(f"{code} <http://d/x> {{ :note(?x, ?note) }}")
         assert sorted(one["note"] for one in programs.bindings(news)) == notes
+
+
+def test_a_limited_caller_stops_its_own_processes_alone(programs: Programs) -> None:
+    limited = {"caller": "token limited", "limits": WriteLimits(("http://d/",))}
+    other, own = programs.start("WAIT :never(?x, ?y)"), programs.start("WAIT :never(?x, ?y)", **limited)
+    programs.run()
+    found = programs.run_one(f"STOP <{other}> UNION STOP <{own}>", **limited)
+    assert found.solutions == 1 and programs.states() == ["waiting", "stopped", "done"]
+    (warning,) = [body["message"] for _, _, kind, body in found.entries if kind == "warning"]
+    assert "its own processes alone" in warning
+    assert programs.run_one(f"STOP <{other}>").solutions == 1 and programs.state(other) == "stopped"
+
+
+def test_a_process_that_stops_itself_ends_with_its_slice(programs: Programs) -> None:
+    programs.mdp.put({"http://d/actions": action("serve", "CALL primitive:self(>> ?p) AND STOP ?p('tired') AND"
+                                                 " +:said(?p, :last) AND WAIT :never(?x, ?y)")})  # fmt: skip
+    (binding,) = programs.bindings(programs.run_one("SPAWN :serve( >> ?p)"))
+    child = binding["p"]
+    assert programs.state(child) == "stopped" and programs.shown("said") == {f"{child} last"}
+    assert programs.shown(LRM + "message") == {f"{child}#stopped tired"}
+    assert not programs.mdp.rows("select 1 from real_waits") and not programs.mdp.rows("select 1 from real_states")
+    assert programs.run_one("CALL primitive:self(>> ?p) AND STOP ?p").state == "done"
+
+
+def test_the_processes_of_a_caller_are_limited_also_when_they_are_spawned(mdp: Mdp) -> None:
+    mdp.put_schema(OPEN)
+    mdp.put({"http://d/actions": action("serve", "WAIT :never(?x, ?y)")})
+    bounded = Programs(mdp, ProcessQuotas(processes=3))
+    failed = bounded.run_one("SPAWN :serve() AND SPAWN :serve() AND SPAWN :serve()")
+    assert failed.problem["limit"] == "processes" and bounded.states() == ["failed", "waiting", "waiting"]
+    assert bounded.run_one("SPAWN :serve()").problem["limit"] == "processes"
+    assert bounded.run_one("SPAWN :serve()", caller="token other").state == "done"
+
+
+def test_a_revoked_token_stops_processes_that_wait(programs: Programs) -> None:
+    with programs.mdp.engine.begin() as connection:
+        _, token = create_token(connection, "ci", "admin", None, None)
+    iri, other = (programs.start("WAIT :never(?x, ?y)", token=number) for number in (token.id, None))
+    programs.run()
+    programs.mdp.run("update tokens set revoked_at = now()")
+    programs.new_worker(programs.mdp.engine).work()
+    assert (programs.state(iri), programs.state(other)) == ("stopped", "waiting")
+
+
+def test_solutions_count_as_read_up_to_the_last_one(programs: Programs) -> None:
+    programs.mdp.put({"http://d/1": "\n".join(f":a{n} :p :b ." for n in range(1100))})
+    iri = programs.start(":p(?x, ?y)")
+    programs.run()
+    with programs.mdp.engine.begin() as connection:
+        read_news(connection, iri, 10_000, 0, 1000, 1000, counts=False)
+    assert programs.state(iri) == "full"
+    with programs.mdp.engine.begin() as connection:
+        read_news(connection, iri, 10_000, 0, 1000, 1000)
+    assert programs.mdp.rows("select state, read_solutions from real_processes") == [("ready", 1000)]
+
+
+def turns(programs: Programs) -> list[int]:
+    """Return the numbers of the ready processes in the order of their turns; those with the same turn only once."""
+    rows = programs.mdp.rows(
+        "select distinct on (ready_at) id from real_processes where state = 'ready' order by ready_at"
+    )
+    return [number for (number,) in rows]
+
+
+def test_a_family_has_its_turns_one_after_another(programs: Programs) -> None:
+    code = "REPEAT 4 (TRUE UNION TRUE UNION TRUE UNION TRUE) AND"
+    programs.mdp.put({"http://d/actions": action("forever", "FIRST $x AND CALL :forever()")})
+    parent = programs.start(f"{code} (SPAWN :forever() UNION SPAWN :forever() UNION SPAWN :forever())")
+    programs.slice(parent)
+    assert turns(programs) == [2, 3, 4]
+    programs.worker.run_slice()
+    assert turns(programs) == [3, 4, 2]
+
+
+def test_many_processes_that_are_woken_at_once_have_turns_one_after_another(programs: Programs) -> None:
+    for _ in range(3):
+        programs.start("WAIT :go(?x, ?y)")
+    programs.run()
+    programs.mdp.put({"http://d/1": ":a :go :b ."})
+    assert turns(programs) == [1, 2, 3]
+
+
+def test_an_internal_error_is_tried_again_later(programs: Programs) -> None:
+    iri = programs.start("WAIT :go(?x, ?y)")
+    programs.run()
+    kept = programs.mdp.rows("select checkpoint::text from real_states")[0][0]
+    programs.mdp.run("update real_states set checkpoint = '{}'")
+    programs.mdp.put({"http://d/1": ":a :go :b ."})
+    assert programs.run() == 1 and programs.state(iri) == "waiting"
+    with programs.mdp.engine.begin() as connection:
+        connection.execute(text("update real_states set checkpoint = cast(:kept as json)"), {"kept": kept})
+    programs.mdp.run("update real_processes set wake_at = now()")
+    programs.new_worker(programs.mdp.engine).work()
+    assert programs.state(iri) == "done" and programs.news(iri).solutions == 1
+
+
+def test_a_family_is_stopped_as_a_whole(programs: Programs) -> None:
+    programs.mdp.put({"http://d/actions": action("bomb", "SPAWN :bomb() AND SPAWN :bomb() AND FALSE")})
+    root, other = programs.start("CALL :bomb()"), programs.start("WAIT :never(?x, ?y)")
+    for _ in range(8):
+        programs.worker.run_slice()
+    assert programs.state(root) == "done"
+    with programs.mdp.engine.begin() as connection:
+        request_stop(connection, root, family=True)
+    programs.run()
+    assert set(programs.states()) == {"done", "stopped", "waiting"} and programs.state(other) == "waiting"
+    with programs.mdp.engine.begin() as connection, pytest.raises(NotFound):
+        request_stop(connection, root, family=True)

@@ -66,7 +66,7 @@ class HttpMember:
 
         self.replicator = Replicator(
             Provider.configured(engine, config), lambda: redis.publish(PUBLISHED_CHANNEL, b"1"), report,
-            config.backbone_relay_seconds, config.backbone_plain, read_databases(config),
+            config.backbone_relay_seconds, config.backbone_plain, read_databases(config), config.backbone_check_seconds,
         )  # fmt: skip
         self.thread = threading.Thread(target=self.replicator.run, daemon=True)
         self.thread.start()
@@ -76,6 +76,11 @@ class HttpMember:
             self.replicator.stop()
             self.thread.join(30)
             self.replicator = self.thread = None
+
+    def metric(self, name: str) -> float:
+        """Return the value of a metric without labels."""
+        lines = self.api.http.get("/metrics").text.splitlines()
+        return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Send a request. Return the JSON of a successful answer."""
@@ -87,7 +92,8 @@ class HttpMember:
 class HttpBackbone:
     """The members, by name."""
 
-    def __init__(self, new_database: Callable[[], str], new_queue: Callable[[], str]) -> None:
+    def __init__(self, new_database: Callable[[], str], new_queue: Callable[[], str], **settings: str) -> None:
+        self._settings = settings
         self.members: dict[str, HttpMember] = {}
         self._new_database, self._new_queue = new_database, new_queue
         self._stack = ExitStack()
@@ -102,7 +108,7 @@ class HttpBackbone:
         with engine.begin() as connection:
             update_epoch(connection, restored=True)  # copies of a template have the same
         engine.dispose()
-        settings = {"MDV_BACKBONE_RELAY_SECONDS": str(RELAY_SECONDS), **settings}
+        settings = {"MDV_BACKBONE_RELAY_SECONDS": str(RELAY_SECONDS), **self._settings, **settings}
         server = self._stack.enter_context(serve_in_process(database_url, redis_url, **settings))
         proxy = self._stack.enter_context(FaultyProxy(server.port))
         member = HttpMember(name, database_url, redis_url, server, proxy, settings)
@@ -142,8 +148,10 @@ class HttpBackbone:
 
 
 @contextmanager
-def http_backbone(new_database: Callable[[], str], new_queue: Callable[[], str]) -> Iterator[HttpBackbone]:
-    backbone = HttpBackbone(new_database, new_queue)
+def http_backbone(
+    new_database: Callable[[], str], new_queue: Callable[[], str], **settings: str
+) -> Iterator[HttpBackbone]:
+    backbone = HttpBackbone(new_database, new_queue, **settings)
     try:
         yield backbone
     finally:

@@ -173,6 +173,12 @@ def test_programs_act_within_the_permissions_of_their_token(
     assert run(limited, "+:note(:one, 'x')", into=doc).json()["effects"] == {"added": 1, "removed": 0}
     viewer, _ = make_token("viewer")
     assert run(server.api(viewer), ":note(:one, ?x)").status_code == 403
+    iri = run(server.api(), "WAIT :note(:never, ?x)", into=doc, headers={"Prefer": "respond-async"}).json()["process"]
+    stopped = run(limited, f"STOP <{iri}>", into=doc).json()
+    assert stopped["solutions"] == [] and "its own processes alone" in stopped["warnings"][0]["message"]
+    place = f"/real/processes/{iri.rpartition('/')[2]}"
+    assert server.api(viewer).get(f"{place}/solutions", after="1000").status_code == 200
+    assert server.api().http.delete(f"/api/v1{place}", params={"family": "true"}).status_code == 202
     assert run(server.api(viewer), ":note(:one, ?x)", mode="read").status_code == 200
 
 

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from http.client import HTTPConnection
 from typing import Any
 
 import httpx2
@@ -125,6 +126,34 @@ def test_an_error_has_its_place_and_what_was_done(api: Api, stored: str) -> None
     assert run(api, '+:note(:a, "b")', mode="read").json()["span"]["start"] == 0
 
 
+def test_the_effects_of_a_program_that_failed_are_net_numbers(api: Api, stored: str) -> None:
+    port = f":serverPort(<{stored}#host>, 5874)"
+    code = f'ON <{stored}> {{ +:note(:a, "b") AND -:note(:a, "b") AND -{port} AND +{port} AND +:note(:a, ?u) }}'
+    assert run(api, code).json()["effects"] == {"added": 0, "removed": 0}
+    assert run(api, code.replace(" AND -:note", " OR -:note")).json()["effects"] == {"added": 1, "removed": 0}
+
+
+def test_an_engine_with_a_process_of_its_own(api: Api, stored: str) -> None:
+    code = f"IN <{stored}> {{ engine:owlrl ! rdf:type(<{stored}#host>, :Provider) }}"
+    for mode in ("read", "sandbox", "run"):
+        assert run(api, code, mode=mode).json().get("solutions") == [{}], mode
+
+
+def test_a_service_is_called_in_the_mode_run_alone(api: Api) -> None:
+    problem = run(api, "TRUE AND CALL primitive:service(:x)").json()
+    assert "in the mode run alone" in problem["detail"] and problem["span"]["start"] == 9
+
+
+def test_a_sandbox_stops_no_process(api: Api) -> None:
+    answer = api.http.post(
+        "/api/v1/real", json={"code": "CALL primitive:sleep(60)", "mode": "run"}, headers={"Prefer": "respond-async"}
+    )
+    iri = answer.json()["process"]
+    found = run(api, f"STOP <{iri}> UNION STOP <urn:none> UNION STOP <{iri}>").json()
+    assert found["solutions"] == [{}] and "in the mode run alone" in found["warnings"][0]["message"]
+    assert api.http.delete(answer.headers["Location"]).status_code == 202
+
+
 @pytest.mark.parametrize(
     ("more", "status"),
     [
@@ -225,6 +254,15 @@ def test_a_program_that_is_too_large_is_refused(api: Api, code: str) -> None:
 
 def test_a_body_that_is_too_large_is_refused(api: Api) -> None:
     assert run(api, "x" * 10_000_000).status_code == 413
+
+
+def test_a_client_that_sends_all_of_a_large_body_gets_the_answer(server: WebAddress) -> None:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+    headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json", "Connection": "close"}
+    connection.request("POST", "/api/v1/real", b"x" * 30_000_000, headers)  # sends everything before it reads
+    answer = connection.getresponse()
+    assert answer.status == 413 and json.load(answer)["type"] == "urn:mdv:problem:too-large"
+    connection.close()
 
 
 def open_stream(server: WebAddress, code: str, accept: str = NDJSON) -> socket.socket:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mdv.errors import NotFound
 from mdv.inspect.sql.jobs import list_jobs
+from mdv.mdp.backbone_check_jobs import BACKBONE_URI
 from mdv.mdp.jobs import JobStatus, lmr_uri
 from web.auth import require_reader, require_reader_or_lmr, require_unlimited_admin
 from web.models import JobState, ListQuery
@@ -15,6 +16,7 @@ from web.number_params import read_after
 from web.openapi import describe_json, describe_problems, page_schema
 from web.routing import RouteGroup
 from web.services import services
+from web.use_cases.backbone_checks import check_progress
 from web.use_cases.jobs import find_job, retry_dead_letter
 
 routes = RouteGroup("jobs", "The state of changes")
@@ -50,7 +52,9 @@ def get(job: str) -> dict[str, Any]:
     # An LMR sees only its own jobs.
     if caller.lmr is not None and status.uri != lmr_uri(caller.lmr):
         raise NotFound(f"The job {status.id} does not exist.")
-    return job_as_dict(status)
+    shown = job_as_dict(status)
+    progress = check_progress(services(), str(status.id)) if status.uri == BACKBONE_URI else None
+    return shown if progress is None else shown | {"progress": progress}
 
 
 @routes.route("POST", "/jobs/<job>/retry", "Retry a dead letter", {200: JobState} | describe_problems(404, 409))

@@ -19,7 +19,7 @@ from web.number_params import read_after, read_before
 from web.openapi import describe_json, describe_problems, object_schema, page_schema
 from web.routing import RouteGroup
 from web.services import services
-from web.use_cases.processes import FollowedProcess, read_event_id, stop_process_of
+from web.use_cases.processes import FollowedProcess, may_steer, read_event_id, stop_process_of
 from web.use_cases.programs import EVENTS, NDJSON, client_connection, stream_events
 
 
@@ -59,23 +59,24 @@ def processes(query: ProcessesQuery) -> dict[str, Any]:
 @routes.route("GET", "/real/processes/<process:process>/solutions", "List the solutions of a process",
               {200: _SOLUTIONS} | describe_problems(404, 406), query=ListQuery)  # fmt: skip
 def solutions(query: ListQuery, process: str) -> Response:
-    """Lists solutions in order. A process with 1,000 unread solutions pauses; those up to `after` count as read, and
-    so do those of a page. With `Accept: application/x-ndjson` or `text/event-stream`, the events of the process are
-    sent until it ends, from the beginning or after `Last-Event-ID`."""
-    require_reader()
+    """Lists solutions in order. A process with 1,000 unread solutions pauses. Those up to `after` and those of a page
+    count as read if the caller may stop the process. With `Accept: application/x-ndjson` or `text/event-stream`, the
+    events of the process are sent until it ends, from the beginning or after `Last-Event-ID`."""
+    caller = require_reader()
     iri, s = process_iri(process), services()
     media_type = negotiate_type([JSON, NDJSON, EVENTS])
     with s.engine.connect() as connection:
-        find_process(connection, iri)
+        counts = may_steer(caller, find_process(connection, iri))
     if media_type != JSON:
         _, solution, entry = read_event_id(request.headers.get("Last-Event-ID", "")) or ("", 0, 0)
         followed = FollowedProcess(s, iri, solution=solution or read_after(query.after), entry=entry)
+        followed.counts = counts
         return stream_events(followed.events(client_connection()), [], media_type, ExitStack())
     with s.engine.begin() as connection:
         found = list_solutions(connection, iri, read_after(query.after), query.limit + 1)
         items = found[: query.limit]
         last = items[-1]["n"] if items else read_after(query.after)
-        has_resumed = note_read(connection, iri, last)
+        has_resumed = counts and note_read(connection, iri, last)
     if has_resumed:
         s.wake_programs()
     return jsonify({"items": items, "next": str(last) if len(found) > query.limit else None})
@@ -106,12 +107,13 @@ def process(process: str) -> dict[str, Any]:
 @routes.route("DELETE", "/real/processes/<process:process>", "Stop a process",
               {202: ProcessStarted} | describe_problems(403, 404), query=StopQuery)  # fmt: skip
 def stop(query: StopQuery, process: str) -> Response:
-    """Stops a process: what it has not committed is dropped. `message`: is added to its activity document."""
+    """Stops a process: what it has not committed is dropped. `message` is added to its activity document. With
+    `family=true`, all processes that descend from the same one are stopped, also if this one has ended."""
     caller = require_admin()
     iri, s = process_iri(process), services()
     with s.engine.connect() as connection:
         found = find_process(connection, iri)
-    if caller.is_limited and found["caller"] != caller.by:
+    if not may_steer(caller, found):
         raise Forbidden(f"The token {caller.name!r} is limited, so it can stop its own processes alone.")
-    stop_process_of(s, iri, query.message)
+    stop_process_of(s, iri, query.message, query.family)
     return make_response({"process": iri, "state": "stopping", "warnings": []}, 202)

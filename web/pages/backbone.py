@@ -35,7 +35,7 @@ def backbone() -> Response:
     return render_page(
         "backbone.html", backbone=found, map=draw_map(found), vectors=vector_matrix(facts, read_replication(s)),
         conflicts=conflicts, more=url_for("pages.backbone", after=more) if more else None, now=time.time(),
-        may_change=_may_change(), fingerprints=_fingerprints(facts),
+        may_change=may_change_members(), fingerprints=_fingerprints(facts),
     )  # fmt: skip
 
 
@@ -51,7 +51,8 @@ def pause_a_member(name: str) -> Response:
     return redirect_to("backbone")
 
 
-def _may_change() -> bool:
+def may_change_members() -> bool:
+    """True if the user may change the backbone: an administrator without URI limits."""
     found = session()
     if found is None or found.role != "admin":
         return False

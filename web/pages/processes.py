@@ -12,7 +12,7 @@ from mdv.inspect.processes import find_process, list_log, list_processes, list_s
 from web.number_params import read_after, read_before
 from web.pages.base import pages, redirect_to, render_page, require_editor, require_viewer, session
 from web.services import services
-from web.use_cases.processes import stop_process_of
+from web.use_cases.processes import may_steer, stop_process_of
 
 PAGE_SIZE, FAMILY_SIZE = 50, 200
 SOLUTIONS_SIZE = LOG_SIZE = 50
@@ -99,10 +99,10 @@ def stop_process(name: str) -> Response:
     message = request.form.get("message", "").strip()[:2000]
     with services().engine.connect() as connection:
         found = find_process(connection, name)
-    if caller.is_limited and found["caller"] != caller.by:
+    if not may_steer(caller, found):
         raise Forbidden(f"{caller.name} is limited to URI prefixes, so only its own processes can be stopped.")
     try:
-        stop_process_of(services(), process_iri(name), message or None)
+        stop_process_of(services(), process_iri(name), message or None, "family" in request.form)
     except MdvError as error:
         return _render(name, error)
     return redirect_to("process", name=found["id"], said="process_stopped")

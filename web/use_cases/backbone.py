@@ -10,6 +10,8 @@ import structlog
 from flask import request
 from sqlalchemy import Connection
 
+import mdv
+from mdv.backbone.divergence import group_sums, in_groups
 from mdv.backbone.kinds import SET_KINDS
 from mdv.backbone.messages import BackboneMessage, JoinRequest, LogPage, LogPoll
 from mdv.backbone.replica_store import MemberFacts
@@ -25,6 +27,7 @@ from mdv.replication.http_signatures import read_signature, verify_request
 from mdv.replication.link_status import LINKS_KEY, LINKS_SECONDS, ReplicationStatus, missing_operations
 from mdv.replication.peer_client import problem_of
 from web.auth import require_unlimited_admin
+from web.models import BackboneChecksumQuery
 from web.services import Services, services
 
 log = structlog.get_logger()
@@ -114,12 +117,14 @@ def _process(s: Services, messages: list[BackboneMessage], sender: str) -> list[
 def _wait_for_news(s: Services, poll: LogPoll, wait: float, wants: Collection[str]) -> None:
     """Wait until there are operations that the poll asks for: ours, or those of the lives in `wants`."""
     deadline = time.monotonic() + min(wait, s.config.max_wait_seconds)
+    facts, _ = read_facts(s)
+    known = {*facts.table.lives_of(facts.name), *wants}
 
     def has_news(connection: Connection) -> bool:
-        facts = s.replica.facts(connection)
+        facts = s.replica.progress(connection)
         if facts is None:
             return True
-        lives = {facts.life, *facts.table.lives_of(facts.name), *wants}
+        lives = {facts.life, *known}
         return any(facts.vector.get(life, 0) > poll.have.get(life, 0) for life in lives)
 
     with s.waits.slot(f"member {poll.sender}") as has_slot:
@@ -132,7 +137,7 @@ def wait_for_operations(s: Services, life: str, after: int, wait: float) -> None
     """Wait until this MDP has applied more operations of a life."""
 
     def has_more(connection: Connection) -> bool:
-        facts = s.replica.facts(connection)
+        facts = s.replica.progress(connection)
         return facts is None or facts.vector.get(life, 0) > after
 
     with s.waits.slot("log") as has_slot:
@@ -140,17 +145,38 @@ def wait_for_operations(s: Services, life: str, after: int, wait: float) -> None
             s.log_notifier.wait_until(has_more, time.monotonic() + min(wait, s.config.max_wait_seconds))
 
 
-def read_buckets(text: str | None) -> set[int] | None:
-    """Return the numbers of buckets in a parameter; None if it is absent."""
+def read_buckets(text: str | None, name: str = "buckets", below: int = BUCKETS) -> set[int] | None:
+    """Return the numbers of buckets, or of groups of them, in a parameter; None if it is absent."""
     if text is None:
         return None
     try:
         found = {int(part) for part in text.split(",")}
     except ValueError:
         found = {-1}
-    if not all(0 <= number < BUCKETS for number in found):
-        raise BadRequest(f"`buckets` is a comma-separated list of numbers from 0 to {BUCKETS - 1}.")
+    if not all(0 <= number < below for number in found):
+        raise BadRequest(f"`{name}` is a comma-separated list of numbers from 0 to {below - 1}.")
     return found
+
+
+def describe_checksum(s: Services, connection: Connection, query: BackboneChecksumQuery) -> dict[str, Any]:
+    """Return sums of documents, or the documents of buckets, with our vector."""
+    buckets = read_buckets(query.buckets) if query.bucket is None else {query.bucket}
+    groups = read_buckets(query.groups, "groups", BUCKETS // 256)
+    if buckets is not None:
+        found = s.replica.documents_of_buckets(connection, buckets)
+        items = [{"uri": uri, "version": version, "content": f"{digest:016x}"}
+                 for uri, (version, digest) in sorted(found.documents.items())]  # fmt: skip
+        answer: dict[str, Any] = {"vector": dict(found.vector), "documents": items}
+        return answer if query.bucket is None else answer | {"bucket": query.bucket}
+    facts, sums = s.replica.facts(connection), s.replica.sums(connection)
+    if query.level == "groups":
+        sums = group_sums(sums)
+    elif groups is not None:
+        sums = in_groups(sums, groups)
+    return {
+        "vector": dict(facts.vector) if facts is not None else {},
+        "sums": {str(number): f"{value:016x}" for number, value in sorted(sums.items())},
+    }
 
 
 # Status
@@ -169,6 +195,8 @@ def describe_backbone(s: Services) -> dict[str, Any]:
     missing = missing_operations(status.known_vector(), facts.vector)
     since = min(status.behind_since.values(), default=0.0) if missing else 0.0
     term, _, lead = facts.table.lead
+    with s.single.connect() as connection:
+        log_bytes = s.replica.log_bytes(connection)
     return {
         "id": facts.table.backbone_id,
         "mode": kind.name,
@@ -184,7 +212,10 @@ def describe_backbone(s: Services) -> dict[str, Any]:
         "lag_seconds": round(time.time() - since, 3) if since else 0,
         "waiting": status.waiting,
         "forked": sorted(facts.forked),
+        "diverged": sorted(facts.diverged)[:1000],
         "replicating": bool(status.at),
+        "log_bytes": log_bytes,
+        "version": mdv.__version__,
     }  # fmt: skip
 
 
@@ -206,6 +237,7 @@ def describe_member(facts: MemberFacts, name: str, status: ReplicationStatus | N
             "last_contact": link.contact or None if link is not None else None,
             "error": link.error if link is not None else "",
             "clock_skew": round(link.clock_skew, 1) if link is not None else None,
+            "version": link.version or None if link is not None else None,
             "transport": link.transport if link is not None else None,
             "lag": missing_operations(link.offered, facts.vector) if link is not None else None,
             "behind_us": missing_operations(facts.vector, reported[0]) if reported else None,

@@ -64,11 +64,17 @@ def start_process_of(s: Services, caller: Caller, code: str, options: ProgramOpt
     return started
 
 
-def stop_process_of(s: Services, iri: str, message: str | None = None) -> None:
-    """Stop a process. Raise `NotFound` if it does not exist or has ended. `message`: for its activity document."""
+def may_steer(caller: Caller, process: Mapping[str, Any]) -> bool:
+    """True if a caller may stop a process, and let it go on by reading its solutions."""
+    return caller.role == "admin" and (not caller.is_limited or process["caller"] == caller.by)
+
+
+def stop_process_of(s: Services, iri: str, message: str | None = None, family: bool = False) -> None:
+    """Stop a process. Raise `NotFound` if it does not exist or has ended. `message`: for its activity document.
+    `family`: with all that descend from the same one."""
     term = None if message is None else write_term(Term.literal(message))
     with s.engine.begin() as connection:
-        request_stop(connection, iri, term)
+        request_stop(connection, iri, term, family)
     s.wake_programs()
 
 
@@ -81,6 +87,8 @@ class FollowedProcess:
         self.services, self.iri, self.code = s, iri, code
         self.solution, self.entry = solution, entry
         self.is_new = False
+        self.counts = True
+        """False: what is read does not count as read, so that a full process stays so."""
         self.is_over = False
         self.problem: MdvError | None = None
         self._marks = [{"type": "warning"} | mark_json(code, mark) for mark in marks]
@@ -147,7 +155,7 @@ class FollowedProcess:
 
     def _next(self) -> list[Event]:
         with self.services.single.connect() as connection:
-            news = read_news(connection, self.iri, self.solution, self.entry, MAX_PAGE, MAX_ENTRIES)
+            news = read_news(connection, self.iri, self.solution, self.entry, MAX_PAGE, MAX_ENTRIES, self.counts)
         if news is None:
             raise NotFound(f"There is no process {self.iri}.")
         if news.has_resumed:

@@ -30,6 +30,10 @@ from mdv.cli.bench.options import (
               help="The kind of replicated set.")  # fmt: skip
 @click.option("--adoption", type=click.IntRange(min=0), metavar="N", help="Instead, measure an adoption of an LMR with"
               " N resources against a snapshot.")  # fmt: skip
+@click.option("--live/--no-live", default=True, show_default=True,
+              help="Also start three MDPs, and measure how they replicate over HTTP.")  # fmt: skip
+@click.option("--behind", type=click.IntRange(min=1), default=20_000, show_default=True,
+              help="Documents that a member lacks when it begins to catch up.")  # fmt: skip
 @rounds_option
 @json_file_option
 @plots_option
@@ -38,6 +42,8 @@ def backbone(
     documents: int,
     crdt: str,
     adoption: int | None,
+    live: bool,
+    behind: int,
     rounds: int,
     json_file: Path | None,
     plots: Path | None,
@@ -45,10 +51,13 @@ def backbone(
     """Measure a backbone: registrations with the log, and applying them at another member.
 
     Registrations with the log are compared with those without a backbone; applying with text to commit at one MDP. The
-    members are databases of one process, so that the network costs nothing.
+    members are databases of one process, so that the network costs nothing. Then three MDPs are started: how soon can a
+    change be read at another one, and how long do local changes take while a member catches up?
     """
     from mdv.bench.backbone import BackbonePlan, evaluate_backbone_goals, run_backbone
+    from mdv.bench.backbone_live import LivePlan, evaluate_live_goals, run_live
     from mdv.bench.sql.bench_store import BenchDatabases
+    from mdv.cli.bench.temporary_system import temporary_backbone
 
     if adoption is not None:
         _measure_adoption(adoption, json_file)
@@ -56,7 +65,12 @@ def backbone(
     plan = BackbonePlan(batches, rounds, documents, crdt)
     with start_bench_postgres() as server:
         figures = run_backbone(BenchDatabases(server.url), plan, print_progress)
-    reached = evaluate_backbone_goals(figures)
+    live_figures = None
+    if live:
+        print_progress("starting three MDPs")
+        with temporary_backbone(3, crdt) as systems:
+            live_figures = run_live(systems, LivePlan(behind=behind), print_progress)
+    reached = [*evaluate_backbone_goals(figures), *evaluate_live_goals(live_figures)]
     print_table(
         ("what", "batch", "µs a document", "compared with", "ratio"),
         ((r.name, f"{r.batch:,}", f"{r.ours_us:,.1f}", f"{r.floor_us:,.1f}", f"{r.ratio:.2f}")

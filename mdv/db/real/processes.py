@@ -25,7 +25,7 @@ MAX_CHANGES = 20_000
 
 class NewProcess(NamedTuple):
     """A process to be started. `root` and `parent`: those of a spawned process; None for one that a caller starts.
-    `binding`, `settings` and `permissions` are JSON."""
+    `binding`, `settings` and `permissions` are JSON. `step`: seconds that its turn is expected to take."""
 
     iri: str
     code: str
@@ -44,6 +44,7 @@ class NewProcess(NamedTuple):
     is_followed: bool = False
     keeps_solutions: bool = True
     solution_limit: int | None = None
+    step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,8 @@ class WriteLock(NamedTuple):
 
 
 class SliceRecord(NamedTuple):
-    """What a slice changes in the row of its process. `checkpoint`: None if the process has ended."""
+    """What a slice changes in the row of its process. `checkpoint`: None if the process has ended. `step`: seconds that
+    the slice took."""
 
     id: int
     state: str
@@ -120,6 +122,7 @@ class SliceRecord(NamedTuple):
     awaits: Any
     wake_at: float | None
     checkpoint: str | None
+    step: float
 
 
 class ProcessNews(NamedTuple):
@@ -176,6 +179,11 @@ def wake_due(connection: Connection, lease_seconds: float) -> None:
     with pipelined(driver(connection)):
         _run(connection, "wake_due", {})
         _run(connection, "stop_unread", {"seconds": lease_seconds})
+
+
+def stop_revoked(connection: Connection) -> None:
+    """Make processes ready whose token was revoked or has expired. A worker then ends them."""
+    _run(connection, "stop_revoked", {})
 
 
 def seconds_until_due(connection: Connection) -> float | None:
@@ -293,11 +301,12 @@ def fail_process(connection: Connection, number: int, seconds: float, problem: M
 
 
 def read_news(
-    connection: Connection, iri: str, solution: int, entry: int, most: int, most_entries: int
+    connection: Connection, iri: str, solution: int, entry: int, most: int, most_entries: int, counts: bool = True
 ) -> ProcessNews | None:
     """Return what came after the last solution and log entry that a reader has, up to `most` and `most_entries`; None
-    if there is no such process. The solutions up to `solution` count as read."""
-    given = {"iri": iri, "solution": solution, "entry": entry, "most": most, "most_entries": most_entries}
+    if there is no such process. `counts`: the solutions up to `solution` count as read."""
+    given = {"iri": iri, "solution": solution, "entry": entry, "most": most, "most_entries": most_entries,
+             "counts": counts}  # fmt: skip
     row = _run(connection, "read_news", given).fetchone()
     if row is None:
         return None
@@ -305,9 +314,10 @@ def read_news(
     return ProcessNews(*values)
 
 
-def ask_to_stop(connection: Connection, iri: str, message: Any = None) -> bool:
-    """Ask a process to stop. Return False if it has ended or does not exist."""
-    return bool(_run(connection, "ask_to_stop", {"iri": iri, "message": _json_or_none(message)}).fetchall())
+def ask_to_stop(connection: Connection, iri: str, message: Any = None, family: bool = False) -> int:
+    """Ask a process to stop; `family`: with all that descend from the same one. Return how many had not ended."""
+    given = {"iri": iri, "message": _json_or_none(message), "family": family}
+    return len(_run(connection, "ask_to_stop", given).fetchall())
 
 
 def note_gone(connection: Connection, iri: str, seconds: float) -> None:

@@ -148,6 +148,11 @@ class StatementReader:
             found[number].add(document)
         return [frozenset(documents) for documents in found]
 
+    def caller_of(self, process: str) -> str | None:
+        """Return the caller of a process; None if it has ended or does not exist."""
+        rows = self._rows(load_sql("real")["caller_of_process"], {"iri": process})
+        return rows[0][0] if rows else None
+
     def prefixes(self, document: str, position: int) -> dict[str, str]:
         """Return the prefixes of a document as of a position."""
         rows = self._rows(load_sql("real")["read_prefixes"], {"document": document, "position": position})

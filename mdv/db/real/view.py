@@ -202,7 +202,10 @@ class PostgresView:
         return self._prefixes[document]
 
     def is_active(self, process: str) -> bool:
-        return False
+        return self._call(self.reader.caller_of, process) is not None
+
+    def stop_refusal(self, process: str) -> str | None:
+        return None
 
     def now(self) -> float:
         return time.time()

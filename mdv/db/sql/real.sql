@@ -93,6 +93,9 @@ select set_config('statement_timeout', current_setting('mdv.statement_timeout'),
        set_config('enable_seqscan', 'on', true), set_config('plan_cache_mode', 'auto', true),
        set_config('jit', current_setting('mdv.jit'), true);
 
+-- name: caller_of_process
+select caller from real_processes where iri = %(iri)s::text and ended_at is null;
+
 -- name: begin_reading
 -- Plans are pinned: they do not depend on the values or on how large a table is at the moment.
 select set_config('transaction_read_only', 'on', true), set_config('statement_timeout', %(timeout)s, true),

@@ -8,7 +8,8 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
        set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true);
 
 -- name: start
--- A process, or one that another process spawned.
+-- A process, or one that another process spawned. Its turn is after those that are ready and descend from the same one, so that
+-- a process that spawns others without an end does not delay the rest. `step`: the seconds that a turn is expected to take.
 with next as materialized (
     select nextval(pg_get_serial_sequence('real_processes', 'id')) as id
 ), new as (
@@ -19,7 +20,10 @@ with next as materialized (
             %(settings)s::jsonb, %(permissions)s::jsonb, %(caller)s::text, %(token)s::int, %(priority)s::smallint,
             %(is_followed)s::boolean, %(keeps_solutions)s::boolean, %(solution_limit)s::bigint, %(position)s::bigint,
             case when %(is_followed)s::boolean then now() end,
-            now() + greatest(%(priority)s::int - 3, 0) * interval '0.2 s'
+            greatest(
+                now() + greatest(%(priority)s::int - 3, 0) * interval '0.2 s',
+                (select max(f.ready_at) from real_processes f
+                 where f.root = %(root)s::bigint and f.ended_at is null and f.state = 'ready') + %(step)s::float8 * interval '1 s')
     from next
     returning id
 )
@@ -51,6 +55,13 @@ update real_processes p
 set stop_asked = true, wake_at = null, ready_at = now(),
     state = case when p.state in ('waiting', 'calling', 'full') then 'ready' else p.state end
 from gone where p.id = gone.id;
+
+-- name: stop_revoked
+-- Make processes ready whose token was revoked or has expired, so that a worker ends them.
+update real_processes
+set state = 'ready', ready_at = now(), wake_at = null
+where ended_at is null and state in ('waiting', 'calling', 'full')
+  and token_id = any (array(select id from tokens where revoked_at is not null or expires_at <= now()));
 
 -- name: next_due
 -- Seconds until the next process becomes ready by itself.
@@ -115,14 +126,21 @@ left join lateral (select uri from resources r where r.id = f.target_id offset 0
 left join lateral (select uri from vocabulary v where v.id = f.datatype_id offset 0) y on true;
 
 -- name: end_slice
--- The new state of a process.
-update real_processes
+-- The new state of a process. Its next turn is after those that are ready and descend from the same one. `step`: the seconds of
+-- this slice.
+update real_processes p
 set state = %(state)s::text, is_taker = false, position = %(position)s::bigint, steps = %(steps)s::bigint,
     effects = %(effects)s::bigint, added = added + %(added)s::bigint, removed = removed + %(removed)s::bigint,
     solutions = %(solutions)s::bigint, slices = slices + 1, conflicts = conflicts + %(conflicts)s::bigint, failures = 0,
     seconds = seconds + %(seconds)s::float8, problem = %(problem)s::jsonb, awaits = %(awaits)s::jsonb,
     wake_at = to_timestamp(%(wake_at)s::float8), wait_deadline = to_timestamp(%(wake_at)s::float8),
-    ready_at = clock_timestamp() + greatest(priority - 3, 0) * interval '0.2 s', ran_at = clock_timestamp(),
+    ready_at = greatest(
+        clock_timestamp() + greatest(priority - 3, 0) * interval '0.2 s',
+        case when %(state)s::text = 'ready' then
+            (select max(f.ready_at) from real_processes f
+             where f.root = p.root and f.id <> p.id and f.ended_at is null and f.state = 'ready') + %(step)s::float8 * interval '1 s'
+        end),
+    ran_at = clock_timestamp(),
     ended_at = case when %(state)s::text in ('done', 'failed', 'stopped') then clock_timestamp() end
 where id = %(id)s::bigint;
 
@@ -182,10 +200,12 @@ cross join lateral (
 ) w;
 
 -- name: wake
-update real_processes
-set state = 'ready', ready_at = clock_timestamp() + greatest(priority - 3, 0) * interval '0.2 s', wake_at = null,
-    is_taker = id = any (%(takers)s::bigint[])
-where id = any (%(ids)s::bigint[]) and state = 'waiting';
+-- Many processes that are woken at once get turns one after another, so that others come in between.
+update real_processes p
+set state = 'ready', wake_at = null, is_taker = id = any (%(takers)s::bigint[]),
+    ready_at = clock_timestamp() + greatest(priority - 3, 0) * interval '0.2 s' + (w.number - 1) * interval '5 ms'
+from unnest(%(ids)s::bigint[]) with ordinality as w (process_id, number)
+where p.id = w.process_id and p.state = 'waiting';
 
 -- name: wake_takers
 -- Wake the processes that take: one that was woken in their place has ended.
@@ -200,11 +220,13 @@ from takers where p.id = takers.process_id and p.state = 'waiting';
 select id, uri from resources where id = any (%(ids)s::bigint[]);
 
 -- name: ask_to_stop
--- Ask a process to stop. It is made ready, so that a worker ends it.
+-- Ask a process to stop, or all that descend from the same one. They are made ready, so that a worker ends them.
 update real_processes
 set stop_asked = true, message = coalesce(%(message)s::json, message), ready_at = now(), wake_at = null,
     state = case when state in ('waiting', 'calling', 'full') then 'ready' else state end
-where iri = %(iri)s::text and ended_at is null
+where (iri = %(iri)s::text
+       or %(family)s::boolean and root = (select r.root from real_processes r where r.iri = %(iri)s::text))
+  and ended_at is null
 returning id;
 
 -- name: stop
@@ -219,10 +241,12 @@ returning id, is_taker, parent is not null;
 select exists (select from real_processes where state = 'ready');
 
 -- name: fail
--- Count an internal error. The process is tried again later, or fails.
+-- Count an internal error. The process sleeps and is tried again, or fails.
 update real_processes
-set failures = failures + 1, ready_at = clock_timestamp() + %(seconds)s::float8 * interval '1 s',
-    state = case when %(problem)s::jsonb is null then state else 'failed' end, problem = %(problem)s::jsonb,
+set failures = failures + 1, awaits = null, problem = %(problem)s::jsonb,
+    state = case when %(problem)s::jsonb is not null then 'failed' when stop_asked then state else 'waiting' end,
+    wake_at = case when %(problem)s::jsonb is null and not stop_asked
+                   then clock_timestamp() + %(seconds)s::float8 * interval '1 s' end,
     ended_at = case when %(problem)s::jsonb is null then null else clock_timestamp() end
 where id = %(id)s::bigint and ended_at is null;
 
@@ -247,10 +271,11 @@ delete from real_log where id in (
 -- has read the solutions up to the last one, so a process that waited for that goes on.
 with process as (
     update real_processes
-    set read_at = now(), read_solutions = greatest(read_solutions, %(solution)s::bigint),
+    set read_at = now(), read_solutions = greatest(read_solutions, least(%(solution)s::bigint, solutions)),
         state = case when state = 'full' and %(solution)s::bigint >= solutions then 'ready' else state end,
         ready_at = case when state = 'full' and %(solution)s::bigint >= solutions then now() else ready_at end
-    where iri = %(iri)s::text and (read_at is null or read_solutions < %(solution)s::bigint or read_at < now() - interval '5 s')
+    where iri = %(iri)s::text and %(counts)s::boolean
+      and (read_at is null or read_solutions < %(solution)s::bigint or read_at < now() - interval '5 s')
     returning state = 'ready' and %(solution)s::bigint > 0 as resumed
 )
 select p.id, p.state, p.position, p.added, p.removed, p.solutions, p.problem, p.code,
@@ -270,7 +295,7 @@ where iri = %(iri)s::text and ended_at is null;
 -- name: note_read
 -- Solutions were read. A process that waited for that goes on.
 update real_processes
-set read_solutions = greatest(read_solutions, %(solution)s::bigint), read_at = now(),
+set read_solutions = greatest(read_solutions, least(%(solution)s::bigint, solutions)), read_at = now(),
     state = case when state = 'full' then 'ready' else state end,
     ready_at = case when state = 'full' then now() else ready_at end
 where iri = %(iri)s::text and read_solutions < %(solution)s::bigint

@@ -107,6 +107,10 @@ delete from document_versions where document_id = any (%(documents)s::bigint[]);
 -- name: read_backbone_state
 select s.replica::text, s.epoch::text, b.name, b.url, b.mode, b.facts from mdp_state s, backbone b;
 
+-- name: read_local_facts
+-- What changes with every operation; the facts about the members are larger.
+select replica::text from mdp_state;
+
 -- name: insert_backbone
 insert into backbone (name, url, mode, facts) values (%(name)s, %(url)s, %(mode)s, %(facts)s::jsonb);
 
@@ -216,3 +220,35 @@ select d.uri from refused_documents r join documents d on d.id = r.document_id o
 
 -- name: accept_documents
 delete from refused_documents r using documents d where d.id = r.document_id and d.uri = any (%(uris)s::text[]);
+
+-- name: list_counters
+-- The counters of statements that are neither 0 nor 1, for a cset.
+select d.uri, m.hash, m.state from statement_marks m join documents d on d.id = m.document_id;
+
+-- name: list_documents_to_check
+select id, uri, version, digest from documents
+where id > %(after)s and digest is not null order by id limit %(most)s;
+
+-- name: list_rows_to_check
+-- The statements of documents with the places of their rows and the hashes that are stored.
+select f.document_id, f.ctid::text, f.hash, s.uri, p.uri, t.uri, f.value, f.lang, y.uri
+from filter_data f
+join resources s on s.id = f.resource_id
+join vocabulary p on p.id = f.property_id
+left join resources t on t.id = f.target_id
+left join vocabulary y on y.id = f.datatype_id
+where f.document_id = any (%(documents)s::bigint[]);
+
+-- name: mend_row
+-- Give a row that was changed from outside the hash of the statement that it has now.
+update filter_data set hash = %(hash)s::bigint where ctid = %(row)s::tid;
+
+-- name: delete_row
+delete from filter_data where ctid = %(row)s::tid;
+
+-- name: last_scheduled_check
+select extract(epoch from now() - max(created_at))::float from jobs
+where kind in ('verify', 'repair') and kind = 'verify' and (options ->> 'scheduled')::boolean;
+
+-- name: list_checks
+select id from jobs where kind in ('verify', 'repair') order by number desc limit %(most)s;

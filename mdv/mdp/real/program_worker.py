@@ -15,6 +15,7 @@ from mdv.db.real.processes import (
     delete_ended_states,
     fail_process,
     seconds_until_due,
+    stop_revoked,
     wake_due,
 )
 from mdv.db.state import read_state
@@ -34,7 +35,7 @@ LEASE_SECONDS = 30.0
 DUE_SECONDS = 0.2
 """How often a busy worker looks for processes whose time has come."""
 TENDING_SECONDS = 10.0
-"""How often a worker forgets properties that no process waits for any more."""
+"""How often a worker ends processes whose token was revoked, and forgets properties that no process waits for."""
 MAX_FAILURES = 5
 
 log = structlog.get_logger()
@@ -134,6 +135,7 @@ class ProgramWorker:
         self._tended_at = time.monotonic()
         with self._engine.begin() as connection:
             delete_ended_states(connection)
+            stop_revoked(connection)
             is_in_vain = bool(read_state(connection).watched) and is_watched_in_vain(connection)
         if is_in_vain:
             with self._engine.begin() as connection:

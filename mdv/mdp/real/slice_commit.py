@@ -73,7 +73,7 @@ from mdv.mdp.real.start import BACKGROUND_PRIORITY, process_settings
 from mdv.mdp.real.wake import begin_waiting, range_kind, write_as_json
 from mdv.mdp.schemas import SchemaInForce
 from mdv.mdp.transaction import Transaction
-from mdv.mdp.write_limits import WriteLimits
+from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.model import Statement, Term, is_blank
 from mdv.rdf.term_json import write_statement
 from mdv.real.checkpoint import read_checkpoint, read_settings, read_term, write_checkpoint, write_term
@@ -135,12 +135,17 @@ class _RunSlice:
 
 
 class _ProcessView(PostgresView):
-    """A view that also knows which processes are active."""
+    """A view that also knows which processes the program may stop. `caller`: of its process. `is_limited`: it may write
+    some documents or resources alone."""
 
     session: psycopg.Connection[Any]
+    caller: str
+    is_limited: bool
 
-    def is_active(self, process: str) -> bool:
-        return is_active(self.session, process)
+    def stop_refusal(self, process: str) -> str | None:
+        if not self.is_limited or self.reader.caller_of(process) == self.caller:
+            return None
+        return f"{self.caller} is limited to URI prefixes, so it may stop its own processes alone"
 
 
 def run_process(connection: Connection, process: ClaimedProcess, provider: Provider, engine: Engine,
@@ -158,6 +163,7 @@ class _Slice:
         self.engine, self.quotas = engine, quotas
         self.limits = WriteLimits.from_json(process.permissions)
         self.conflicts = 0
+        self.began = time.monotonic()
         self.seconds = 0.0
         self.asked: StopRequested
         self.locks: tuple[WriteLock, ...]
@@ -183,6 +189,10 @@ class _Slice:
             tx = self._locked()
             return self._commit(self._run_at(tx), tx)
 
+    def _step(self) -> float:
+        """Return the seconds that the slice has taken so far."""
+        return time.monotonic() - self.began
+
     # --- running ---
 
     def _run_at(self, tx: Transaction | None) -> _RunSlice:
@@ -199,7 +209,8 @@ class _Slice:
                 position, schema.schema, schema.statements,
                 lambda change, facts: self._refusal(change, facts, schema, locks), lambda: deadline,
             )  # fmt: skip
-            view.session = session
+            view.session, view.caller = session, self.process.caller
+            view.is_limited = self.limits != UNLIMITED
             view.use(reader)
             machine = self._machine()
             codes = frozenset(machine.codes)
@@ -229,8 +240,10 @@ class _Slice:
 
     def _spawnable(self, connection: Connection) -> int:
         """Return how many processes this one may spawn."""
-        _, family = count_live(connection, self.process.caller, self.process.root, self.quotas.family + 1)
-        return max(0, self.quotas.family - family)
+        quotas = self.quotas
+        most = max(quotas.family, quotas.processes) + 1
+        of_caller, family = count_live(connection, self.process.caller, self.process.root, most)
+        return max(0, min(quotas.family - family, quotas.processes - of_caller))
 
     def _refresh(self, machine: Machine, view: _ProcessView) -> None:
         """Check that what an open `[ ]` has read in earlier slices still holds. Otherwise it begins again."""
@@ -268,6 +281,8 @@ class _Slice:
             return "failed", {"message": message, "limit": "seconds"}
         if result.state is ProcessState.FULL and not process.keeps_solutions:
             return "ready", None
+        if any(one.process == process.iri for one in result.stopped):
+            return "stopped", None
         return result.state.value, None
 
     def _call(
@@ -383,10 +398,8 @@ class _Slice:
         for request in result.stopped:
             if not is_active(driver(self.connection), request.process):
                 raise _Conflict
-        if result.spawned:
-            _, family = count_live(self.connection, self.process.caller, self.process.root, self.quotas.family + 1)
-            if family + len(result.spawned) > self.quotas.family:
-                raise _Conflict
+        if result.spawned and len(result.spawned) > self._spawnable(self.connection):
+            raise _Conflict
         if state.position == result.position:
             return
         names = {read.pattern.property for read in result.reads}
@@ -428,7 +441,7 @@ class _Slice:
                 into=process.into, settings=process_settings(spawned.process, process.into, self.quotas),
                 permissions=process.permissions, caller=process.caller, token=process.token,
                 position=tx.state.position, root=process.root, parent=process.id, action=spawned.action,
-                priority=BACKGROUND_PRIORITY, keeps_solutions=False,
+                priority=BACKGROUND_PRIORITY, keeps_solutions=False, step=self._step(),
             ),
         )  # fmt: skip
 
@@ -444,7 +457,8 @@ class _Slice:
         record = SliceRecord(
             process.id, state, result.position if position is None else position, machine.steps, machine.effects,
             added, len(result.changes) - added, process.solutions + len(result.solutions), self.conflicts, self.seconds,
-            found.problem, awaits, wake_at, None if state in ("done", "failed") else found.checkpoint,
+            found.problem, awaits, wake_at, None if state in ENDED_STATES else found.checkpoint,
+            self._step(),
         )  # fmt: skip
         bindings = [_binding_json(one) for one in result.solutions] if process.keeps_solutions else []
         entries = self._entries(found, position)
@@ -471,6 +485,7 @@ class _Slice:
         record = SliceRecord(
             process.id, "failed", tx.finish().position, process.steps, process.effects, 0, 0, process.solutions,
             self.conflicts, self.seconds, refused(error), None, None, None,
+            self._step(),
         )  # fmt: skip
         store_slice(self.connection, record, process.solutions + 1, [], [], process.slices > 0)
         if process.is_taker:

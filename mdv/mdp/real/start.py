@@ -130,8 +130,8 @@ def used_prefixes(code: str, schema: Schema, prefixes: Mapping[str, str]) -> dic
     return {prefix: known[prefix] for prefix in sorted(set(_PREFIX.findall(code))) if prefix in known}
 
 
-def request_stop(connection: Connection, iri: str, message: Any = None) -> None:
-    """Ask a process to stop; `message` is a term as JSON of a checkpoint. Raise `NotFound` if it does not exist or has
-    ended. The caller commits and wakes a worker."""
-    if not ask_to_stop(connection, iri, message):
+def request_stop(connection: Connection, iri: str, message: Any = None, family: bool = False) -> None:
+    """Ask a process to stop; `family`: with all that descend from the same one. `message` is a term as JSON of a
+    checkpoint. Raise `NotFound` if none of them runs. The caller commits and wakes a worker."""
+    if not ask_to_stop(connection, iri, message, family):
         raise NotFound(f"The process {iri} does not exist or has ended.")
