@@ -45,26 +45,30 @@ FLOORS = [
 """From top to bottom. A package imports only from packages on lower layers."""
 
 MDP_FLOORS = [
-    {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone"},
+    {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone", "federation.runner"},
     {"backbone_check_jobs"},
     {"backbone_checks"},
-    {"subscribe", "real.slice_commit", "replicated_schema", "log_transport"},
+    {"subscribe", "real.slice_commit", "replicated_schema", "replicated_rules", "log_transport"}
+    | {"eca.rule_jobs", "federation.stored_site"},
     {"adopt_lmr"},
     {"rules.operations", "lmr_definitions"},
     {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},
     {"replica"},
     {"replica_store"},
-    {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
+    {"federation.global_rules"},
+    {"register", "put_schema", "rules.add", "rules.change", "rules.suspend", "rules.results"}
+    | {"federation.fragment", "federation.members"},
     {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"}
     | {"eca.reread"},
     {"transaction"},
-    {"eca.detached", "eca.readers"},
+    {"eca.detached", "eca.readers", "federation.capture"},
     {"eca.templates", "eca.abort_graph"},
     {"provider", "eca.trace"},
     {"eca.run", "backbone_signer"},
     {"eca.undo", "eca.evaluation", "eca.comparisons", "eca.call_action"},
     {"eca.actions", "eca.rule_set", "eca.changes", "eca.slow_rules"},
-    {"real.activity"},
+    {"real.activity", "federation.event_search", "federation.grants", "federation.stored_state"}
+    | {"federation.exchange", "federation.neighbours"},
     {"edit", "real.start"},
     {"rule_cache"},
     {"selection_counts"},
@@ -341,3 +345,12 @@ def test_the_makefile_has_the_targets_of_the_readme() -> None:
 def test_make_help_lists_the_targets() -> None:
     text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {"make up", "make test", "make check", "make install", "make bench"} <= set(re.findall(r"make \w+", text))
+
+
+def test_each_migration_follows_the_one_before() -> None:
+    """Two with the same number would be two heads, and no database could be migrated."""
+    texts = [path.read_text() for path in (ROOT / "migrations" / "versions").glob("0*.py")]
+    revisions = [re.findall(r'^revision = "(\w+)"', text, re.MULTILINE)[0] for text in texts]
+    before = [found for text in texts for found in re.findall(r'^down_revision = "(\w+)"', text, re.MULTILINE)]
+    assert len(set(revisions)) == len(revisions), "two migrations have the same number"
+    assert len(set(before)) == len(before) == len(revisions) - 1, "two migrations follow the same one"

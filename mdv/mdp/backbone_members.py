@@ -18,6 +18,7 @@ from mdv.db.replica.keys import read_private_key, store_private_key
 from mdv.errors import BadRequest, Conflict, Forbidden, MdvError, NotFound, Refused
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica import Replica, now_in_microseconds
+from mdv.mdp.replicated_rules import announce_rules
 from mdv.mdp.replicated_schema import refuse_unless_lead, schema_as_text
 from mdv.replication.keys import check_public_key, make_private_key, public_key
 from mdv.replication.member_url import check_member_name, check_member_url
@@ -71,6 +72,8 @@ def found_backbone(replica: Replica, provider: Provider, name: str, url: str, mo
         if schema is not None:
             member.put_schema(schema, now)
             facts.note_schema()
+    with provider.engine.begin() as connection:
+        announce_rules(connection, provider)
 
 
 def invite_member(replica: Replica, mode: str) -> BackboneInvitation:
@@ -127,6 +130,8 @@ def join_backbone(
             # Half of the members must know the new life before it begins, so all of them are polled.
             for other in members.keys() - {name}:
                 facts.table.members[other] = MemberLives(url=members[other][0], key=members[other][1])
+        with provider.engine.begin() as connection:
+            announce_rules(connection, provider)
     except MdvError:
         replica.discard()
         raise

@@ -32,6 +32,7 @@ from mdv.db.replica.checks import iter_counters
 from mdv.db.replica.documents import ReplicatedRow, find_replicated, iter_sums, list_merged, read_rows
 from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts, read_local_facts
 from mdv.db.replica.jobs import has_interactive_jobs
+from mdv.db.replica.keys import read_private_key
 from mdv.db.replica.log import list_operations, measure_log
 from mdv.db.replica.marks import count_marks, find_document_marks
 from mdv.db.state import LockPurpose
@@ -89,6 +90,13 @@ class Replica:
         """Return what this member knows, without the lock; None if this MDP is in no backbone."""
         stored = read_facts(connection)
         return stored.facts if stored is not None else None
+
+    def private_key(self, connection: Connection) -> bytes:
+        """Return the key that signs what this member sends."""
+        key = read_private_key(connection)
+        if key is None:
+            raise in_no_backbone()
+        return key
 
     def progress(self, connection: Connection) -> LocalFacts | None:
         """Return the life and the vector of this member, without the lock; None if this MDP is in no backbone. It costs

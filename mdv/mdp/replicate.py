@@ -34,6 +34,7 @@ from mdv.mdp.lmr_definitions import announce_lmrs
 from mdv.mdp.log_transport import LogTransport
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica import Replica, now_in_microseconds
+from mdv.mdp.replicated_rules import RuleArrivals
 from mdv.mdp.replicated_schema import store_schema_in_force
 from mdv.replication.link_status import LinkStatus, ReplicationStatus
 from mdv.replication.member_url import check_member_url
@@ -75,6 +76,7 @@ class Replicator:
         self._engine: Engine = provider.engine
         self._replica = Replica(provider, published)
         self._replica.relay_after = int(relay_seconds * 1_000_000)
+        self._rules = RuleArrivals(provider)
         self._wait = min(MAX_WAIT_SECONDS, 0.8 * relay_seconds)
         self._report = report
         self._allows_plain = allows_plain
@@ -163,6 +165,7 @@ class Replicator:
                 self._followers[name] = _Follower(self, name, url)
         with self._turn:
             store_schema_in_force(self._replica, self._provider)
+            self._rules.carry_out()
         self._follow_lmrs(facts)
         if self._may_settle(facts):
             with self._turn:

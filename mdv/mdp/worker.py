@@ -46,6 +46,7 @@ from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Preconditions, Prepared, RegistrationOutcome, prepare, register
+from mdv.mdp.replicated_rules import announce_rules, carry_out_rules
 from mdv.mdp.replicated_schema import announce_schema, refuse_schema_unless_lead, try_schema
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
 from mdv.mdp.rules.operations import PrecomputeBusy
@@ -465,9 +466,16 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
     return asdict(outcome) | token
 
 
+def _run_eca_job(connection: Connection, job: Job, provider: Provider) -> dict[str, Any]:
+    carry_out_rules(connection, provider)
+    result = run_eca_job(connection, job, provider)
+    announce_rules(connection, provider)
+    return result
+
+
 RULE_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], dict[str, Any]]] = {
     "schema": _run_schema_job,
-    "eca": run_eca_job,
+    "eca": _run_eca_job,
     **dict.fromkeys(RULE_JOBS, run_rule_job),
 }
 """The handlers of the kinds in `JobQueue.RULES`."""

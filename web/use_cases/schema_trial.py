@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.replicated_set import SetKind
-from mdv.db.replica.keys import read_private_key
 from mdv.errors import BreakingSchema, Flaw, MdvError, Unavailable
 from mdv.replication.member_url import check_member_url
 from mdv.replication.peer_client import PeerClient
@@ -53,12 +52,12 @@ def try_at_members(s: Services, facts: MemberFacts, kind: SetKind, schema: str, 
 def ask_members(s: Services, facts: MemberFacts, kind: SetKind, schema: str, holds: bool) -> SchemaAnswers:
     """Ask all active members at the same time what a schema would break there."""
     with s.single.connect() as connection:
-        key = read_private_key(connection)
+        key = s.replica.private_key(connection)
     names = [name for name in sorted(facts.table.active()) if name != facts.name]
 
     def ask(name: str) -> MdvError | None:
         url = check_member_url(facts.table.members[name].url, s.config.backbone_plain)
-        client = PeerClient(url, facts.name, key or b"", kind)
+        client = PeerClient(url, facts.name, key, kind)
         try:
             return client.try_schema(schema, holds)
         finally:

@@ -207,9 +207,6 @@ on conflict (key) do update set at = excluded.at, life = excluded.life, value = 
 -- A rule is carried out here.
 update replicated_rules set is_new = false, local_id = %(local_id)s::bigint where key = %(key)s;
 
--- name: find_rule_keys
-select key, local_id from replicated_rules where key like %(prefix)s and local_id = any (%(ids)s::bigint[]);
-
 -- name: refuse_documents
 insert into refused_documents (document_id)
 select id from documents where uri = any (%(uris)s::text[])
