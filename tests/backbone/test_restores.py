@@ -1,5 +1,5 @@
-"""Members whose databases are restored: copies of real databases of different age, noticed or not. The test delivers the
-messages. Nothing that another member or a backup has is lost."""
+"""Members whose databases are restored: copies of real databases of different age, noticed or not. The test delivers
+the messages. Nothing that another member or a backup has is lost."""
 
 from __future__ import annotations
 
