@@ -135,9 +135,10 @@ class Client:
         answer = self._json(response)
         return self.wait_for_job(answer["job"]) if response.status_code == httpx2.codes.ACCEPTED else answer
 
-    def put_schema(self, body: bytes, media_type: str, *, dry_run: bool = False) -> Item:
-        """Replace the schema. Return the result when the job is done."""
-        params = {"dry_run": "true"} if dry_run else {}
+    def put_schema(self, body: bytes, media_type: str, *, dry_run: bool = False, force: bool = False) -> Item:
+        """Replace the schema. Return the result when the job is done. `force`: also if a member of the backbone is
+        away."""
+        params = {name: "true" for name, value in (("dry_run", dry_run), ("force", force)) if value}
         headers = {"Content-Type": media_type}
         response = self.request("PUT", "/schema", params=params, content=body, headers=headers)
         if response.status_code == httpx2.codes.ACCEPTED:

@@ -33,6 +33,28 @@ def free_port() -> int:
     raise MdvError(f"No free port was found in {MAX_ATTEMPTS} attempts.")
 
 
+def free_ports(count: int, distance: int) -> int:
+    """Return a port so that it and others at this distance are free.
+
+    >>> LOWEST_PORT <= free_ports(3, 10) < 65536
+    True
+    """
+    for _ in range(MAX_ATTEMPTS):
+        first = free_port()
+        if all(_is_free(first + distance * number) for number in range(count)):
+            return first
+    raise MdvError(f"No {count} free ports were found in {MAX_ATTEMPTS} attempts.")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            return False
+    return True
+
+
 def _assigned_by_hand() -> range:
     """Return the ports below those that the kernel assigns; none if these are unknown."""
     try:

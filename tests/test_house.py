@@ -48,7 +48,7 @@ MDP_FLOORS = [
     {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone"},
     {"backbone_check_jobs"},
     {"backbone_checks"},
-    {"subscribe", "real.slice_commit", "replicated_schema", "log_transport"},
+    {"subscribe", "real.slice_commit", "replicated_schema", "replicated_rules", "log_transport"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},
     {"replica"},

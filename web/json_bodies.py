@@ -42,6 +42,11 @@ def read_json_body(model: type[Model], max_bytes: int = MAX_ITEM_BYTES) -> Model
     return _checked(model, _parsed(read_json(max_bytes)))
 
 
+def parse_json_body(model: type[Model], body: bytes) -> Model:
+    """Return a body that was read before, parsed in a thread and validated by the model."""
+    return _checked(model, run_in_thread(_parsed, body))
+
+
 def read_json_items(model: type[Model], max_bytes: int) -> Model | list[Model]:
     """Return the request body: one item or a list of items. A list may have up to `max_bytes` bytes and
     `MAX_ITEMS_PER_REQUEST` items, each of at most `MAX_ITEM_BYTES` characters."""

@@ -508,6 +508,19 @@ class JobState(BaseModel):
 
 class SchemaPut(Strict):
     dry_run: bool = Field(False, description="report what would happen without changing anything")
+    force: bool = Field(False, description="in a backbone: also if a member is away; what breaks there is suspended")
+
+
+class SchemaTrial(Strict):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    text: str = Field(alias="schema", description="the schema as Turtle")
+    hold: bool = Field(False, description="validate new documents also by this schema for a minute")
+
+
+class NewLead(Strict):
+    member: str
+    force: bool = Field(False, description="although this MDP is not the lead, because the lead is lost")
 
 
 class ChangedAspect(BaseModel):
@@ -1249,6 +1262,7 @@ class BackboneMemberShown(BaseModel):
     last_contact: float | None = Field(None, description="last answer, in seconds since 1970")
     error: str = Field("", description="why the last request failed")
     clock_skew: float | None = Field(None, description="seconds by which its clock is ahead")
+    version: str | None = Field(None, description="version of MDV there, if it is known")
     transport: str | None = Field(None, description="how its operations arrive: http or postgres")
     lag: int | None = Field(None, description="operations that it could send and that are missing here")
     behind_us: int | None = Field(None, description="operations that are here and that it had not reported yet")
@@ -1272,6 +1286,8 @@ class BackboneShown(BaseModel):
     forked: list[str] = Field(description="lives that two databases have continued")
     diverged: list[str] = Field(description="documents that differ from those of others, at most 1,000")
     replicating: bool = Field(description="true: `mdv replicate` is running")
+    log_bytes: int = Field(description="size of the operations that some member does not have yet")
+    version: str = Field(description="version of MDV here")
 
 
 class ExchangeQuery(Strict):

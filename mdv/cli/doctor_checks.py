@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SLOW_REDIS_SECONDS = 0.1
 MAX_SILENCE_SECONDS = 60.0
+MAX_LOG_BYTES = 1024**3
+"""A larger log of a backbone is reported."""
 """How long a member of the backbone may be silent."""
 LOW_DISK_BYTES, VERY_LOW_DISK_BYTES = 2 * 1024**3, 256 * 1024**2
 """Free disk space below which there is a warning, and a failure."""
@@ -174,7 +176,8 @@ def backbone(url: str, secret: str, get: Callable[..., httpx2.Response]) -> Find
 def judge_backbone(found: dict[str, Any], now: float) -> Finding:
     """Return the worst of what `GET /backbone` shows.
 
-    >>> found = {"forked": [], "replicating": True, "members": [], "state": "active", "lag": 0, "lag_seconds": 0}
+    >>> found = {"forked": [], "replicating": True, "members": [], "state": "active", "lag": 0, "lag_seconds": 0,
+    ...          "log_bytes": 0, "version": "1", "lead": "m1", "name": "m1"}
     >>> judge_backbone(found | {"replicating": False}, 0).verdict, judge_backbone(found, 0).verdict
     ('failure', 'ok')
     """
@@ -194,6 +197,8 @@ def judge_backbone(found: dict[str, Any], now: float) -> Finding:
     silent = [one["name"] for one in others if one["error"] or now - (one["last_contact"] or 0) > MAX_SILENCE_SECONDS]
     if silent:
         reasons = "; ".join(sorted({one["error"] for one in others if one["error"]}))
+        if found["lead"] in silent:
+            reasons += " Without the lead, no member can be invited or removed, and the schema cannot be changed."
         return warn(f"No answer of {', '.join(silent)}. {reasons}", "Check these members, and their URLs and TLS.")
     lapsed = [one["name"] for one in others if one["state"] == "lapsed"]
     if lapsed:
@@ -205,6 +210,18 @@ def judge_backbone(found: dict[str, Any], now: float) -> Finding:
         )
     if found["state"] != "active" or found["lag_seconds"] > MAX_SILENCE_SECONDS:
         return warn(f"This member is {found['state']}, and {found['lag']:,} operations are missing.", "Wait.")
+    if found["log_bytes"] > MAX_LOG_BYTES:
+        return warn(
+            f"The log of the backbone has {found['log_bytes'] / 2**30:,.1f} GiB: a member is away or paused.",
+            "Reconnect it, or remove it.",
+        )
+    others_at = {one["name"]: one["version"] for one in others if one["version"]}
+    if set(others_at.values()) - {found["version"]}:
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(others_at.items()))
+        return warn(
+            f"The members have different versions of MDV: {found['name']} {found['version']}, {versions}.",
+            "Update the others, too.",
+        )
     paused = [one["name"] for one in found["members"] if one["paused"]]
     more = f" Paused: {', '.join(paused)}." if paused else ""
     return ok(f"All {len(found['members'])} members of the backbone are connected.{more}")

@@ -171,6 +171,20 @@ def _set_paused(name: str, paused: bool, as_json: bool) -> None:
         print_line(f"Nothing is pulled from {name}." if paused else f"Pulling from {name} again.")
 
 
+@peer.command("lead", example="mdv peer lead m2")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="This MDP is not the lead: the lead is lost.")
+@json_option
+@data_option
+def lead(name: str, force: bool, as_json: bool) -> None:
+    """Make a member the lead: it changes the schema and the members. A lead that is lost is replaced with --force."""
+    made = connect().change("PUT", "/backbone/lead", {"member": name, "force": force})
+    if as_json:
+        write_json(made)
+    else:
+        print_line(f"{made['lead']} is the lead, in term {made['term']}.")
+
+
 @peer.command("verify", example="mdv peer verify m2 --deep")
 @click.argument("name", required=False)
 @click.option("--deep", is_flag=True, help="Also check all rows of this MDP.")

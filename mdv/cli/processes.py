@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import click
 
@@ -92,9 +92,8 @@ def _fact(value: Any) -> Any:
 @data_option
 def stop(process: str, message: str | None, family: bool) -> None:
     """Stop the process P. What it has not committed is dropped."""
-    given = {} if message is None else {"message": message}
-    query = urlencode(given | ({"family": "true"} if family else {}))
-    answer = connect().request("DELETE", _path(process) + (f"?{query}" if query else "")).json()
+    given = {"message": message, "family": "true" if family else None}
+    answer = connect().request("DELETE", _path(process), params=given).json()
     print_line(f"{answer['process']} {'and its family are' if family else 'is'} being stopped.")
 
 

@@ -22,14 +22,15 @@ def schema() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @syntax_option("Syntax of FILE  [default: from its suffix]")
 @click.option("--dry-run", is_flag=True, help="Report what would change, and change nothing.")
+@click.option("--force", is_flag=True, help="In a backbone: also if a member is away.")
 @json_option
 @data_option
-def put(file: Path, syntax: str | None, dry_run: bool, as_json: bool) -> None:
+def put(file: Path, syntax: str | None, dry_run: bool, force: bool, as_json: bool) -> None:
     """Replace the schema with FILE (- is standard input)."""
     if file == STDIN and syntax is None:
         raise click.UsageError("Standard input has no suffix: give its --syntax.")
     source = SourceFile(file, file.name)
-    answer = connect().put_schema(source.read(), source.syntax(syntax).media_type, dry_run=dry_run)
+    answer = connect().put_schema(source.read(), source.syntax(syntax).media_type, dry_run=dry_run, force=force)
     if as_json:
         write_json(answer)
         return

@@ -952,6 +952,8 @@ real_processes = Table(
     _now("created_at"),
     Column("ended_at", DateTime(timezone=True)),
     Index("real_processes_ready", "ready_at", postgresql_where=text("state = 'ready'")),
+    Index("real_processes_started", "priority", "ready_at",
+          postgresql_where=text("state = 'ready' and parent is null")),
     Index("real_processes_wake", "wake_at", postgresql_where=text("wake_at is not null")),
     Index("real_processes_parent", "parent"),
     Index("real_processes_root", "root", postgresql_where=text("ended_at is null")),

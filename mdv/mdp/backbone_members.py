@@ -15,9 +15,10 @@ from mdv.backbone.membership import MemberLives
 from mdv.backbone.messages import JoinRequest
 from mdv.backbone.replica_store import MemberFacts, MemberStatus
 from mdv.db.replica.keys import read_private_key, store_private_key
-from mdv.errors import BadRequest, Conflict, Forbidden, MdvError, NotFound
+from mdv.errors import BadRequest, Conflict, Forbidden, MdvError, NotFound, Refused
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica import Replica, now_in_microseconds
+from mdv.mdp.replicated_rules import announce_rules
 from mdv.mdp.replicated_schema import refuse_unless_lead, schema_as_text
 from mdv.replication.keys import check_public_key, make_private_key, public_key
 from mdv.replication.member_url import check_member_name, check_member_url
@@ -71,6 +72,8 @@ def found_backbone(replica: Replica, provider: Provider, name: str, url: str, mo
         if schema is not None:
             member.put_schema(schema, now)
             facts.note_schema()
+    with provider.engine.begin() as connection:
+        announce_rules(connection, provider)
 
 
 def invite_member(replica: Replica, mode: str) -> BackboneInvitation:
@@ -127,6 +130,8 @@ def join_backbone(
             # Half of the members must know the new life before it begins, so all of them are polled.
             for other in members.keys() - {name}:
                 facts.table.members[other] = MemberLives(url=members[other][0], key=members[other][1])
+        with provider.engine.begin() as connection:
+            announce_rules(connection, provider)
     except MdvError:
         replica.discard()
         raise
@@ -144,6 +149,22 @@ def pause_member(replica: Replica, name: str, paused: bool) -> MemberFacts:
             facts.paused.add(name)
         else:
             facts.paused.discard(name)
+    return facts
+
+
+def change_lead(replica: Replica, name: str, force: bool) -> MemberFacts:
+    """Make a member the lead, in the next term. Only the lead may, unless it is lost (`force`)."""
+    with replica.member() as member:
+        facts = member.store.facts
+        _refuse_unknown(facts, name)
+        if facts.table.lead[2] == name:
+            return facts
+        if not force:
+            refuse_unless_lead(facts)
+        try:
+            (member.set_lead if force else member.hand_over_lead)(name, now_in_microseconds())
+        except Refused as error:
+            raise Conflict(error.detail) from None
     return facts
 
 

@@ -250,6 +250,8 @@ def _sort_out(
         current = stored.get(item.uri)
         try:
             _check(item, current, tx.schema)
+            if item.document is not None:
+                tx.refuse_held(item.document)
             # An edited document has no digest: the statements are compared later.
             is_same = current is not None and current.present and current.content == item.content != b""
             if not is_same:

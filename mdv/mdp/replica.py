@@ -20,6 +20,7 @@ from mdv.backbone.conflicts import MERGED, BackboneConflict, ConflictRules, find
 from mdv.backbone.cset import CSet
 from mdv.backbone.divergence import DocumentList
 from mdv.backbone.kinds import SET_KINDS
+from mdv.backbone.local_operation import LocalFacts
 from mdv.backbone.member import RELAY_AFTER, BackboneMember
 from mdv.backbone.messages import BackboneMessage, Envelope, TransferredDocument
 from mdv.backbone.operation import LogRow
@@ -29,8 +30,9 @@ from mdv.backbone.sums import bucket_of, document_hash, document_sums
 from mdv.backbone.vector import Life
 from mdv.db.replica.checks import iter_counters
 from mdv.db.replica.documents import ReplicatedRow, find_replicated, iter_sums, list_merged, read_rows
-from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts
+from mdv.db.replica.facts import StoredFacts, create_facts, forget_backbone, read_facts, read_local_facts
 from mdv.db.replica.jobs import has_interactive_jobs
+from mdv.db.replica.keys import read_private_key
 from mdv.db.replica.log import list_operations, measure_log
 from mdv.db.replica.marks import count_marks, find_document_marks
 from mdv.db.state import LockPurpose
@@ -87,6 +89,18 @@ class Replica:
         """Return what this member knows, without the lock; None if this MDP is in no backbone."""
         stored = read_facts(connection)
         return stored.facts if stored is not None else None
+
+    def private_key(self, connection: Connection) -> bytes:
+        """Return the key that signs what this member sends."""
+        key = read_private_key(connection)
+        if key is None:
+            raise in_no_backbone()
+        return key
+
+    def progress(self, connection: Connection) -> LocalFacts | None:
+        """Return the life and the vector of this member, without the lock; None if this MDP is in no backbone. It costs
+        less than `facts`: waiting requests read it after every commit."""
+        return read_local_facts(connection)
 
     def create(self, name: str, url: str, mode: str) -> None:
         """Make this MDP a member without a backbone. Call `found` or `join` of the member next."""
@@ -258,6 +272,10 @@ class Replica:
         return BackboneSizes(
             dict(facts.vector), measure_log(connection)[1], count_marks(connection), conflicts, facts.divergences
         )
+
+    def log_bytes(self, connection: Connection) -> int:
+        """Return the size of the log."""
+        return measure_log(connection)[1]
 
     def read_rows(self, connection: Connection, life: Life, after: int, limit: int) -> list[LogRow] | None:
         """Return operations of a life from the log; None if some of them are no longer kept."""

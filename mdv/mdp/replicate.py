@@ -32,6 +32,7 @@ from mdv.mdp.backbone_check_jobs import CheckRunner
 from mdv.mdp.log_transport import LogTransport
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica import Replica, now_in_microseconds
+from mdv.mdp.replicated_rules import RuleArrivals
 from mdv.mdp.replicated_schema import store_schema_in_force
 from mdv.replication.link_status import LinkStatus, ReplicationStatus
 from mdv.replication.member_url import check_member_url
@@ -73,6 +74,7 @@ class Replicator:
         self._engine: Engine = provider.engine
         self._replica = Replica(provider, published)
         self._replica.relay_after = int(relay_seconds * 1_000_000)
+        self._rules = RuleArrivals(provider)
         self._wait = min(MAX_WAIT_SECONDS, 0.8 * relay_seconds)
         self._report = report
         self._allows_plain = allows_plain
@@ -159,6 +161,7 @@ class Replicator:
                 self._followers[name] = _Follower(self, name, url)
         with self._turn:
             store_schema_in_force(self._replica, self._provider)
+            self._rules.carry_out()
         if self._may_settle(facts):
             with self._turn:
                 self._replica.settle()
@@ -324,6 +327,7 @@ class _Follower:
                     replicator.note(
                         self._peer, contact=time.time(), offered=dict(answer.offered), error="", since=0.0,
                         clock_skew=client.clock_skew, transport="postgres" if is_subscribed else "http",
+                        version=client.version,
                     )  # fmt: skip
                 replies += replicator.receive(self._peer, answer)
             if any(isinstance(reply, StateRequest) for reply in replies) and rounds > 3:

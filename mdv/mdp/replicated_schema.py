@@ -15,10 +15,14 @@ from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.replica import Replica, now_in_microseconds
 from mdv.mdp.schemas import SCHEMA_URI, SchemaInForce, read_schema_document
+from mdv.model import Document
 from mdv.rdf.serialise import serialise
 from mdv.rdf.syntax import TURTLE
 
 log = structlog.get_logger()
+
+HOLD_SECONDS = 60
+"""How long new documents must be valid under a schema that was tried here, and under the present one."""
 
 
 def schema_as_text(schema: SchemaInForce) -> str | None:
@@ -77,3 +81,22 @@ def announce_schema(connection: Connection, provider: Provider) -> None:
         if facts.table.schema_text != text:
             member.put_schema(text, now_in_microseconds())
         facts.note_schema()
+
+
+def try_schema(connection: Connection, document: Document, provider: Provider, holds: bool) -> None:
+    """Raise an error if a schema that the lead is about to put in force would break something here. `holds`: new
+    documents must be valid under both schemas for a minute. The caller commits."""
+    savepoint = connection.begin_nested()
+    try:
+        put_schema(connection, document, provider.for_dry_run())
+    finally:
+        savepoint.rollback()
+    if holds:
+        until = now_in_microseconds() + HOLD_SECONDS * 1_000_000
+        with Replica(provider).member(connection) as member:
+            member.store.facts.hold = until, document_as_text(document)
+
+
+def document_as_text(document: Document) -> str:
+    """Return the text of a schema as members send it: Turtle."""
+    return serialise(document.statements, TURTLE, dict(document.prefixes), SCHEMA_URI).decode()

@@ -9,10 +9,12 @@ publishes. The caller commits the database transaction.
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from secrets import randbits
 from typing import NamedTuple
@@ -39,6 +41,7 @@ from mdv.db.pipeline import Pipeline
 from mdv.db.publish import Publication, RuleNotices
 from mdv.db.real.processes import count_live, start_process
 from mdv.db.replica.effects import Replication
+from mdv.db.replica.facts import read_facts
 from mdv.db.replica.local_operations import LocalOperations
 from mdv.db.rule_graph import RuleGraph, RulesAdvance
 from mdv.db.schemas import store_schema_version
@@ -46,7 +49,7 @@ from mdv.db.state import LockPurpose, State, queue_state_lock
 from mdv.db.statement_store import StatementStore
 from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lookups
 from mdv.db.vocabulary import Vocabulary
-from mdv.errors import MdvError, RuleFailed, RulesDoNotEnd
+from mdv.errors import InvalidDocument, MdvError, RuleFailed, RulesDoNotEnd
 from mdv.failpoints import AFTER_EDIT, AFTER_REACTION, hit_failpoint
 from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.eca.detached import encode_detached
@@ -63,10 +66,12 @@ from mdv.mdp.real.start import called_process
 from mdv.mdp.real.wake import wake_waiting
 from mdv.mdp.replica_changes import ReplicatedChanges
 from mdv.mdp.rule_cache import RuleOverBudget
-from mdv.mdp.schemas import SchemaInForce
+from mdv.mdp.schemas import SchemaInForce, build_schema, read_schema_document
 from mdv.mdp.write_limits import UNLIMITED, WriteLimits
 from mdv.metrics import RESOURCES_MATCHED, time_stage
 from mdv.model import RDF_TYPE, Document, Statement
+from mdv.rdf.schema import Schema
+from mdv.rdf.syntax import TURTLE
 from mdv.rdf.validate import validate
 from mdv.rdftl.events import class_pairs
 from mdv.rdftl.model import Action
@@ -135,6 +140,7 @@ class Transaction:
         self._is_restoration = False
         self.reacts = True
         """False: event-condition-action rules are not run."""
+        self._known_facts: tuple[str, LocalFacts] | None = None
         self._tentative: NestedTransaction | None = None
         """A batch is registered together, provided that no rule fires."""
 
@@ -438,7 +444,9 @@ class Transaction:
             present = store.statements_about(uri, subjects)
             stored = [(key, one) for key, one in self._single_values[uri].items() if one.subject in subjects]
             values = store.values_after(uri, stored)
-            validate(Document(uri, tuple(dict.fromkeys((*statements, *present, *values)))), self.schema.schema)
+            document = Document(uri, tuple(dict.fromkeys((*statements, *present, *values))))
+            validate(document, self.schema.schema)
+            self.refuse_held(document)
 
     def _revert(self, store: StatementStore, effective: EffectiveEdits, found: EditLookups, cause: Cause) -> None:
         """Undo the last round of edits."""
@@ -469,6 +477,7 @@ class Transaction:
         for uri, statements in store.edited_documents():
             values = store.values_after(uri, self._single_values[uri].items())
             validate(Document(uri, (*statements, *values)), self.schema.schema)
+            self.refuse_held(Document(uri, (*statements, *values)))
 
     def flush(self) -> None:
         """Write the edits so far, so that queries on this connection see them."""
@@ -556,7 +565,39 @@ class Transaction:
         return None if facts is None else token_of((facts.life, facts.seq))
 
     def _local_facts(self) -> LocalFacts | None:
-        return None if self.state.replica is None else LocalFacts.from_json(json.loads(self.state.replica))
+        text = self.state.replica
+        if text is None:
+            return None
+        if self._known_facts is None or self._known_facts[0] is not text:
+            self._known_facts = text, LocalFacts.from_json(json.loads(text))
+        return self._known_facts[1]
+
+    # The next schema of a backbone
+
+    @cached_property
+    def _held_schema(self) -> Schema | None:
+        """The schema that the lead of the backbone is about to put in force; None if there is none."""
+        facts = self._local_facts()
+        if facts is None or facts.held_until is None or facts.held_until <= time.time_ns() // 1000:
+            return None
+        stored = read_facts(self.connection)
+        if stored is None or stored.facts.hold is None:
+            return None
+        document = read_schema_document(stored.facts.hold[1].encode(), TURTLE.media_type)
+        return build_schema(0, document.statements, dict(document.prefixes)).schema
+
+    def refuse_held(self, document: Document) -> None:
+        """Raise `InvalidDocument` if the schema that the lead is about to put in force refuses a document. The lock is
+        taken."""
+        if self._held_schema is None:
+            return
+        try:
+            validate(document, self._held_schema)
+        except InvalidDocument as error:
+            raise InvalidDocument(
+                f"The lead of the backbone is putting another schema in force, which refuses this. {error.detail}"
+                " Change the document, or try again in a minute.", error.flaws,
+            ) from None  # fmt: skip
 
     def _store_run(self, position: int) -> int | None:
         """Store what event-condition-action rules did, and queue detached copies as jobs. Return the ID of the run;

@@ -46,7 +46,8 @@ from mdv.mdp.edit_document import DocumentEdit, edit_document, read_edits
 from mdv.mdp.provider import Provider
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.register import Preconditions, Prepared, RegistrationOutcome, prepare, register
-from mdv.mdp.replicated_schema import announce_schema, refuse_schema_unless_lead
+from mdv.mdp.replicated_rules import announce_rules, carry_out_rules
+from mdv.mdp.replicated_schema import announce_schema, refuse_schema_unless_lead, try_schema
 from mdv.mdp.rule_cache import DEFAULT_RULE_SECONDS, RuleOverBudget
 from mdv.mdp.rules.operations import PrecomputeBusy
 from mdv.mdp.rules.suspend import suspend_group, suspend_over_budget
@@ -444,6 +445,9 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
     document = read_schema_document(job.body or b"", job.media_type)
     if_match = job.options.get("if_match")
     dry_run = bool(job.options.get("dry_run"))
+    if job.options.get("trial"):
+        try_schema(connection, document, provider, bool(job.options.get("holds")))
+        return {"accepted": True}
     is_member = refuse_schema_unless_lead(connection, provider)
     savepoint = connection.begin_nested()
     try:
@@ -463,9 +467,16 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
     return asdict(outcome)
 
 
+def _run_eca_job(connection: Connection, job: Job, provider: Provider) -> dict[str, Any]:
+    carry_out_rules(connection, provider)
+    result = run_eca_job(connection, job, provider)
+    announce_rules(connection, provider)
+    return result
+
+
 RULE_JOB_HANDLERS: dict[str, Callable[[Connection, Job, Provider], dict[str, Any]]] = {
     "schema": _run_schema_job,
-    "eca": run_eca_job,
+    "eca": _run_eca_job,
     **dict.fromkeys(RULE_JOBS, run_rule_job),
 }
 """The handlers of the kinds in `JobQueue.RULES`."""

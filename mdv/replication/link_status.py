@@ -27,6 +27,8 @@ class LinkStatus:
     clock_skew: float = 0.0
     transport: str = "http"
     """How its operations arrive: http or postgres."""
+    version: str = ""
+    """The version of MDV there; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,6 +28,8 @@ CONNECT_SECONDS = 5.0
 MIN_CLOCK_SKEW_SECONDS = 2.0
 """Smaller differences are not measured."""
 JSON = "application/json"
+VERSION_HEADER = "MDV-Version"
+"""In the answer to messages: the version of MDV at the peer."""
 
 
 class PeerClient:
@@ -40,6 +43,8 @@ class PeerClient:
         """The URLs and keys of all members, if the last answer has them."""
         self.clock_skew = 0.0
         """How far the clock of the peer is ahead, in seconds."""
+        self.version = ""
+        """The version of MDV at the peer, if it has said it."""
         self._http = HttpClient(timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS, pool=None),
                                 follow_redirects=False, trust_env=not is_loopback(url))  # fmt: skip
 
@@ -89,6 +94,13 @@ class PeerClient:
         """Ask the lead to remove the calling member."""
         self._send("DELETE", f"/members/{self._name}", {}, b"", TIMEOUT_SECONDS)
 
+    def try_schema(self, schema: str, holds: bool) -> MdvError | None:
+        """Ask what a schema would break at the peer. Return its reasons; None if there are none. `holds`: it validates
+        new documents by both schemas for a minute."""
+        body = json.dumps({"schema": schema, "hold": holds}).encode()
+        problem = self._send("POST", "/schema/try", {}, body, TIMEOUT_SECONDS).json()["problem"]
+        return None if problem is None else MdvError.from_problem(problem)
+
     def _send(self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float) -> httpx2.Response:
         try:
             return self._send_signed(method, path, query, body, seconds)
@@ -116,6 +128,7 @@ class PeerClient:
             ) from error
         if not response.is_success:
             raise problem_of(response, self.url)
+        self.version = response.headers.get(VERSION_HEADER, "")[:40]
         with suppress(KeyError, ValueError):  # the header has whole seconds
             ahead = parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()
             self.clock_skew = 0.0 if abs(ahead) < MIN_CLOCK_SKEW_SECONDS else ahead

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 
 from mdv.backbone.conflicts import MERGED, REFUSED, VALUES
+from mdv.cause import UPDATE, Cause
 from mdv.db.suspensions import Suspensions
-from mdv.errors import BreakingSchema, InvalidRule
+from mdv.errors import BreakingSchema, InvalidDocument, InvalidRule
 from mdv.feed import Event
 from mdv.mdp.eca.change_rules import EcaDraft, add_rules, find_rule
+from mdv.mdp.edit import Edit
+from mdv.mdp.replicated_schema import HOLD_SECONDS, try_schema
+from mdv.mdp.schemas import read_schema_document
 from mdv.mdp.subscribe import get_subscription
+from mdv.mdp.transaction import Transaction
+from mdv.model import Statement, Term
 from tests.support.replicas import NewDatabase, ReplicaMdp, Replicas
 
 TEXTS = ":Book a rdfs:Class . :title a rdf:Property . :size a rdf:Property . :tag a rdf:Property ; mdv:setValued true ."
@@ -195,3 +201,57 @@ def test_an_event_rule_that_loses_its_meaning_is_stopped_and_resumed(pair: Repli
     assert (stored.state, stored.reason) == ("active", None)
     b.put_one(E, f"<{E}#x> :title 'a' .")
     assert b.one("select count(*) from filter_data where value = 'book'") == 1
+
+
+def try_at(member: ReplicaMdp, turtle: str, holds: bool = True) -> None:
+    document = read_schema_document((member.PREFIXES + turtle).encode(), "text/turtle")
+    with member.engine.begin() as connection:
+        try_schema(connection, document, member.provider, holds)
+
+
+def test_a_trial_names_what_would_break_and_changes_nothing(pair: Replicas) -> None:
+    b = pair["b"]
+    b.subscribe(b.create_lmr("reader"), BOOKS)
+    put_book(b, "large")
+    before = schema_of(b)
+    with pytest.raises(BreakingSchema, match="no longer be valid"):
+        try_at(b, NUMBERS)
+    with pytest.raises(BreakingSchema, match="rule 1 of reader"):
+        try_at(b, WITHOUT_BOOKS)
+    assert schema_of(b) == before and b.facts.hold is None
+    put_book(b, "small")
+
+
+def test_a_member_that_was_asked_holds_new_documents_to_both_schemas(pair: Replicas) -> None:
+    a, b = pair["a"], pair["b"]
+    try_at(b, NUMBERS)
+    assert b.facts.hold is not None
+    with pytest.raises(InvalidDocument, match="putting another schema in force"):
+        put_book(b, "large")
+    with pytest.raises(InvalidDocument, match="size"):
+        b.put_one(D, f"<{D}#x> a :Book ; :size '1', '2' .")  # refused by the present one
+    put_book(b, "12")
+    with pytest.raises(InvalidDocument, match="putting another schema in force"):
+        edit(b, D, "size", "12", "large")
+    a.announce(NUMBERS)
+    pair.rest()
+    assert b.facts.hold is None
+    assert [conflicts(member) for member in pair.members.values()] == [[], []]
+
+
+def edit(member: ReplicaMdp, uri: str, name: str, old: str, new: str) -> None:
+    with member.engine.begin() as connection:
+        tx = Transaction(member.provider, connection)
+        one, other = (Edit(Statement(f"{uri}#x", f"http://v/{name}", Term.literal(value)), uri) for value in (old, new))
+        tx.edit(Cause(UPDATE), [other], [one], uri)
+        tx.finish()
+
+
+def test_a_hold_ends_by_itself(pair: Replicas) -> None:
+    b = pair["b"]
+    try_at(b, NUMBERS)
+    with b.replica.member() as member:
+        assert member.store.facts.hold is not None
+        until, text = member.store.facts.hold
+        member.store.facts.hold = until - HOLD_SECONDS * 1_000_000, text
+    put_book(b, "large")

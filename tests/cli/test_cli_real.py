@@ -75,6 +75,7 @@ def test_a_detached_program_is_stopped(on: Callable) -> None:
     assert process in on("real", "ps", "--state", "live").out
     assert on("real", "stop", process, "--message", "enough").code == 0
     assert on("real", "logs", process, "-f").code == 0
-    assert json.loads(on("real", "show", process, "--json").out)["state"] == "stopped"
-    assert on("real", "stop", process).code == 1
+    shown = json.loads(on("real", "show", process, "--json").out)
+    assert shown["state"] == "stopped" and shown["message"]["value"] == "enough"
+    assert on("real", "stop", process).code == on("real", "stop", process, "--family").code == 1
     assert on("real", "run", "-e", "TRUE", "--detach", "--read").code == 2

@@ -360,30 +360,15 @@ def test_solutions_count_as_read_up_to_the_last_one(programs: Programs) -> None:
     assert programs.mdp.rows("select state, read_solutions from real_processes") == [("ready", 1000)]
 
 
-def turns(programs: Programs) -> list[int]:
-    """Return the numbers of the ready processes in the order of their turns; those with the same turn only once."""
-    rows = programs.mdp.rows(
-        "select distinct on (ready_at) id from real_processes where state = 'ready' order by ready_at"
-    )
-    return [number for (number,) in rows]
-
-
-def test_a_family_has_its_turns_one_after_another(programs: Programs) -> None:
-    code = "REPEAT 4 (TRUE UNION TRUE UNION TRUE UNION TRUE) AND"
-    programs.mdp.put({"http://d/actions": action("forever", "FIRST $x AND CALL :forever()")})
-    parent = programs.start(f"{code} (SPAWN :forever() UNION SPAWN :forever() UNION SPAWN :forever())")
-    programs.slice(parent)
-    assert turns(programs) == [2, 3, 4]
-    programs.worker.run_slice()
-    assert turns(programs) == [3, 4, 2]
-
-
-def test_many_processes_that_are_woken_at_once_have_turns_one_after_another(programs: Programs) -> None:
-    for _ in range(3):
-        programs.start("WAIT :go(?x, ?y)")
-    programs.run()
-    programs.mdp.put({"http://d/1": ":a :go :b ."})
-    assert turns(programs) == [1, 2, 3]
+def test_a_large_family_does_not_delay_other_programs_by_all_of_its_slices(programs: Programs) -> None:
+    programs.mdp.put({"http://d/actions": action("bomb", "SPAWN :bomb() AND SPAWN :bomb() AND FALSE")})
+    programs.start("CALL :bomb()")
+    for _ in range(8):
+        programs.worker.run_slice()
+    detached = programs.start("+:p(:a, 1)")
+    followed = programs.start("+:p(:a, 2)", is_followed=True)
+    ran = [one.iri for one in (programs.worker.run_slice() for _ in range(4)) if one is not None]
+    assert [iri for iri in ran if iri in (detached, followed)] == [followed, detached] and len(ran) == 4
 
 
 def test_an_internal_error_is_tried_again_later(programs: Programs) -> None:

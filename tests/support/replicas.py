@@ -16,6 +16,7 @@ from mdv.db.epoch import update_epoch
 from mdv.embedded import Postgres
 from mdv.mdp.put_schema import put_schema
 from mdv.mdp.replica import Replica, now_in_microseconds
+from mdv.mdp.replicated_rules import carry_out_rules
 from mdv.mdp.replicated_schema import announce_schema, store_schema_in_force
 from mdv.mdp.schemas import read_schema_document
 from tests.support.mdp import Mdp
@@ -48,6 +49,11 @@ class ReplicaMdp(Mdp):
     def store_schema(self) -> bool:
         """Store the schema of the backbone, as `mdv replicate` does. Return True if there was a new one."""
         return store_schema_in_force(self.replica, self.provider)
+
+    def carry_out_rules(self) -> list[str]:
+        """Carry out the rules of other members, as `mdv replicate` does. Return the keys of those that are invalid."""
+        with self.engine.begin() as connection:
+            return carry_out_rules(connection, self.provider)
 
     def restart(self) -> None:
         """Forget what the process has in memory."""
@@ -107,6 +113,7 @@ class Replicas:
         self._rest()
         for member in self.members.values():
             member.store_schema()
+            member.carry_out_rules()
 
     def _rest(self) -> None:
         for _ in range(10):

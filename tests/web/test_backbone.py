@@ -268,6 +268,7 @@ def test_the_doctor_judges_the_backbone(backbone: HttpBackbone) -> None:
     assert judge_backbone(found, time.time()).verdict == "ok"
     assert judge_backbone(found, time.time() + 3600).verdict == "warning"
     other = found["members"][1]
+    assert other["version"] == found["version"]
     for changed, verdict in (
         ({"forked": ["x"]}, "failure"),
         ({"replicating": False}, "failure"),
@@ -275,6 +276,8 @@ def test_the_doctor_judges_the_backbone(backbone: HttpBackbone) -> None:
         ({"members": [other | {"state": "lapsed"}]}, "warning"),
         ({"members": [other | {"clock_skew": -60.0}]}, "warning"),
         ({"state": "returning"}, "warning"),
+        ({"log_bytes": 2**31}, "warning"),
+        ({"members": [other | {"version": "9.9"}]}, "warning"),
     ):
         assert judge_backbone(found | changed, time.time()).verdict == verdict, changed
 

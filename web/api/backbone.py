@@ -8,6 +8,8 @@ from typing import Any
 
 from flask import Response, request
 
+import mdv
+from mdv.accounts.callers import Caller
 from mdv.backbone.messages import StateRequest
 from mdv.backbone.operation import LogRow
 from mdv.backbone.operation import read_body as read_operation
@@ -17,6 +19,7 @@ from mdv.mdp.backbone_members import (
     NewMember,
     accept_member,
     activate_member,
+    change_lead,
     found_backbone,
     invite_member,
     join_backbone,
@@ -24,9 +27,10 @@ from mdv.mdp.backbone_members import (
     remove_member,
 )
 from mdv.mdp.leave_backbone import leave_backbone
+from mdv.replication.peer_client import VERSION_HEADER
 from mdv.replication.wire import decode_messages, document_fields, encode_messages
 from web.auth import require_reader, require_unlimited_admin
-from web.json_bodies import JSON, describe_json_body, read_json_body
+from web.json_bodies import JSON, describe_json_body, parse_json_body, read_json_body
 from web.models import (
     BackboneChecksumQuery,
     BackboneEntry,
@@ -42,6 +46,8 @@ from web.models import (
     MemberChange,
     NewBackbone,
     NewBackboneMember,
+    NewLead,
+    SchemaTrial,
 )
 from web.negotiate import read_body, run_in_thread
 from web.openapi import describe_json, describe_problems, object_schema
@@ -61,6 +67,7 @@ from web.use_cases.backbone import (
     signing_member,
     wait_for_operations,
 )
+from web.use_cases.schema import answer_trial
 
 routes = RouteGroup("backbone", "The backbone: several MDPs that replicate all documents")
 
@@ -199,7 +206,37 @@ def activate() -> dict[str, Any]:
     return describe_backbone(s)
 
 
+@routes.route("PUT", "/backbone/lead", "Change the lead",
+              {200: BackboneShown} | describe_problems(404, 409, 413, 415),
+              body=describe_json_body(NewLead, {"member": "m2"}))  # fmt: skip
+def put_lead() -> dict[str, Any]:
+    """The lead hands over to another member, in the next term. If it is lost, any member names another with `force`.
+    The highest term counts, at every member: a lead that comes back learns that it is none."""
+    require_unlimited_admin()
+    given, s = read_json_body(NewLead), services()
+    read_facts(s)
+    with s.replica_lock:
+        change_lead(s.replica, given.member, given.force)
+    s.notify_commit()
+    return describe_backbone(s)
+
+
 # Between members
+
+
+@routes.route("POST", "/backbone/schema/try", "Try a schema",
+              {200: describe_json({"type": "object", "required": ["problem"],
+                                   "properties": {"problem": {"type": ["object", "null"]}}}, "The problem, or null")}
+              | describe_problems(404, 413, 415, 503), is_for_members=True,
+              body=describe_json_body(SchemaTrial, {"schema": "", "hold": True}))  # fmt: skip
+def try_schema() -> dict[str, Any]:
+    """What would a schema break here? The lead asks this of all members before it puts the schema in force. With
+    `hold`, new documents must be valid under both schemas for a minute."""
+    s = services()
+    body = read_body(s.config.body_seconds)
+    sender = f"member {signing_member(body)[0]}" if "Signature" in request.headers else require_unlimited_admin().name
+    given = parse_json_body(SchemaTrial, body)
+    return answer_trial(Caller(sender, "admin", kind="member"), given.text, given.hold)
 
 
 @routes.route("POST", "/backbone/messages", "Exchange messages with a member",
@@ -215,7 +252,9 @@ def messages(query: ExchangeQuery) -> Response:
     answers = exchange(given, sender, query.wait, query.wants.split())
     is_joining = any(isinstance(message, StateRequest) for message in given)
     table = facts.table if is_joining else None
-    return Response(run_in_thread(encode_messages, answers, kind, table), content_type=JSON)
+    answer = Response(run_in_thread(encode_messages, answers, kind, table), content_type=JSON)
+    answer.headers[VERSION_HEADER] = mdv.__version__
+    return answer
 
 
 @routes.route("GET", "/backbone/log", "Read the log",

@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from mdv.mdp.real.write_locks import LockPattern, StoredLock, add_lock, list_locks, remove_lock
+from mdv.mdp.replicated_rules import announce_rules
 from web.auth import require_admin, require_unlimited_admin
 from web.json_bodies import describe_json_body, read_json_body
 from web.models import ListQuery, NewWriteLock, WriteLockShown
@@ -33,6 +34,7 @@ def add() -> tuple[dict[str, Any], int]:
     pattern = LockPattern(given.document_prefix, given.subject, given.property, given.object)
     with services().engine.begin() as connection:
         lock = add_lock(connection, pattern, caller.by)
+        announce_rules(connection, services().provider)
     log.info("lock added", lock=lock.id, by=caller.by)
     return _lock_as_dict(lock), 201
 
@@ -56,6 +58,7 @@ def remove(number: str) -> dict[str, Any]:
     caller = require_unlimited_admin()
     with services().engine.begin() as connection:
         lock = remove_lock(connection, read_lock_id(number))
+        announce_rules(connection, services().provider)
     log.info("lock removed", lock=lock.id, by=caller.by)
     return _lock_as_dict(lock)
 

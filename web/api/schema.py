@@ -21,19 +21,21 @@ routes = RouteGroup("schema", "The schema of documents")
     "PUT",
     "/schema",
     "Replace the schema",
-    {200: SchemaChange, 202: Accepted} | describe_problems(408, 409, 412, 413, 415, 422, 429),
+    {200: SchemaChange, 202: Accepted} | describe_problems(408, 409, 412, 413, 415, 422, 429, 503),
     query=SchemaPut,
     headers=(IF_MATCH, IDEMPOTENCY_KEY),
     body=describe_rdf_body({"text/turtle": EXAMPLE_SCHEMA}),
 )
 def put(query: SchemaPut) -> Response:
     """Answers when the change is done, or with a job if that takes long. A schema that would break a stored document or
-    a rule is rejected, naming them. `?dry_run=true` reports the effects without changing anything."""
+    a rule is rejected, naming them. `?dry_run=true` reports the effects without changing anything. In a backbone, only
+    the lead replaces the schema (409 `not-lead` elsewhere), and all members try it first: 409 if one refuses, 503 if
+    one is away, unless `force=true`."""
     caller = require_unlimited_admin()
     media_type = request.headers.get("Content-Type")
     syntax_of_media_type(media_type)
     body = read_body(services().config.body_seconds)
-    changed = change_schema(caller, body, media_type, request_etags("If-Match"), query.dry_run)
+    changed = change_schema(caller, body, media_type, request_etags("If-Match"), query.dry_run, query.force)
     return accepted_response(changed) if isinstance(changed, PendingJob) else make_response(changed.result)
 
 

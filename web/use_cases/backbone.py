@@ -10,6 +10,7 @@ import structlog
 from flask import request
 from sqlalchemy import Connection
 
+import mdv
 from mdv.backbone.divergence import group_sums, in_groups
 from mdv.backbone.kinds import SET_KINDS
 from mdv.backbone.messages import BackboneMessage, JoinRequest, LogPage, LogPoll
@@ -116,12 +117,14 @@ def _process(s: Services, messages: list[BackboneMessage], sender: str) -> list[
 def _wait_for_news(s: Services, poll: LogPoll, wait: float, wants: Collection[str]) -> None:
     """Wait until there are operations that the poll asks for: ours, or those of the lives in `wants`."""
     deadline = time.monotonic() + min(wait, s.config.max_wait_seconds)
+    facts, _ = read_facts(s)
+    known = {*facts.table.lives_of(facts.name), *wants}
 
     def has_news(connection: Connection) -> bool:
-        facts = s.replica.facts(connection)
+        facts = s.replica.progress(connection)
         if facts is None:
             return True
-        lives = {facts.life, *facts.table.lives_of(facts.name), *wants}
+        lives = {facts.life, *known}
         return any(facts.vector.get(life, 0) > poll.have.get(life, 0) for life in lives)
 
     with s.waits.slot(f"member {poll.sender}") as has_slot:
@@ -134,7 +137,7 @@ def wait_for_operations(s: Services, life: str, after: int, wait: float) -> None
     """Wait until this MDP has applied more operations of a life."""
 
     def has_more(connection: Connection) -> bool:
-        facts = s.replica.facts(connection)
+        facts = s.replica.progress(connection)
         return facts is None or facts.vector.get(life, 0) > after
 
     with s.waits.slot("log") as has_slot:
@@ -192,6 +195,8 @@ def describe_backbone(s: Services) -> dict[str, Any]:
     missing = missing_operations(status.known_vector(), facts.vector)
     since = min(status.behind_since.values(), default=0.0) if missing else 0.0
     term, _, lead = facts.table.lead
+    with s.single.connect() as connection:
+        log_bytes = s.replica.log_bytes(connection)
     return {
         "id": facts.table.backbone_id,
         "mode": kind.name,
@@ -209,6 +214,8 @@ def describe_backbone(s: Services) -> dict[str, Any]:
         "forked": sorted(facts.forked),
         "diverged": sorted(facts.diverged)[:1000],
         "replicating": bool(status.at),
+        "log_bytes": log_bytes,
+        "version": mdv.__version__,
     }  # fmt: skip
 
 
@@ -230,6 +237,7 @@ def describe_member(facts: MemberFacts, name: str, status: ReplicationStatus | N
             "last_contact": link.contact or None if link is not None else None,
             "error": link.error if link is not None else "",
             "clock_skew": round(link.clock_skew, 1) if link is not None else None,
+            "version": link.version or None if link is not None else None,
             "transport": link.transport if link is not None else None,
             "lag": missing_operations(link.offered, facts.vector) if link is not None else None,
             "behind_us": missing_operations(facts.vector, reported[0]) if reported else None,

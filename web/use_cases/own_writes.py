@@ -20,7 +20,7 @@ def wait_for_token(s: Services, token: str, seconds: float) -> bool:
     wanted = parse_token(token)
 
     def is_here(connection: Connection) -> bool:
-        facts = s.replica.facts(connection)
+        facts = s.replica.progress(connection)
         return facts is not None and has_token(facts.vector, wanted)
 
     with s.waits.slot("token") as has_slot:

@@ -27,24 +27,43 @@ from mdv.cli.bench.options import (
               help="Documents that are stored when sums are measured.")  # fmt: skip
 @click.option("--crdt", type=click.Choice(["orset", "cset"]), default="orset", show_default=True,
               help="The kind of replicated set.")  # fmt: skip
+@click.option("--live/--no-live", default=True, show_default=True,
+              help="Also start three MDPs, and measure how they replicate over HTTP.")  # fmt: skip
+@click.option("--behind", type=click.IntRange(min=1), default=20_000, show_default=True,
+              help="Documents that a member lacks when it begins to catch up.")  # fmt: skip
 @rounds_option
 @json_file_option
 @plots_option
 def backbone(
-    batches: tuple[int, ...], documents: int, crdt: str, rounds: int, json_file: Path | None, plots: Path | None
+    batches: tuple[int, ...],
+    documents: int,
+    crdt: str,
+    live: bool,
+    behind: int,
+    rounds: int,
+    json_file: Path | None,
+    plots: Path | None,
 ) -> None:
     """Measure a backbone: registrations with the log, and applying them at another member.
 
     Registrations with the log are compared with those without a backbone; applying with text to commit at one MDP. The
-    members are databases of one process, so that the network costs nothing.
+    members are databases of one process, so that the network costs nothing. Then three MDPs are started: how soon can a
+    change be read at another one, and how long do local changes take while a member catches up?
     """
     from mdv.bench.backbone import BackbonePlan, evaluate_backbone_goals, run_backbone
+    from mdv.bench.backbone_live import LivePlan, evaluate_live_goals, run_live
     from mdv.bench.sql.bench_store import BenchDatabases
+    from mdv.cli.bench.temporary_system import temporary_backbone
 
     plan = BackbonePlan(batches, rounds, documents, crdt)
     with start_bench_postgres() as server:
         figures = run_backbone(BenchDatabases(server.url), plan, print_progress)
-    reached = evaluate_backbone_goals(figures)
+    live_figures = None
+    if live:
+        print_progress("starting three MDPs")
+        with temporary_backbone(3, crdt) as systems:
+            live_figures = run_live(systems, LivePlan(behind=behind), print_progress)
+    reached = [*evaluate_backbone_goals(figures), *evaluate_live_goals(live_figures)]
     print_table(
         ("what", "batch", "µs a document", "compared with", "ratio"),
         ((r.name, f"{r.batch:,}", f"{r.ours_us:,.1f}", f"{r.floor_us:,.1f}", f"{r.ratio:.2f}")

@@ -17,7 +17,8 @@ from typing import NoReturn
 from mdv.bench.load import LoadTarget
 from mdv.client import Client
 from mdv.errors import MdvError
-from mdv.free_port import free_port
+from mdv.free_port import free_port, free_ports
+from mdv.mdp_places import PORT_DISTANCE, mdp_folder
 from mdv.supervise import ChildProgram, has_ended, start_child
 from mdv.system import System, read_system
 
@@ -46,6 +47,26 @@ def temporary_system(lmrs: int) -> Iterator[LoadTarget]:
             with Client(lmr) as client:
                 children.wait_until(client.is_ready)
         yield LoadTarget(system, tuple(running), tuple(children.pids))
+
+
+@contextmanager
+def temporary_backbone(mdps: int, crdt: str) -> Iterator[list[System]]:
+    """Start several MDPs that replicate all documents. At the end, all processes and files are removed."""
+    with (
+        _signals_as_ctrl_c(),
+        tempfile.TemporaryDirectory(prefix="mdv-bench-") as name,
+        _Children(Path(name)) as children,
+    ):
+        data = Path(name) / "data"
+        ports = ["--port", str(free_ports(mdps, PORT_DISTANCE)), "--lmr-port", str(free_ports(mdps, PORT_DISTANCE))]
+        children.start("up", ["up", "--no-demo", "--mdps", str(mdps), "--crdt", crdt, *ports, "--data", str(data)])
+        folders = [mdp_folder(data, number) for number in range(1, mdps + 1)]
+        children.wait_until(lambda: all(read_system(folder) is not None for folder in folders))
+        found = [system for folder in folders if (system := read_system(folder)) is not None]
+        for system in found:
+            with Client(system) as mdp:
+                children.wait_until(mdp.is_ready)
+        yield found
 
 
 class _Children:

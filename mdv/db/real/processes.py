@@ -25,7 +25,7 @@ MAX_CHANGES = 20_000
 
 class NewProcess(NamedTuple):
     """A process to be started. `root` and `parent`: those of a spawned process; None for one that a caller starts.
-    `binding`, `settings` and `permissions` are JSON. `step`: seconds that its turn is expected to take."""
+    `binding`, `settings` and `permissions` are JSON."""
 
     iri: str
     code: str
@@ -44,7 +44,6 @@ class NewProcess(NamedTuple):
     is_followed: bool = False
     keeps_solutions: bool = True
     solution_limit: int | None = None
-    step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +104,7 @@ class WriteLock(NamedTuple):
 
 
 class SliceRecord(NamedTuple):
-    """What a slice changes in the row of its process. `checkpoint`: None if the process has ended. `step`: seconds that
-    the slice took."""
+    """What a slice changes in the row of its process. `checkpoint`: None if the process has ended."""
 
     id: int
     state: str
@@ -122,7 +120,6 @@ class SliceRecord(NamedTuple):
     awaits: Any
     wake_at: float | None
     checkpoint: str | None
-    step: float
 
 
 class ProcessNews(NamedTuple):
@@ -162,10 +159,13 @@ def count_live(connection: Connection, caller: str, root: int | None, most: int)
     return of_caller, of_root
 
 
-def claim_process(connection: Connection, iri: str | None = None) -> ClaimedProcess | None:
-    """Claim the ready process whose turn it is, or this one. The claim ends with the transaction."""
+def claim_process(connection: Connection, iri: str | None = None, started: bool = False) -> ClaimedProcess | None:
+    """Claim the ready process whose turn it is, or this one. The claim ends with the transaction. `started`: those that
+    were not spawned by another process come first."""
     for _ in range(MAX_STALE_CLAIMS):
-        found = _run(connection, "claim", {"iri": iri}).fetchone()
+        found = _run(connection, "claim_started", {}).fetchone() if started and iri is None else None
+        if found is None:
+            found = _run(connection, "claim", {"iri": iri}).fetchone()
         if found is None:
             return None
         row = _run(connection, "read_claimed", {"id": found[0]}).fetchone()

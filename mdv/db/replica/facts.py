@@ -49,6 +49,12 @@ def read_facts(connection: Connection) -> StoredFacts | None:
     return StoredFacts(facts, url, mode, epoch, local, bases, _text(facts, bases))
 
 
+def read_local_facts(connection: Connection) -> LocalFacts | None:
+    """Return the facts that change with every operation; None if this MDP is in no backbone."""
+    row = _execute(connection, "read_local_facts").fetchone()
+    return None if row is None or row[0] is None else LocalFacts.from_json(json.loads(row[0]))
+
+
 def create_facts(connection: Connection, name: str, url: str, mode: str, epoch: str) -> None:
     """Store the facts of a new member, without members. Give all documents their digests."""
     facts = MemberFacts(name, epoch)

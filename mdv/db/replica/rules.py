@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -14,16 +13,22 @@ from mdv.db.load_sql import load_sql
 
 
 class ReplicatedRule(NamedTuple):
-    """A rule or lock. `local_id`: its ID here; None if there is none."""
+    """A rule or lock. `local_id`: its ID here; None if there is none. `is_new`: it is not carried out here yet."""
 
     key: str
     register: Register
     local_id: int | None
+    is_new: bool
 
 
 def list_registers(connection: Connection) -> dict[str, Register]:
     """Return all rules and locks, also removed ones."""
-    return {one.key: one.register for one in _rules(connection, "list_rules")}
+    return {one.key: one.register for one in list_rules(connection)}
+
+
+def list_rules(connection: Connection) -> list[ReplicatedRule]:
+    """Return all rules and locks, also removed ones."""
+    return _rules(connection, "list_rules")
 
 
 def list_new_rules(connection: Connection) -> list[ReplicatedRule]:
@@ -42,15 +47,11 @@ def note_rule(connection: Connection, key: str, local_id: int | None) -> None:
     _execute(connection, "note_rule", key=key, local_id=local_id)
 
 
-def find_rule_keys(connection: Connection, prefix: str, ids: Collection[int]) -> dict[int, str]:
-    """Return the keys of rules or locks by their IDs here. `prefix`: of the keys."""
-    rows = _execute(connection, "find_rule_keys", prefix=f"{prefix}%", ids=list(ids)).fetchall()
-    return {number: key for key, number in rows}
-
-
 def _rules(connection: Connection, query: str) -> list[ReplicatedRule]:
     rows = _execute(connection, query).fetchall()
-    return [ReplicatedRule(key, Register(at, life, value), number) for key, at, life, value, number, _ in rows]
+    return [
+        ReplicatedRule(key, Register(at, life, value), number, is_new) for key, at, life, value, number, is_new in rows
+    ]
 
 
 def _execute(connection: Connection, query: str, /, **values: object) -> Any:

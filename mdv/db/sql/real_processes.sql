@@ -8,8 +8,7 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
        set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true);
 
 -- name: start
--- A process, or one that another process spawned. Its turn is after those that are ready and descend from the same one, so that
--- a process that spawns others without an end does not delay the rest. `step`: the seconds that a turn is expected to take.
+-- A process, or one that another process spawned.
 with next as materialized (
     select nextval(pg_get_serial_sequence('real_processes', 'id')) as id
 ), new as (
@@ -20,10 +19,7 @@ with next as materialized (
             %(settings)s::jsonb, %(permissions)s::jsonb, %(caller)s::text, %(token)s::int, %(priority)s::smallint,
             %(is_followed)s::boolean, %(keeps_solutions)s::boolean, %(solution_limit)s::bigint, %(position)s::bigint,
             case when %(is_followed)s::boolean then now() end,
-            greatest(
-                now() + greatest(%(priority)s::int - 3, 0) * interval '0.2 s',
-                (select max(f.ready_at) from real_processes f
-                 where f.root = %(root)s::bigint and f.ended_at is null and f.state = 'ready') + %(step)s::float8 * interval '1 s')
+            now() + greatest(%(priority)s::int - 3, 0) * interval '0.2 s'
     from next
     returning id
 )
@@ -76,6 +72,14 @@ where p.state = 'ready' and (%(iri)s::text is null or p.iri = %(iri)s::text)
 order by p.ready_at limit 1
 for no key update of s skip locked;
 
+-- name: claim_started
+-- The same among those that no other process has spawned: first those that a request follows.
+select s.process_id
+from real_processes p join real_states s on s.process_id = p.id
+where p.state = 'ready' and p.parent is null
+order by p.priority, p.ready_at limit 1
+for no key update of s skip locked;
+
 -- name: read_claimed
 -- A claimed process, if it is still ready.
 select p.id, p.iri, p.root, p.parent, p.action, p.code, p.prefixes, p.binding, p.into_document, p.settings, p.permissions,
@@ -126,21 +130,14 @@ left join lateral (select uri from resources r where r.id = f.target_id offset 0
 left join lateral (select uri from vocabulary v where v.id = f.datatype_id offset 0) y on true;
 
 -- name: end_slice
--- The new state of a process. Its next turn is after those that are ready and descend from the same one. `step`: the seconds of
--- this slice.
-update real_processes p
+-- The new state of a process.
+update real_processes
 set state = %(state)s::text, is_taker = false, position = %(position)s::bigint, steps = %(steps)s::bigint,
     effects = %(effects)s::bigint, added = added + %(added)s::bigint, removed = removed + %(removed)s::bigint,
     solutions = %(solutions)s::bigint, slices = slices + 1, conflicts = conflicts + %(conflicts)s::bigint, failures = 0,
     seconds = seconds + %(seconds)s::float8, problem = %(problem)s::jsonb, awaits = %(awaits)s::jsonb,
     wake_at = to_timestamp(%(wake_at)s::float8), wait_deadline = to_timestamp(%(wake_at)s::float8),
-    ready_at = greatest(
-        clock_timestamp() + greatest(priority - 3, 0) * interval '0.2 s',
-        case when %(state)s::text = 'ready' then
-            (select max(f.ready_at) from real_processes f
-             where f.root = p.root and f.id <> p.id and f.ended_at is null and f.state = 'ready') + %(step)s::float8 * interval '1 s'
-        end),
-    ran_at = clock_timestamp(),
+    ready_at = clock_timestamp() + greatest(priority - 3, 0) * interval '0.2 s', ran_at = clock_timestamp(),
     ended_at = case when %(state)s::text in ('done', 'failed', 'stopped') then clock_timestamp() end
 where id = %(id)s::bigint;
 
@@ -200,12 +197,10 @@ cross join lateral (
 ) w;
 
 -- name: wake
--- Many processes that are woken at once get turns one after another, so that others come in between.
-update real_processes p
-set state = 'ready', wake_at = null, is_taker = id = any (%(takers)s::bigint[]),
-    ready_at = clock_timestamp() + greatest(priority - 3, 0) * interval '0.2 s' + (w.number - 1) * interval '5 ms'
-from unnest(%(ids)s::bigint[]) with ordinality as w (process_id, number)
-where p.id = w.process_id and p.state = 'waiting';
+update real_processes
+set state = 'ready', ready_at = clock_timestamp() + greatest(priority - 3, 0) * interval '0.2 s', wake_at = null,
+    is_taker = id = any (%(takers)s::bigint[])
+where id = any (%(ids)s::bigint[]) and state = 'waiting';
 
 -- name: wake_takers
 -- Wake the processes that take: one that was woken in their place has ended.

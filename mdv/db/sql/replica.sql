@@ -107,6 +107,10 @@ delete from document_versions where document_id = any (%(documents)s::bigint[]);
 -- name: read_backbone_state
 select s.replica::text, s.epoch::text, b.name, b.url, b.mode, b.facts from mdp_state s, backbone b;
 
+-- name: read_local_facts
+-- What changes with every operation; the facts about the members are larger.
+select replica::text from mdp_state;
+
 -- name: insert_backbone
 insert into backbone (name, url, mode, facts) values (%(name)s, %(url)s, %(mode)s, %(facts)s::jsonb);
 
@@ -202,9 +206,6 @@ on conflict (key) do update set at = excluded.at, life = excluded.life, value = 
 -- name: note_rule
 -- A rule is carried out here.
 update replicated_rules set is_new = false, local_id = %(local_id)s::bigint where key = %(key)s;
-
--- name: find_rule_keys
-select key, local_id from replicated_rules where key like %(prefix)s and local_id = any (%(ids)s::bigint[]);
 
 -- name: refuse_documents
 insert into refused_documents (document_id)

@@ -59,6 +59,7 @@ class ProgramWorker:
         self._quotas = quotas or ProcessQuotas()
         self._committed, self._published = committed, published
         self._looked_at = self._tended_at = float("-inf")
+        self._prefers_started = False
 
     def work(self, seconds: float = float("inf"), more: Callable[[], object] = lambda: None) -> int:
         """Run slices of ready processes for up to `seconds`. Return their number. `more` is called if others may be
@@ -88,7 +89,9 @@ class ProgramWorker:
         process: ClaimedProcess | None = None
         try:
             with self._engine.begin() as connection:
-                process = claim_process(connection, iri)
+                # Every other turn, so that many spawned processes do not delay other programs by all of their slices.
+                self._prefers_started = not self._prefers_started
+                process = claim_process(connection, iri, self._prefers_started)
                 if process is None:
                     return None
                 with time_stage("slice"):

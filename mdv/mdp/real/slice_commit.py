@@ -163,7 +163,6 @@ class _Slice:
         self.engine, self.quotas = engine, quotas
         self.limits = WriteLimits.from_json(process.permissions)
         self.conflicts = 0
-        self.began = time.monotonic()
         self.seconds = 0.0
         self.asked: StopRequested
         self.locks: tuple[WriteLock, ...]
@@ -188,10 +187,6 @@ class _Slice:
         with self.connection.begin_nested():
             tx = self._locked()
             return self._commit(self._run_at(tx), tx)
-
-    def _step(self) -> float:
-        """Return the seconds that the slice has taken so far."""
-        return time.monotonic() - self.began
 
     # --- running ---
 
@@ -441,7 +436,7 @@ class _Slice:
                 into=process.into, settings=process_settings(spawned.process, process.into, self.quotas),
                 permissions=process.permissions, caller=process.caller, token=process.token,
                 position=tx.state.position, root=process.root, parent=process.id, action=spawned.action,
-                priority=BACKGROUND_PRIORITY, keeps_solutions=False, step=self._step(),
+                priority=BACKGROUND_PRIORITY, keeps_solutions=False,
             ),
         )  # fmt: skip
 
@@ -458,7 +453,6 @@ class _Slice:
             process.id, state, result.position if position is None else position, machine.steps, machine.effects,
             added, len(result.changes) - added, process.solutions + len(result.solutions), self.conflicts, self.seconds,
             found.problem, awaits, wake_at, None if state in ENDED_STATES else found.checkpoint,
-            self._step(),
         )  # fmt: skip
         bindings = [_binding_json(one) for one in result.solutions] if process.keeps_solutions else []
         entries = self._entries(found, position)
@@ -485,7 +479,6 @@ class _Slice:
         record = SliceRecord(
             process.id, "failed", tx.finish().position, process.steps, process.effects, 0, 0, process.solutions,
             self.conflicts, self.seconds, refused(error), None, None, None,
-            self._step(),
         )  # fmt: skip
         store_slice(self.connection, record, process.solutions + 1, [], [], process.slices > 0)
         if process.is_taker:
