@@ -23,10 +23,12 @@ MdvError
  ├── Conflict                   409  a conflict with existing data: a rule that another searches, a name in use
  │    ├── NotLead               409  a change that only the lead of a backbone may make
  │    ├── NotReplicated         409  a member leaves before the others have its changes
- │    └── Forked                409  operations of a life that two databases have continued
+ │    ├── Forked                409  operations of a life that two databases have continued
+ │    └── LinkHasGap            409  messages of a federation that begin after the expected one
  ├── TooMany                    429  too many concurrent requests or jobs of one caller
  ├── MustRefetch                410  a cursor from which the feed cannot continue: take a snapshot
  ├── StateIsNeeded              410  operations of a backbone that are no longer kept
+ ├── SiteWasRestored            410  a link of a federation that starts again
  ├── PreconditionFailed         412  If-Match, If-None-Match
  ├── KeyReused                  422  an Idempotency-Key that was used for another request
  ├── BadCommand                      a command that cannot be executed as given
@@ -285,6 +287,12 @@ class Forked(Conflict):
     status, slug, title = 409, "forked", "Forked life"
 
 
+class LinkHasGap(Conflict):
+    """The messages of a federation begin after the expected one: send them from `expected` on."""
+
+    status, slug, title = 409, "gap", "Messages are missing"
+
+
 class TooMany(MdvError):
     """Too many concurrent requests."""
 
@@ -301,6 +309,12 @@ class StateIsNeeded(MdvError):
     """These operations are no longer kept: the state must be transferred."""
 
     status, slug, title = 410, "state-needed", "State needed"
+
+
+class SiteWasRestored(MdvError):
+    """A side of this link of a federation was restored from a backup: the link starts again."""
+
+    status, slug, title = 410, "site-restored", "The link starts again"
 
 
 class PreconditionFailed(MdvError):

@@ -45,6 +45,13 @@ PROGRAM_FAILPOINTS = (
 """In the order in which a slice of a process passes them. A slice that changes nothing and does not wait takes no
 lock."""
 
+RECEIVED_EXCHANGE, HANDLED_MESSAGE, STEPPED_SITE = (
+    "after messages were received", "after a message of a federation", "after the commit of a federation"
+)  # fmt: skip
+SENT_EXCHANGE = "before an exchange"
+FEDERATION_FAILPOINTS = (SENT_EXCHANGE, RECEIVED_EXCHANGE, HANDLED_MESSAGE, STEPPED_SITE)
+"""In the process of a federation: around a call, and around the transaction that handles messages."""
+
 BACKUP_FAILPOINTS = ("before the manifest", "after a table")
 """In a backup, and in a restore. A restore also passes "before the commit"."""
 

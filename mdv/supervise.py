@@ -248,12 +248,14 @@ class Supervisor:
         """True if a second SIGINT has arrived."""
         return self._stop_forced
 
-    def wait(self) -> signal.Signals:
-        """Keep all servers running until a signal requests a stop. Return the signal."""
+    def wait(self, between: Callable[[], object] = lambda: None) -> signal.Signals:
+        """Keep all servers running until a signal requests a stop. Return the signal. `between`: called all the time;
+        it may start other servers."""
         self._install_handlers()
         while self._stop_signal is None:
             for entry in self._supervised:
                 self._check(entry)
+            between()
             time.sleep(POLL_SECONDS * 5)
         return self._stop_signal
 

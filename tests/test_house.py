@@ -45,25 +45,29 @@ FLOORS = [
 """From top to bottom. A package imports only from packages on lower layers."""
 
 MDP_FLOORS = [
-    {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone"},
+    {"worker", "real.program_worker", "replicate", "backbone_members", "leave_backbone", "federation.runner"},
     {"backbone_check_jobs"},
     {"backbone_checks"},
-    {"subscribe", "real.slice_commit", "replicated_schema", "replicated_rules", "log_transport"},
+    {"subscribe", "real.slice_commit", "replicated_schema", "replicated_rules", "log_transport"}
+    | {"eca.rule_jobs", "federation.stored_site"},
     {"rules.operations"},
     {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},
     {"replica"},
     {"replica_store"},
-    {"register", "put_schema", "eca.rule_jobs", "rules.add", "rules.change", "rules.suspend", "rules.results"},
+    {"federation.global_rules"},
+    {"register", "put_schema", "rules.add", "rules.change", "rules.suspend", "rules.results"}
+    | {"federation.fragment", "federation.members"},
     {"rules.planning", "eca.change_rules", "eca.update", "eca.refusals", "eca.run_detached", "eca.compensate"}
     | {"eca.reread"},
     {"transaction"},
-    {"eca.detached", "eca.readers"},
+    {"eca.detached", "eca.readers", "federation.capture"},
     {"eca.templates", "eca.abort_graph"},
     {"provider", "eca.trace"},
     {"eca.run", "backbone_signer"},
     {"eca.undo", "eca.evaluation", "eca.comparisons", "eca.call_action"},
     {"eca.actions", "eca.rule_set", "eca.changes", "eca.slow_rules"},
-    {"real.activity"},
+    {"real.activity", "federation.event_search", "federation.grants", "federation.stored_state"}
+    | {"federation.exchange", "federation.neighbours"},
     {"edit", "real.start"},
     {"rule_cache"},
     {"selection_counts"},

@@ -25,6 +25,10 @@ class ListQuery(Strict):
     limit: int = Field(100, ge=1, le=1000, description="maximum number of items")
 
 
+class LimitQuery(Strict):
+    limit: int = Field(100, ge=1, le=1000, description="maximum number of items")
+
+
 class DocumentQuery(ListQuery):
     uri: str | None = Field(
         None, description="the document; without it, a page of all documents", json_schema_extra=EXAMPLE
@@ -353,7 +357,9 @@ class PostedEcaRules(RootModel[PostedEcaRule | list[PostedEcaRule]]):
 class EcaRuleAdded(BaseModel):
     """An added or replaced rule. For a list, the response has `items` and `position`."""
 
-    id: int
+    id: int | str | None = Field(
+        description="of a global rule of a federation, SUPERPEER.NUMBER; null at a peer: its superpeer numbers it"
+    )
     name: str | None
     text: str
     normal: str = Field(description="the rule with all names resolved")
@@ -364,7 +370,7 @@ class EcaRuleAdded(BaseModel):
 class EcaRuleChanged(BaseModel):
     """A rule whose state was changed, or that was removed."""
 
-    id: int
+    id: int | str
     position: int
     warnings: list[TextFlaw]
 
@@ -1288,6 +1294,63 @@ class BackboneShown(BaseModel):
     replicating: bool = Field(description="true: `mdv replicate` is running")
     log_bytes: int = Field(description="size of the operations that some member does not have yet")
     version: str = Field(description="version of MDV here")
+
+
+class NewFederation(Strict):
+    """How this MDP becomes a superpeer."""
+
+    name: StrictStr = Field(description="name of this superpeer", json_schema_extra={"example": "lib-a"})
+    url: StrictStr | None = Field(
+        None, description="URL at which others reach this MDP; by default that of the request"
+    )
+
+
+class FederationEntry(Strict):
+    """How this MDP joins a federation: as a peer, or as a superpeer that is connected with another one."""
+
+    url: StrictStr = Field(description="URL of the superpeer")
+    code: StrictStr = Field(description="code of its invitation", max_length=4096)
+    name: StrictStr | None = Field(None, description="name of the new peer; none if this MDP is a superpeer")
+
+
+class NewFederationLink(Strict):
+    """An MDP that connects with this superpeer."""
+
+    name: StrictStr = Field(description="its name", json_schema_extra={"example": "p3"})
+    key: StrictStr = Field(description="its public Ed25519 key, base64url")
+    is_superpeer: StrictBool = Field(False, description="it is a superpeer")
+    code: StrictStr = Field("", description="code of an invitation", max_length=4096)
+
+
+class FederationLinkShown(BaseModel):
+    """This superpeer, for a new neighbour."""
+
+    name: str
+    key: str = Field(description="its public Ed25519 key, base64url")
+
+
+class FederationInvitationShown(BaseModel):
+    """The code of an invitation. It is shown once."""
+
+    code: str = Field(description="for one MDP: `mdv federation join URL CODE`")
+
+
+class FederationPrivilege(Strict):
+    """What other superpeers may do with data of this peer group."""
+
+    kind: Literal["class", "property", "prefix", "resource"]
+    name: StrictStr = Field(description="URI of the class, property or resource; or a prefix of resources")
+    privilege: Literal["private", "read-only", "read-write"]
+
+
+class FederationPrivileges(Strict):
+    """All privileges. The most specific one holds: resource, prefix, property, class. Without one, data is private."""
+
+    items: list[FederationPrivilege] = Field(max_length=1000)
+
+
+class FederationExchangeQuery(Strict):
+    wait: float = Field(0, ge=0, le=60, description="seconds to wait for messages")
 
 
 class ExchangeQuery(Strict):

@@ -20,6 +20,7 @@ from mdv.cli.eca import eca
 from mdv.cli.errors import run_for_exit_code
 from mdv.cli.explain import explain
 from mdv.cli.export import export
+from mdv.cli.federation import federation
 from mdv.cli.filter import filter_
 from mdv.cli.job import job, jobs
 from mdv.cli.lmr_server import lmr
@@ -80,6 +81,7 @@ for command in (
     explain,
     peer,
     conflicts,
+    federation,
     job,
     jobs,
     status,

@@ -53,3 +53,8 @@ def worker_command(concurrency: int) -> list[str]:
 def replicate_command() -> list[str]:
     """Return the command line of the replication of an MDP."""
     return [sys.executable, "-m", "workers.replicate"]
+
+
+def federate_command() -> list[str]:
+    """Return the command line of the process of an MDP in a federation."""
+    return [sys.executable, "-m", "workers.federate"]

@@ -24,8 +24,9 @@ from mdv.cli.demo import load_demo
 from mdv.cli.lmr import LOCAL_LMR
 from mdv.cli.output import escape_controls, on_terminal
 from mdv.cli.serve import METRICS_FOLDER_VARIABLE, upgrade_database
-from mdv.cli.server_commands import lmr_command, replicate_command, web_command, worker_command
+from mdv.cli.server_commands import federate_command, lmr_command, replicate_command, web_command, worker_command
 from mdv.cli.up_backbone import connect_mdps, is_member, logical_settings, peer_databases
+from mdv.cli.up_federation import FederationStarts
 from mdv.config import Config
 from mdv.errors import BadRequest, Conflict, MdvError, NotAllowed, NotStarted
 from mdv.mdp_places import CRDTS, MAX_MDPS, MdpPlace, choose_mdps, list_places, write_mdps
@@ -110,7 +111,7 @@ def up(port: int, lmr_port: int, host: str, demo: bool, mdps: int | None, crdt: 
                 load_demo(folder, systems[0], clients[0], lmrs[0], print_status)
             servers.check()
             _show_panel(folder, places, systems, token)
-            servers.wait()
+            servers.wait(servers.federations.check)
     print_status("All servers are stopped.")
 
 
@@ -277,6 +278,7 @@ class _Servers(Supervisor):
         self.report = report
         self.servers: dict[str, Server] = {}
         self._logs: dict[str, Path] = {}
+        self.federations = FederationStarts()
 
     def keep(self, name: str, launch: Callable[[], Server]) -> None:
         def launch_reported() -> Server:
@@ -343,6 +345,9 @@ class _Servers(Supervisor):
         self._start_program(place, "web", web_command(host, place.port, processes.web), environment)
         if place.name or is_member(databases.postgres):
             self._start_program(place, "replicate", replicate_command(), environment)
+        self.federations.add(
+            databases.postgres, lambda: self._start_program(place, "federation", federate_command(), environment)
+        )
         return system
 
     def _start_program(self, place: MdpPlace, name: str, argv: list[str], environment: Mapping[str, str]) -> None:

@@ -21,8 +21,8 @@ from mdv.db.tables import mdp_state
 class State:
     """The epoch of the MDP, its last position, the version of its schema, the last IDs that were assigned, the version
     of its rule groups, the last offset of its feeds, the number of LMRs, the version of its ECA rules (0: none), the
-    number of marks, the IDs of the properties that processes wait for (0: any), and what a change must know of the
-    backbone as JSON (None: there is none)."""
+    number of marks, 1 if it is in a federation, the IDs of the properties that processes wait for (0: any), and what a
+    change must know of the backbone as JSON (None: there is none)."""
 
     epoch: UUID
     position: int
@@ -36,6 +36,7 @@ class State:
     lmrs: int
     eca_version: int
     marks: int = 0
+    federated: int = 0
     watched: tuple[int, ...] = ()
     replica: str | None = None
 
@@ -53,6 +54,7 @@ _COLUMNS = (
     mdp_state.c.lmrs,
     mdp_state.c.eca_version,
     mdp_state.c.marks,
+    mdp_state.c.federated,
     mdp_state.c.watched,
     cast(mdp_state.c.replica, Text),
 )

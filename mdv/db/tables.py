@@ -93,6 +93,8 @@ mdp_state = Table(
     Column("home", Text, comment="identity of the database; a restored one has another identity"),
     Column("replica", JSONB, comment="what a change needs to know of the backbone; NULL: the MDP is in none"),
     Column("marks", BigInteger, nullable=False, server_default=text("0"), comment="number of rows of statement_marks"),
+    Column("federated", SmallInteger, nullable=False, server_default=text("0"),
+           comment="1 if the MDP is in a federation, so that its changes are recorded for it"),
     comment="The state of the MDP. Every writing transaction locks it, so that positions follow commit order.",
 )  # fmt: skip
 
@@ -266,6 +268,101 @@ replica_drafts = Table(
     Column("number", BigInteger, Identity(), primary_key=True),
     Column("body", LargeBinary, nullable=False),
     comment="Changes in a new life, until the state was transferred.",
+)
+
+federation = Table(
+    "federation",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true"), comment="there is one row at most"),
+    Column("name", Text, nullable=False, comment="of this superpeer or peer"),
+    Column("superpeer", Text, comment="of this peer; NULL: it is a superpeer"),
+    Column("url", Text, nullable=False, comment="where others find it; empty if they cannot"),
+    Column("private_key", LargeBinary, nullable=False, comment="Ed25519 key that signs its requests"),
+    Column("epoch", Text, nullable=False, comment="of mdp_state, as the links know it"),
+    Column("generation", BigInteger, nullable=False, server_default=text("0"), comment="changes with the records"),
+    Column("schema_version", Integer, nullable=False, server_default=text("0"), comment="that its indexes are of"),
+    Column("grants", JSONB, nullable=False, server_default=text("'[]'"), comment="[[kind, name, privilege], …]"),
+    Column("leaving", Boolean, nullable=False, server_default=text("false"), comment="its last messages are sent"),
+    Column("error", Text, comment="why the next message cannot be handled"),
+    _now("at"),
+    comment="What this MDP is in a federation.",
+)
+
+federation_links = Table(
+    "federation_links",
+    metadata,
+    Column("name", Text, primary_key=True, comment="of the neighbour"),
+    Column("is_superpeer", Boolean, nullable=False, comment="false: a peer"),
+    Column("url", Text, comment="where this MDP calls it; NULL: it calls"),
+    Column("public_key", Text, nullable=False, comment="Ed25519 key of its requests"),
+    Column("peer_epoch", Text),
+    Column(
+        "acknowledged", BigInteger, nullable=False, server_default=text("0"), comment="the last message that it has"
+    ),
+    Column("received", BigInteger, nullable=False, server_default=text("0"), comment="the last message of it"),
+    Column("last_exchange", Float, nullable=False, server_default=text("0"), comment="in seconds since 1970"),
+    Column("error", Text, comment="why the last call of it failed"),
+    comment="The links to neighbouring superpeers and to peers.",
+)
+
+federation_inbox = Table(
+    "federation_inbox",
+    metadata,
+    Column("number", BigInteger, Identity(), primary_key=True),
+    Column("kind", Text, nullable=False, comment="message, or an event of the MDP itself: change, rule, …"),
+    Column("neighbour", Text, nullable=False, server_default=text("''")),
+    Column("body", Text, nullable=False, comment="JSON; see mdv/federation/encode.py"),
+    _now("at"),
+    comment="What the federation process has not handled. A row is deleted in the transaction of its effect.",
+)
+
+federation_outbox = Table(
+    "federation_outbox",
+    metadata,
+    Column("number", BigInteger, Identity(), primary_key=True),
+    Column("neighbour", Text, nullable=False),
+    Column("body", Text, nullable=False, comment="JSON; see mdv/federation/encode.py"),
+    Index("federation_outbox_neighbour", "neighbour", "number"),
+    comment="Messages that neighbours have not acknowledged.",
+)
+
+federation_records = Table(
+    "federation_records",
+    metadata,
+    Column("part", Text, primary_key=True, comment="a field of the state of the superpeer"),
+    Column("digest", LargeBinary, primary_key=True, comment="of the key, which may be long"),
+    Column("key", Text, nullable=False, comment="JSON"),
+    Column("value", Text, nullable=False, comment="JSON; see mdv/federation/records.py"),
+    _now("at"),
+    Column("changed_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    comment="The state of a superpeer: rules, indexes, transactions, copies, ….",
+)
+
+federation_journal = Table(
+    "federation_journal",
+    metadata,
+    Column("transaction", Text, primary_key=True, comment="of the federation"),
+    Column("step", Integer, primary_key=True, autoincrement=False, comment="the number of the action"),
+    Column("position", BigInteger, nullable=False),
+    Column("changes", JSONB, nullable=False, comment="[[document, removed, added], …], for compensation"),
+    _now("at"),
+    comment="What the transactions of a federation have changed at this MDP.",
+)
+
+federation_presence = Table(
+    "federation_presence",
+    metadata,
+    Column("node", Text, primary_key=True, comment="a class or property"),
+    Column("arcs", BigInteger, nullable=False, comment="number of arcs of it in the closure"),
+    comment="What this MDP has data of, in a federation.",
+)
+
+federation_invitations = Table(
+    "federation_invitations",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True, comment="of the code"),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    comment="Codes with which an MDP can join once.",
 )
 
 replicated_rules = Table(

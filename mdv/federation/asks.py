@@ -46,6 +46,11 @@ class OpenQuestions:
         self.state, self.router, self.schema = state, router, schema
         self._asks: dict[str, _Ask] = {}
 
+    @property
+    def has_open(self) -> bool:
+        """True if a question was not answered."""
+        return bool(self._asks)
+
     # Steps
 
     def ask_steps(self, questions: Collection[StepQuestion], now: float, everywhere: bool, done: StepsDone) -> None:

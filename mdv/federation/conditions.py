@@ -71,8 +71,8 @@ class SiteEvaluation:
                 return any(
                     operator.holds(value, other)
                     for one, two in pairs
-                    for value in self._values(one, two, kind)
-                    for other in self._values(two, one, kind)
+                    for value in self.values(one, two, kind)
+                    for other in self.values(two, one, kind)
                 )
 
     def select(self, path: NodePath, context: FoundTerm | None = None) -> set[FoundTerm]:
@@ -132,7 +132,7 @@ class SiteEvaluation:
             return frozenset()
         return known
 
-    def _values(self, value: FoundTerm | ConstantValue, other: FoundTerm | ConstantValue, kind: ValueKind) -> set[Any]:
+    def values(self, value: FoundTerm | ConstantValue, other: FoundTerm | ConstantValue, kind: ValueKind) -> set[Any]:
         """Return the values of a term or constant, compared as `kind`."""
         if kind is ValueKind.TEXT:
             if isinstance(value, FoundTerm):

@@ -33,8 +33,12 @@ class Reactions:
 
     def take(self, peer: str, change: CommittedChange, now: float) -> None:
         """Take a change of a peer."""
-        self.state.queue.append(QueuedChange(peer, change))
+        self.queue_change(peer, change)
         self.work(now)
+
+    def queue_change(self, peer: str, change: CommittedChange) -> None:
+        """Note a change of a peer. It is processed after those before it."""
+        self.state.queue.append(QueuedChange(peer, change))
 
     def forget_index_changes(self, peer: str) -> None:
         """Leave the index as it is when the changes of a peer are processed: it has reported everything since."""

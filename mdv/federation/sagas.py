@@ -55,6 +55,11 @@ class Sagas:
     def __init__(self, state: SuperpeerState, router: Router, rules: FederatedRules) -> None:
         self.state, self.router, self.rules = state, router, rules
 
+    @property
+    def awaits(self) -> bool:
+        """True if a copy was not answered by all. Only keys are read: a store notes which values were used."""
+        return any(dict.__getitem__(self.state.copies, id_).awaiting for id_ in self.state.copies)
+
     # Copies that this superpeer makes
 
     def fire(
@@ -164,8 +169,9 @@ class Sagas:
 
     def expire(self, now: float) -> None:
         """Give up the copies that were not answered in time."""
-        for placed in list(self.state.copies.values()):
-            if placed.is_started and placed.deadline <= now:
+        for placed in [dict.__getitem__(self.state.copies, id_) for id_ in self.state.copies]:
+            if placed.is_started and placed.awaiting and placed.deadline <= now:
+                placed = self.state.copies[placed.shared.id]
                 for superpeer in sorted(placed.awaiting):
                     self._give_up(placed, superpeer, now)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mdv.federation.asks import OpenQuestions
 from mdv.federation.fragment import CommittedChange, FoundTerm
 from mdv.federation.messages import (
@@ -132,6 +134,17 @@ class Superpeer:
         for message in self.own.committed(change):
             self._from_peer(OWN_STORE, message, now)
         return self._finish(now)
+
+    def committed_in_order(self, changes: Sequence[CommittedChange], now: float) -> list[Outgoing]:
+        """React to several changes of the own store that were committed before any of their rules runs."""
+        for change in changes:
+            self.reactions.queue_change(OWN_STORE, change)
+        return self._finish(now)
+
+    @property
+    def waits(self) -> bool:
+        """True if time may bring something: a question or a copy that was not answered in time."""
+        return self.asks.has_open or bool(self.state.pulls) or self.sagas.awaits
 
     # Messages
 

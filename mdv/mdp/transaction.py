@@ -36,6 +36,7 @@ from mdv.db.eca.runs import (
     queue_detached,
     store_run,
 )
+from mdv.db.federation.site_store import INTRODUCE, add_to_inbox
 from mdv.db.jobs import PRIORITY_BACKGROUND
 from mdv.db.pipeline import Pipeline
 from mdv.db.publish import Publication, RuleNotices
@@ -51,6 +52,7 @@ from mdv.db.store_lookups import EditLookups, queue_edit_lookups, queue_store_lo
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import InvalidDocument, MdvError, RuleFailed, RulesDoNotEnd
 from mdv.failpoints import AFTER_EDIT, AFTER_REACTION, hit_failpoint
+from mdv.federation.fragment import CommittedChange
 from mdv.mdp.driving_predicate import revise_driving_predicates
 from mdv.mdp.eca.detached import encode_detached
 from mdv.mdp.eca.rule_set import RuleSet
@@ -58,6 +60,7 @@ from mdv.mdp.eca.run import DetachedCall, RuleCopy, RuleRun, Scheduler, count_co
 from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowRules
 from mdv.mdp.eca.trace import audit_rows, stored_copies, write_trace
 from mdv.mdp.edit import Edit, encode_edits, names_of_edits, refuse_reserved_names, single_values
+from mdv.mdp.federation.capture import FederatedStep, capture_change, own_transaction, queue_change
 from mdv.mdp.filter import Candidates, ScheduledFilterRun, TimeLimits, count_matched, filter_changes
 from mdv.mdp.groups import Groups
 from mdv.mdp.provider import Provider
@@ -140,6 +143,10 @@ class Transaction:
         self._is_restoration = False
         self.reacts = True
         """False: event-condition-action rules are not run."""
+        self.federated_step: FederatedStep | None = None
+        """The step of a federation that this transaction is, if it is one."""
+        self.captured: CommittedChange | None = None
+        """What this step has changed."""
         self._known_facts: tuple[str, LocalFacts] | None = None
         self._tentative: NestedTransaction | None = None
         """A batch is registered together, provided that no rule fires."""
@@ -189,8 +196,10 @@ class Transaction:
         """Replace the statements of documents. Return the URIs of those that are identical to what is stored.
 
         `names`: the properties and datatypes of the new statements. `is_batch`: `finish` raises `OneByOne` and undoes
-        all if event-condition-action rules may fire.
+        all if event-condition-action rules may fire, or if there is a federation.
         """
+        if self.state.federated and self.reacts and is_batch:
+            raise OneByOne  # each document is a change of its own for global rules
         ids = self.provider.vocabulary.ids(names)
         self._store = StatementStore(self.connection, self.state, self._numbers, ids, self._replication())
         if self.state.eca_version and self.reacts and self._is_watched(self._store, replacements, names):
@@ -534,12 +543,27 @@ class Transaction:
                 raise
             raise RuleOverBudget(group, rules.limits.get(group, rules.seconds)) from None
         hit_failpoint("after the publication")
+        if state.federated:
+            self._capture(store, change)
         if state.watched:
             woken = wake_waiting(self.connection, store, state.watched, self.vocabulary, self.schema.schema)
             self.provider.note_woken(woken)
         if state.last_resource >= groups.revise_at_resources:
             self._revise(groups, RuleGraph(self.connection).groups_to_revise(state.last_resource)())
         return self._outcome(store, change, found, publication)
+
+    def _capture(self, store: StatementStore, change: StoreChange) -> None:
+        """Record what changed for the federation."""
+        step = self.federated_step
+        if step is None:
+            reacts = self.reacts or self._replicated is not None
+            step = FederatedStep(own_transaction(self.connection, change.position), reacts=reacts)
+        captured = capture_change(
+            self.connection, store.changes_of(None), change, self.schema.schema, self.vocabulary, step
+        )  # fmt: skip
+        if self.federated_step is None:
+            queue_change(self.connection, captured)
+        self.captured = captured
 
     def _outcome(
         self, store: StatementStore, change: StoreChange, found: ScheduledFilterRun, publication: PublicationResult
@@ -697,6 +721,8 @@ class Transaction:
         self.state = replace(self.state, position=self.position, schema_version=schema.version)
         self.schema = schema
         store_schema_version(self.connection, schema.version, self.position, schema.statements, document.prefixes, by)
+        if self.state.federated:
+            add_to_inbox(self.connection, [(INTRODUCE, "", "null")])
 
     def publish_schema(self, old: SchemaInForce, notices: Mapping[int, RuleNotices]) -> None:
         """Publish the schema to every LMR, the resources that enter or leave its closure because references became

@@ -124,6 +124,9 @@ class WatchedChange:
     def __init__(self, change: UpdateChange, watched: WatchIndex, schema: Schema) -> None:
         self._change, self._watched, self._schema = change, watched, schema
         self._touched = change.gained | change.lost
+        self.came: set[Statement] = set()
+        """The watched arcs that came, after `deltas`."""
+        self.went: set[Statement] = set()
         self._arcs = {arc for one in self._touched for arc in entailed_arcs(one, schema) if watched.wants(arc)}
 
     @property
@@ -156,6 +159,7 @@ class WatchedChange:
             is_now, was = bool(entailing & gained), bool(entailing & lost)
             if is_now != was:
                 (came if is_now else went).add(arc)
+        self.came, self.went = came, went
         updated = self._updated(came, went)
         paired = {Statement(one.source, one.arc_name, term) for one in updated for term in one[2:] if term is not None}
         found: dict[EventKey, set[Delta]] = defaultdict(set)

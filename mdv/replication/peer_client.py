@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import httpx2
 
 from mdv.backbone.divergence import DocumentList
-from mdv.backbone.messages import BackboneMessage, TransferredDocument
+from mdv.backbone.messages import BackboneMessage, StateRequest, TransferredDocument
 from mdv.backbone.replicated_set import SetKind
 from mdv.client import error_from_problem, is_loopback
 from mdv.errors import MdvError, Unauthenticated, Unavailable
@@ -24,6 +24,8 @@ from mdv.replication.wire import decode_contacts, decode_document, decode_messag
 
 API = "/api/v1/backbone"
 TIMEOUT_SECONDS = 60.0
+STATE_TIMEOUT_SECONDS = 1800.0
+"""A state has all documents that differ, in one answer."""
 CONNECT_SECONDS = 5.0
 MIN_CLOCK_SKEW_SECONDS = 2.0
 """Smaller differences are not measured."""
@@ -32,15 +34,15 @@ VERSION_HEADER = "MDV-Version"
 """In the answer to messages: the version of MDV at the peer."""
 
 
-class PeerClient:
-    """Calls one peer. `name`: of the member that calls. The signatures use the time of the peer's clock."""
+class SignedClient:
+    """Sends signed requests to one MDP. `name`: of the caller. `api`: the path that all calls begin with.
 
-    def __init__(self, url: str, name: str, private_key: bytes, kind: SetKind) -> None:
+    The signatures use the time of the peer's clock."""
+
+    def __init__(self, url: str, name: str, private_key: bytes, api: str) -> None:
         self.url = url
-        self._name, self._private_key, self._kind = name, private_key, kind
+        self._name, self._private_key, self._api = name, private_key, api
         self._clock_difference = 0
-        self.contacts: dict[str, tuple[str, str]] = {}
-        """The URLs and keys of all members, if the last answer has them."""
         self.clock_skew = 0.0
         """How far the clock of the peer is ahead, in seconds."""
         self.version = ""
@@ -51,6 +53,49 @@ class PeerClient:
     def close(self) -> None:
         self._http.close()
 
+    def _send(self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float) -> httpx2.Response:
+        try:
+            return self._send_signed(method, path, query, body, seconds)
+        except Unauthenticated as error:
+            server_time = error.extra.get("server_time")
+            if not isinstance(server_time, int):
+                raise
+            self._clock_difference = server_time - int(time.time())
+            return self._send_signed(method, path, query, body, seconds)
+
+    def _send_signed(
+        self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float
+    ) -> httpx2.Response:
+        url = self.url + self._api + path + (f"?{urlencode(query)}" if query else "")
+        now = int(time.time()) + self._clock_difference
+        headers = sign_request(self._private_key, self._name, method, url, body, now, secrets.token_urlsafe(18))
+        try:
+            response = self._http.request(
+                method, url, content=body, headers={**headers, "Content-Type": JSON, "Accept": JSON},
+                timeout=httpx2.Timeout(seconds, connect=CONNECT_SECONDS, pool=None), extensions={REPEATABLE: False},
+            )  # fmt: skip
+        except httpx2.HTTPError as error:
+            raise Unavailable(
+                f"{self.url} cannot be reached: {str(error).rstrip('.') or type(error).__name__}."
+            ) from error
+        if not response.is_success:
+            raise problem_of(response, self.url)
+        self.version = response.headers.get(VERSION_HEADER, "")[:40]
+        with suppress(KeyError, ValueError):  # the header has whole seconds
+            ahead = parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()
+            self.clock_skew = 0.0 if abs(ahead) < MIN_CLOCK_SKEW_SECONDS else ahead
+        return response
+
+
+class PeerClient(SignedClient):
+    """Calls one peer in a backbone."""
+
+    def __init__(self, url: str, name: str, private_key: bytes, kind: SetKind) -> None:
+        super().__init__(url, name, private_key, API)
+        self._kind = kind
+        self.contacts: dict[str, tuple[str, str]] = {}
+        """The URLs and keys of all members, if the last answer has them."""
+
     def exchange(
         self, messages: Sequence[BackboneMessage], wait: float = 0, wants: Collection[str] = ()
     ) -> list[BackboneMessage]:
@@ -58,7 +103,9 @@ class PeerClient:
         lives in `wants`."""
         query = {"wait": f"{wait:g}"} if wait else {}
         query |= {"wants": " ".join(sorted(wants))} if wants else {}
-        response = self._send("POST", "/messages", query, encode_messages(messages, self._kind), TIMEOUT_SECONDS + wait)
+        is_state = any(isinstance(message, StateRequest) for message in messages)
+        seconds = STATE_TIMEOUT_SECONDS if is_state else TIMEOUT_SECONDS + wait
+        response = self._send("POST", "/messages", query, encode_messages(messages, self._kind), seconds)
         self.contacts = decode_contacts(response.content)
         return decode_messages(response.content, self._kind)
 
@@ -100,39 +147,6 @@ class PeerClient:
         body = json.dumps({"schema": schema, "hold": holds}).encode()
         problem = self._send("POST", "/schema/try", {}, body, TIMEOUT_SECONDS).json()["problem"]
         return None if problem is None else MdvError.from_problem(problem)
-
-    def _send(self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float) -> httpx2.Response:
-        try:
-            return self._send_signed(method, path, query, body, seconds)
-        except Unauthenticated as error:
-            server_time = error.extra.get("server_time")
-            if not isinstance(server_time, int):
-                raise
-            self._clock_difference = server_time - int(time.time())
-            return self._send_signed(method, path, query, body, seconds)
-
-    def _send_signed(
-        self, method: str, path: str, query: dict[str, str], body: bytes, seconds: float
-    ) -> httpx2.Response:
-        url = self.url + API + path + (f"?{urlencode(query)}" if query else "")
-        now = int(time.time()) + self._clock_difference
-        headers = sign_request(self._private_key, self._name, method, url, body, now, secrets.token_urlsafe(18))
-        try:
-            response = self._http.request(
-                method, url, content=body, headers={**headers, "Content-Type": JSON, "Accept": JSON},
-                timeout=httpx2.Timeout(seconds, connect=CONNECT_SECONDS, pool=None), extensions={REPEATABLE: False},
-            )  # fmt: skip
-        except httpx2.HTTPError as error:
-            raise Unavailable(
-                f"{self.url} cannot be reached: {str(error).rstrip('.') or type(error).__name__}."
-            ) from error
-        if not response.is_success:
-            raise problem_of(response, self.url)
-        self.version = response.headers.get(VERSION_HEADER, "")[:40]
-        with suppress(KeyError, ValueError):  # the header has whole seconds
-            ahead = parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()
-            self.clock_skew = 0.0 if abs(ahead) < MIN_CLOCK_SKEW_SECONDS else ahead
-        return response
 
 
 def _numbers(numbers: Iterable[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -188,6 +189,41 @@ def test_a_deletion_deletes_what_it_saw(three: Replicas) -> None:
     three.rest()
     assert_equal(three)
     assert "remnant" not in [conflict.kind for conflict in conflicts(a)]
+
+
+CARDS = ["[ :title 'a' ]", "[ :title 'a' ; :tag 'x' ]", "[ :title 'b' ; :tag [ :title 'c' ; :tag 'y' ] ]",
+         "[ :title 'b' ; :tag [ :title 'c' ] ]", "[ :tag [ :tag [ :title 'd' ] , 'z' ] ]"]  # fmt: skip
+
+
+def blank_nodes(member: ReplicaMdp) -> dict[str, frozenset[tuple[str, str]]]:
+    """What the document says about each of its blank nodes."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for subject, name, value in member.rows(
+        "select s.uri, v.uri, coalesce(f.value, t.uri) from filter_data f join resources s on s.id = f.resource_id"
+        " join vocabulary v on v.id = f.property_id left join resources t on t.id = f.target_id"
+        " where s.uri like '%#\\_:%' escape '\\'"
+    ):
+        found.setdefault(subject, set()).add((name, value))
+    return {subject: frozenset(about) for subject, about in found.items()}
+
+
+def test_concurrent_changes_leave_every_blank_node_whole(three: Replicas) -> None:
+    """A name stands for a whole component, so all of its statements come and go together."""
+    chosen = random.Random(7)
+    registered: dict[str, set[frozenset[tuple[str, str]]]] = {}
+    for _ in range(5):
+        for member in three.members.values():
+            cards = chosen.choices(CARDS, k=chosen.randrange(1, 4))  # some are twins
+            member.put_one(D, f"{X} :title 'same' ; :tag {', '.join(cards)} .")
+            for node, about in blank_nodes(member).items():
+                registered.setdefault(node, set()).add(about)
+        three.rest()
+        for member in three.members.values():
+            for node, about in blank_nodes(member).items():
+                assert registered[node] == {about}
+                assert all(value in registered for _, value in about if "#_:" in value)
+    assert len(registered) > len(CARDS)
+    assert_equal(three)
 
 
 def test_two_titles_are_a_conflict_until_one_is_left(three: Replicas) -> None:

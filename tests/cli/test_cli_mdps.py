@@ -16,6 +16,7 @@ from mdv.errors import BadCommand
 from mdv.free_port import free_port
 from mdv.mdp_places import Mdps, choose_mdps, find_mdp, list_places, write_mdps
 from mdv.system import System, read_system
+from tests.support.documentation import ROOT
 from tests.support.eventually import eventually
 from tests.support.local_http import local_client
 from tests.support.server import SCHEMA, Api, provider
@@ -112,6 +113,34 @@ def test_three_mdps_converge_survive_kills_and_are_found_again(up: Up, mdv: Call
     assert len(again) == 3 and {api.get("/backbone").json()["id"] for api in again} == {id_}
     assert again[2].put(uris[0], provider(99)).status_code == 200
     eventually(lambda: at_rest(again))
+
+
+@pytest.mark.full
+def test_the_commands_of_the_howto_do_what_it_says(
+    up: Up, mdv: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All commands with --mdp on the page, from top to bottom."""
+    if up.process is None or up.process.poll() is not None:
+        up.start()
+    members = apis(up)
+    assert members[0].put_schema(SCHEMA).status_code == 200
+    eventually(lambda: all("serverPort" in api.get("/schema").text for api in members))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.ttl").write_text(provider(1))
+    (tmp_path / "other-notes.ttl").write_text(provider(2))
+    lines = (ROOT / "docs" / "howto" / "backbone.md").read_text().splitlines()
+    commands = [line.removeprefix("$ mdv ") for line in lines if line.startswith("$ mdv ") and "--mdp " in line]
+    outputs = {}
+    for command in commands:
+        ran = mdv(*command.split(), "--data", up.folder)
+        assert ran.code == 0, (command, ran.err)
+        outputs[command] = ran.out
+        if command in ("register notes.ttl --uri http://example.org/notes --mdp 2", "peer resume m2 --mdp 3"):
+            eventually(lambda: at_rest(members))
+    assert "http://example.org/notes" in outputs["documents --mdp 3"]
+    listed = outputs["conflicts --mdp 3"]
+    assert "remnant" in listed and "http://example.org/notes" in listed
+    assert all(api.get("/documents", uri="http://example.org/notes").status_code == 200 for api in members)
 
 
 def test_the_number_of_mdps_is_kept_and_can_only_grow(tmp_path: Path) -> None:

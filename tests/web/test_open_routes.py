@@ -19,8 +19,11 @@ pytestmark = pytest.mark.full
 OPEN = {"/openapi.json", "/docs", "/healthz", "/readyz", "/metrics"}
 NEEDED_TO_SIGN_IN = {"/sign-in", "/static/<path:filename>"}
 """The form, and static files: styles and scripts."""
-NEEDS_A_CODE = ("POST", "/api/v1/backbone/members")
-"""An MDP that joins a backbone has no token there, but the code of an invitation."""
+NEEDS_A_CODE = {
+    ("POST", "/api/v1/backbone/members"): {"name": "m9", "url": "http://127.0.0.1:9", "key": "", "life": "x"},
+    ("POST", "/api/v1/federation/links"): {"name": "m9", "key": ""},
+}
+"""An MDP that joins has no token there, but the code of an invitation. These bodies have none."""
 NOWHERE = "http://127.0.0.1:9"
 
 
@@ -71,8 +74,7 @@ def test_every_route_except_the_open_ones_needs_a_token(
             if rule in OPEN | NEEDED_TO_SIGN_IN:
                 continue
             for method in methods:
-                joining = {"name": "m9", "url": "http://127.0.0.1:9", "key": "", "life": "x"}
-                body = joining if (method, rule) == NEEDS_A_CODE else None
+                body = NEEDS_A_CODE.get((method, rule))
                 answer = stranger.request(method, path_for(rule), json=body)
                 if rule.startswith("/api/") or method != "GET":
                     assert answer.status_code == 401, (method, rule)

@@ -20,11 +20,18 @@ _RELEASE = text("select pg_advisory_unlock(:key)")
 def hold_replication_lock(engine: Engine, stop: threading.Event) -> Iterator[Callable[[], object] | None]:
     """Wait for the lock, and hold it in the block. Yield a function that raises an error if it was lost; None if `stop`
     was set before. The lock is of a connection, so it goes when this process ends."""
+    with hold_process_lock(engine, LOCK_KEY, stop) as check:
+        yield check
+
+
+@contextmanager
+def hold_process_lock(engine: Engine, key: int, stop: threading.Event) -> Iterator[Callable[[], object] | None]:
+    """The same for any key."""
     with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         while not stop.is_set():
-            if connection.execute(_TRY, {"key": LOCK_KEY}).scalar_one():
+            if connection.execute(_TRY, {"key": key}).scalar_one():
                 yield lambda: connection.execute(_ALIVE)
-                connection.execute(_RELEASE, {"key": LOCK_KEY})
+                connection.execute(_RELEASE, {"key": key})
                 return
             stop.wait(RETRY_SECONDS)
         yield None

@@ -5,20 +5,20 @@
 
 -- name: lock_state
 select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
-       last_offset, lmrs, eca_version, marks, watched, replica
+       last_offset, lmrs, eca_version, marks, federated, watched, replica
 from mdp_state for update;
 
 -- name: lock_for_rules
 -- The same, and pin plans: queries of the rule graph are planned once, with index lookups, even while it is small.
 select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
-       last_offset, lmrs, eca_version, marks, watched, replica,
+       last_offset, lmrs, eca_version, marks, federated, watched, replica,
        set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 from mdp_state for update;
 
 -- name: lock_for_documents
 -- The same, and pin plans: large tables are read with index lookups, even if a query is planned while they are small.
 select epoch, position, schema_version, last_resource, last_document, last_rule, last_atomic_rule, graph_version,
-       last_offset, lmrs, eca_version, marks, watched, replica,
+       last_offset, lmrs, eca_version, marks, federated, watched, replica,
        set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
 from mdp_state for update;
 

@@ -93,6 +93,7 @@ class UndoStep(NamedTuple):
 def compensate_run(connection: Connection, request: CompensationRequest, provider: Provider) -> CompensationOutcome:
     """Compensate a run in one transaction. Raise `NotFound` if it is not kept, or `Conflict` if it changed nothing."""
     tx = Transaction(provider, connection)
+    tx.reacts = False
     with tx.locking(LockPurpose.DOCUMENTS):
         """There are no look-ups."""
     graph = AbortGraph(connection)

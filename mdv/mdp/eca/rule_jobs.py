@@ -20,6 +20,7 @@ from mdv.mdp.eca.change_rules import (
     remove_rule,
     replace_rule,
 )
+from mdv.mdp.federation.global_rules import add_federated_rules, end_global_rule, is_federated
 from mdv.mdp.provider import Provider
 from mdv.mdp.write_limits import WriteLimits
 
@@ -52,7 +53,11 @@ Request = dict[str, Any]
 
 
 def _add(connection: Connection, request: Request, limits: WriteLimits, by: str | None, provider: Provider) -> Request:
-    added = add_drafts(connection, drafts_of(request["drafts"], limits, by), provider)
+    drafts = drafts_of(request["drafts"], limits, by)
+    if is_federated(connection):
+        local, shared, position = add_federated_rules(connection, drafts, provider)
+        return {"items": [*map(_added_json, local), *shared], "position": position}
+    added = add_drafts(connection, drafts, provider)
     return {"items": [_added_json(one) for one in added], "position": added[-1].position}
 
 
@@ -73,6 +78,9 @@ def _change_state(
 def _remove(
     connection: Connection, request: Request, limits: WriteLimits, by: str | None, provider: Provider
 ) -> Request:
+    position = end_global_rule(connection, request["rule"], provider)
+    if position is not None:
+        return {"id": request["rule"], "position": position, "warnings": []}
     return _change_json(remove_rule(connection, request["rule"], provider, limits))
 
 

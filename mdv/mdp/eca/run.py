@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from psycopg.errors import QueryCanceled
 from sqlalchemy import Connection
 
-from mdv.cause import RULE, UPDATE, Cause
+from mdv.cause import RULE, UPDATE, Cause, CauseKind
 from mdv.db.delta import EffectiveEdits, EncodedStatement
 from mdv.db.eca.lookups import decode_statements, find_held
 from mdv.db.eca.runs import RuleCount
@@ -146,6 +146,8 @@ class RuleCopy:
     """The comparisons of its condition with their values, for the trace."""
     agent: str | None = None
     """What makes the changes of the transaction itself, if it is not the caller alone."""
+    kind: CauseKind = UPDATE
+    """The kind of the cause of the changes of the transaction itself."""
     number: int = TRANSACTION
     """Its place among the copies that fired in the run."""
     coupling: Coupling = Coupling.IMMEDIATE
@@ -601,7 +603,7 @@ class Scheduler:
 def owner_cause(owner: RuleCopy) -> Cause:
     """Return the cause of the changes of a copy."""
     if owner.rule is None:
-        return Cause(UPDATE, owner.agent, owner.by)
+        return Cause(owner.kind, owner.agent, owner.by)
     return Cause(RULE, owner.rule.label, owner.by)
 
 

@@ -1,0 +1,1 @@
+"""An MDP in a federation: its fragment, its superpeer or peer, and its links."""
