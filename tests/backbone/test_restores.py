@@ -13,8 +13,7 @@ from sqlalchemy import Engine
 from mdv.backbone.replica_store import MemberStatus
 from mdv.db.epoch import update_epoch
 from mdv.embedded import Postgres
-from tests.backbone.test_replicas import SCHEMA, assert_equal, tags
-from tests.support.replicas import NewDatabase, ReplicaMdp, Replicas
+from tests.support.replicas import SCHEMA, NewDatabase, ReplicaMdp, Replicas, assert_equal, tags
 
 D = "http://d/1"
 X = f"<{D}#x>"
