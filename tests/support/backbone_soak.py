@@ -61,7 +61,7 @@ class Acknowledged:
 
 
 class SoakWriter:
-    """Adds notes to documents of one member, and never removes any. Requests that fail may or may not have an effect."""
+    """Adds notes to documents at one member. Requests that fail may or may not have an effect."""
 
     def __init__(self, number: int, api: Callable[[], Api], seed: int) -> None:
         self.number, self.acknowledged = number, Acknowledged()
