@@ -344,3 +344,12 @@ def test_the_makefile_has_the_targets_of_the_readme() -> None:
 def test_make_help_lists_the_targets() -> None:
     text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {"make up", "make test", "make check", "make install", "make bench"} <= set(re.findall(r"make \w+", text))
+
+
+def test_each_migration_follows_the_one_before() -> None:
+    """Two with the same number would be two heads, and no database could be migrated."""
+    texts = [path.read_text() for path in (ROOT / "migrations" / "versions").glob("0*.py")]
+    revisions = [re.findall(r'^revision = "(\w+)"', text, re.MULTILINE)[0] for text in texts]
+    before = [found for text in texts for found in re.findall(r'^down_revision = "(\w+)"', text, re.MULTILINE)]
+    assert len(set(revisions)) == len(revisions), "two migrations have the same number"
+    assert len(set(before)) == len(before) == len(revisions) - 1, "two migrations follow the same one"

@@ -11,10 +11,10 @@ from mdv.mdp.replica_store import PostgresReplicaStore
 
 
 def test_every_case_is_measured_and_compared_with_its_goal(postgres: Postgres) -> None:
-    plan = BackbonePlan(batches=(1, 10), rounds=1, documents=40)
+    plan = BackbonePlan(batches=(1, 10), rounds=1, documents=200)
     figures = run_backbone(BenchDatabases(postgres.url), plan, lambda _: None)
     assert [(one.name, one.batch) for one in figures.results] == [
-        (WITH_LOG, 1), (APPLIED, 1), (WITH_LOG, 10), (APPLIED, 10), (SUMS, 40),
+        (WITH_LOG, 1), (APPLIED, 1), (WITH_LOG, 10), (APPLIED, 10), (SUMS, 200),
     ]  # fmt: skip
     assert figures.log_bytes.keys() == {1, 10} and figures.log_bytes[1] > figures.log_bytes[10] > 0
     unmeasured = {goal.at for goal in evaluate_backbone_goals(figures) if goal.measured is None}
