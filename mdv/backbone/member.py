@@ -37,6 +37,7 @@ from mdv.backbone.messages import (
 from mdv.backbone.operation import (
     DOCUMENTS,
     FIRST_CHAIN,
+    KNOWN_KINDS,
     LIFE,
     LMR,
     MEMBERS,
@@ -113,6 +114,8 @@ class BackboneMember:
         self.verify: Callable[[LogRow, Operation], bool] = lambda row, operation: True
         """True if the origin of an operation has signed it. Others are dropped."""
         self.signer: Signer = no_signature
+        self.kinds = KNOWN_KINDS
+        """The kinds of operations that are applied. Others wait for a newer version of MDV."""
         self.relay_after = RELAY_AFTER
         self._page_rows = page_rows
         self._reports = VectorReports(store.facts.reports)
@@ -690,6 +693,8 @@ class BackboneMember:
 
     def _is_ready(self, operation: Operation) -> bool:
         facts = self.store.facts
+        if operation.kind not in self.kinds:
+            return False
         # A removed member may begin a life before it knows: all must apply that, or none. It has no effect.
         if operation.kind == LIFE and (operation.data or {})["member"] not in facts.table.members:
             return False

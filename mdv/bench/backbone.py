@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 
 from mdv.backbone.messages import BackboneMessage, LogPage, LogPoll
 from mdv.backbone.replica_store import MemberStatus
+from mdv.bench.backbone_repair import LocalPeer, RepairFigures, measure_repair
 from mdv.bench.cpu_time import measure_cpu
 from mdv.bench.goals import Goal
 from mdv.bench.registration import RegistrationBench
@@ -61,6 +62,7 @@ class BackboneFigures:
     log_bytes: dict[int, float] = field(default_factory=dict)
     documents: int = 0
     sums_seconds: float = 0.0
+    repair: RepairFigures | None = None
 
 
 class BenchMember:
@@ -114,6 +116,9 @@ def run_backbone(databases: BenchDatabases, plan: BackbonePlan, print_progress: 
             _measure_batches(figures, plan, size, alone, origin, other)
         print_progress(f"sums of {plan.documents:,} documents")
         _measure_sums(figures, plan, origin, other)
+        print_progress(f"check and repair of {figures.documents:,} documents")
+        peer = LocalPeer(origin.replica, origin.engine)
+        figures.repair = measure_repair(other.replica, other.engine, peer, figures.documents, plan.mode)
     return figures
 
 
@@ -215,4 +220,11 @@ def evaluate_backbone_goals(figures: BackboneFigures) -> list[Goal]:
     scaled = figures.sums_seconds / figures.documents * 125_000 if figures.documents else None
     at = f"scaled from {figures.documents:,} documents"
     goals.append(Goal("sums of 125,000 documents, s", most=1, measured=scaled, at=at))
+    found = figures.repair
+    factor = 125_000 / found.documents if found is not None and found.documents else 0
+    for what, most, seconds in (
+        ("check of all rows of 125,000 documents, s", 3, factor * found.deep_seconds if found is not None else None),
+        ("repair of ten of 125,000 documents, s", 0.5, factor * found.repair_seconds if found is not None else None),
+    ):
+        goals.append(Goal(what, most=most, measured=seconds, at=at))
     return goals

@@ -362,7 +362,7 @@ class PostgresReplicaStore:
         if self.facts.drafts != self._drafts_before:
             replace_drafts(self._connection, self.facts.drafts)
         facts_text = changed_facts(self._stored, self._bases)
-        replica = replica_text(self.facts, self._stored.mode, self._stored.local.epoch)
+        replica = replica_text(self.facts, self._stored.mode, self._stored.epoch)
         if not self._written:
             self._write_log()
             if facts_text is not None:
