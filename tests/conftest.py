@@ -77,7 +77,10 @@ _numbers = itertools.count(1)
 
 LONG_FILES = (
     "test_gutenberg.py",
+    "test_cli_backup.py",
     "test_rules.py",
+    "test_eca_exactness.py",
+    "test_replicas.py",
     "test_pages.py",
     "test_edit_machine.py",
     "test_batch_cluster.py",
@@ -86,6 +89,8 @@ LONG_FILES = (
     "test_filter_machine.py",
     "test_batch_command.py",
     "test_filter_mutants.py",
+    "test_real_kills.py",
+    "test_real_comparison.py",
     "test_lmr_server.py",
     "test_cli_up.py",
     "test_bench_load.py",

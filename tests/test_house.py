@@ -344,3 +344,9 @@ def test_the_makefile_has_the_targets_of_the_readme() -> None:
 def test_make_help_lists_the_targets() -> None:
     text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {"make up", "make test", "make check", "make install", "make bench"} <= set(re.findall(r"make \w+", text))
+
+
+def test_each_migration_follows_the_one_before() -> None:
+    """Two with the same number would be two heads, and no database could be migrated."""
+    names = [path.name for path in sorted((ROOT / "migrations" / "versions").glob("0*.py"))]
+    assert [name[:4] for name in names] == [f"{number:04}" for number in range(1, len(names) + 1)]

@@ -65,6 +65,7 @@ class TestLines:
     )  # fmt: skip
     gaps = st.sampled_from([" ", "\t", "", "  ", "\u00a0"])
 
+    @pytest.mark.full
     @given(st.lists(st.tuples(tokens, gaps), min_size=3, max_size=6).map(lambda parts: "".join(map("".join, parts))))
     @settings(max_examples=2000, deadline=None)
     def test_a_line_is_a_statement_exactly_if_the_parser_accepts_it(self, line: str) -> None:

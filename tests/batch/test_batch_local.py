@@ -131,6 +131,7 @@ def command(mdp: Mdp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
     return made
 
 
+@pytest.mark.full
 def test_a_killed_run_continues(command: Command, other: Mdp) -> None:
     folder = write(FILES, command.folder / "documents")
     other.subscribe(other.create_lmr("reader"), *RULES)

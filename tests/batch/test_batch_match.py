@@ -106,6 +106,7 @@ def rule_bases(draw: st.DrawFn) -> list[RuleText]:
     return [*bases, *(draw(variants(base)) for base in bases for _ in range(draw(st.integers(0, 2))))]
 
 
+@pytest.mark.full
 @settings(
     max_examples=8, deadline=None, phases=[Phase.generate],  # shrinking would take minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -145,6 +145,7 @@ def test_work_continues_after_a_restore_and_cursors_are_invalid(
     engine.dispose()
 
 
+@pytest.mark.full
 def test_a_backup_of_older_tables_is_migrated(filled: Mdp, empty: Callable[[], str], on: Mdv, tmp_path: Path) -> None:
     downgrade_database(url_of(filled), "0012")
     assert on(url_of(filled), "backup", tmp_path / "backup").code == 0
@@ -189,6 +190,7 @@ def test_a_backup_needs_a_folder_of_its_own(filled: Mdp, on: Mdv, tmp_path: Path
     assert ran.code == 1 and "contains a backup" in ran.err
 
 
+@pytest.mark.full
 def test_a_database_that_is_not_empty_is_replaced_only_on_request(
     filled: Mdp, postgres: Postgres, template: str, on: Mdv, tmp_path: Path, empty: Callable[[], str]
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_migrated_database_without_content_is_empty(
     assert content(url) == content(url_of(filled))
 
 
+@pytest.mark.full
 def test_a_table_that_is_not_mdvs_is_never_dropped(
     filled: Mdp, on: Mdv, tmp_path: Path, empty: Callable[[], str]
 ) -> None:
@@ -230,6 +233,7 @@ def test_a_table_that_is_not_mdvs_is_never_dropped(
     assert ran.code == 1 and "the table accounts, which is not MDV's" in ran.err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -280,6 +284,7 @@ def test_a_damaged_backup_is_refused_and_changes_nothing(
     assert (content(url), epoch(url)) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("forgery", "words"),
     [
@@ -344,6 +349,7 @@ def run_and_die(url: str, point: str, *arguments: object) -> int:
     return subprocess.run(argv, env=environment(**more), capture_output=True, timeout=120).returncode
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", ["after a table:9", "before the commit:1"])
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_killed_restore_changes_nothing_and_can_be_repeated(
@@ -367,6 +373,7 @@ def test_a_killed_restore_changes_nothing_and_can_be_repeated(
     assert content(url) == content(url_of(filled))
 
 
+@pytest.mark.full
 def test_a_killed_backup_is_no_backup(filled: Mdp, on: Mdv, tmp_path: Path, empty: Callable[[], str]) -> None:
     folder = tmp_path / "backup"
     assert run_and_die(url_of(filled), "before the manifest:1", "backup", folder) == -signal.SIGKILL
@@ -384,6 +391,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.full
 def test_a_backup_that_cannot_be_written_leaves_nothing(
     filled: Mdp, on: Mdv, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

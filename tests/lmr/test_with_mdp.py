@@ -85,6 +85,7 @@ def test_the_cache_holds_the_selected_resources_and_those_they_reach(cache: Cach
     assert_equal(cache, called)
 
 
+@pytest.mark.full
 def test_cache_and_mdp_agree_over_a_long_walk(cache: Cache, called: Called) -> None:
     """Another LMR is active, so that the offsets of the feed have gaps."""
     choice, mdp, sync = Random(3), called.mdp, Sync(cache, called)

@@ -242,6 +242,7 @@ EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "60")) // 15
 WORLD = schema_in_force(SCHEMA)
 
 
+@pytest.mark.full
 @settings(
     max_examples=EXAMPLES, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

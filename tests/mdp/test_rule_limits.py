@@ -74,6 +74,7 @@ def ring(mdp: Mdp) -> Mdp:
     return mdp
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("from_the_end", [False, True], ids=["from the first", "from the last"])
 def test_the_longest_chain_of_joins_works_in_every_evaluation(ring: Mdp, from_the_end: bool) -> None:
     text = chain(MAX_JOIN_DEPTH, from_the_end)

@@ -480,6 +480,7 @@ def test_a_variable_that_must_refer_to_itself_is_explained(mdp: Mdp) -> None:
 EXAMPLES = int(os.environ.get("MDV_MODEL_EXAMPLES", "60")) // 6
 
 
+@pytest.mark.full
 @settings(
     max_examples=EXAMPLES, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],

@@ -377,6 +377,7 @@ class Rulebase:
         return any(rule.searches & names for name, rule in self.rules.items() if name not in names)
 
 
+@pytest.mark.full
 @settings(max_examples=EXAMPLES, deadline=None,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture,
                                  HealthCheck.data_too_large])  # fmt: skip

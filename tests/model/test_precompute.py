@@ -49,6 +49,7 @@ def catch_up(
             )
 
 
+@pytest.mark.full
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=rule_texts([]), population=populations(), rounds=st.lists(WRITES, min_size=1, max_size=2))
 def test_catching_up_equals_a_full_evaluation(

@@ -36,6 +36,7 @@ def world(mdp: Mdp, monkeypatch: pytest.MonkeyPatch) -> Mdp:
     return mdp
 
 
+@pytest.mark.full
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

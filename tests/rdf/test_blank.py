@@ -229,6 +229,7 @@ def list_of_equal_items(length: int) -> ParsedDocument:
     return document(*edges)
 
 
+@pytest.mark.full
 def test_a_long_list_of_equal_items_is_named() -> None:
     assert len(ids(name_blank_nodes(list_of_equal_items(50_000)).statements)) == 50_000
     parsed = list_of_equal_items(2_000)
@@ -439,6 +440,7 @@ def read(triple: Triple) -> Statement:
     return Statement(end(triple.subject), triple.predicate.value, Term(kind, end(value)))
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not GUTENBERG.exists(), reason=f"no Gutenberg catalogue at {GUTENBERG}")
 def test_gutenberg_documents_have_reproducible_names() -> None:
     chance = random.Random(2014)

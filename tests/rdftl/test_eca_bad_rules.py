@@ -197,6 +197,7 @@ def test_bad_texts_are_refused(eca: Mdp, text: str) -> None:
     assert put(eca, "http://d/1", "<http://r/1> :subject 'x' .")[0].state == "done"
 
 
+@pytest.mark.full
 def test_rules_that_always_fail_beside_many_registrations(eca: Mdp) -> None:
     add(eca, "RULE fails ABORT ParentChild ON INSERT (_, subject, _) IF TRUE"
              " DO INSERT ($delta, level, 1), ($delta, level, 2)",

@@ -49,6 +49,7 @@ SETTINGS = settings(
 )
 
 
+@pytest.mark.full
 @SETTINGS
 @given(st.data())
 def test_a_transaction_with_calls_does_what_the_oracle_does(world: Mdp, data: Any) -> None:

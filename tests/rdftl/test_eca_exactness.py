@@ -46,6 +46,7 @@ SETTINGS = settings(
 )
 
 
+@pytest.mark.full
 @SETTINGS
 @given(st.data())
 def test_a_transaction_does_what_the_oracle_does(world: Mdp, data: Any) -> None:
@@ -103,6 +104,7 @@ def batches(draw: st.DrawFn) -> dict[str, frozenset[Statement]]:
     return found
 
 
+@pytest.mark.full
 @SETTINGS
 @given(st.data())
 def test_a_batch_does_what_the_oracle_does_one_by_one(world: Mdp, data: Any) -> None:

@@ -30,6 +30,7 @@ ROUNDS = 1_500
 """About one program in five is too long."""
 
 
+@pytest.mark.full
 def test_compiled_programs_compute_what_the_interpreter_does() -> None:
     compared: Counter[str] = Counter()
 

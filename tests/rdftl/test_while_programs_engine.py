@@ -44,6 +44,7 @@ EXAMPLES = settings(
 )
 
 
+@pytest.mark.full
 @EXAMPLES
 @given(st.data())
 def test_the_engine_computes_what_the_interpreter_does(counting: Mdp, data: Any) -> None:

@@ -86,6 +86,7 @@ def test_directed_programs_survive_a_checkpoint_at_every_step(text: str) -> None
         assert run_machine(text, content, chunk=1, at_chunk=through_json) == run_machine(text, content)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("swipl") is None, reason="SWI-Prolog (Debian package swi-prolog-nox) is not installed")
 def test_the_machine_does_what_prolog_does() -> None:
     cases, found = [], []
@@ -272,6 +273,7 @@ MUTANTS: list[Mutate] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mutate", MUTANTS, ids=lambda one: one.__name__)
 def test_the_comparison_catches_a_mutant(mutate: Mutate, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)

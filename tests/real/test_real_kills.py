@@ -39,6 +39,7 @@ def run_killed(engine: Engine, failpoint: str) -> int:
     ).returncode  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("failpoint", PROGRAM_FAILPOINTS)
 def test_a_killed_worker_loses_and_repeats_nothing(mdp: Mdp, failpoint: str) -> None:
     mdp.put_schema(OPEN)

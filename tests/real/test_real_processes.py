@@ -148,6 +148,7 @@ def test_a_change_outside_of_the_permissions_fails_with_a_warning(programs: Prog
     assert warnings == ["token test may not write http://d/1"] and programs.shown("p") == {"a 1"}
 
 
+@pytest.mark.full
 def test_an_endless_fork_ends_at_the_quota(mdp: Mdp) -> None:
     mdp.put_schema(OPEN)
     mdp.put({"http://d/actions": action("bomb", "SPAWN :bomb() AND SPAWN :bomb()")})

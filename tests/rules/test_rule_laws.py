@@ -166,6 +166,7 @@ def variations(draw: st.DrawFn) -> list[str]:
     return texts
 
 
+@pytest.mark.full
 @settings(deadline=None, max_examples=500)
 @given(variations())
 @example([HEADS[0] + "(t.whole <5)and(t.whole> 3)", HEADS[0] + "(t.whole <6)and(t.whole> 4)"])

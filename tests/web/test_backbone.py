@@ -243,7 +243,8 @@ def test_the_backbone_is_described(backbone: HttpBackbone) -> None:
         (name, "active", False) for name in ("m1", "m2", "m3")
     ]
     lives = {one["life"] for one in found["members"]}
-    assert lives == found["vector"].keys() and found["life"] in lives
+    # The vector also has lives that have ended.
+    assert lives <= found["vector"].keys() and found["life"] in lives
     assert len({member.backbone()["id"] for member in backbone.members.values()}) == 1
     assert backbone["m2"].api.get("/backbone/").json()["id"] == found["id"]
 

@@ -308,6 +308,7 @@ def test_a_waiting_program_ends_with_its_connection(api: Api, server: WebAddress
     eventually(lambda: run(api, "TRUE").status_code == 200, 60)
 
 
+@pytest.mark.full
 def test_too_many_solutions_for_json(api: Api) -> None:
     problem = run(api, CROSS, mode="read").json()
     assert problem["status"] == 422 and problem["limit"] == "solutions"

@@ -162,6 +162,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.full
 def test_mutated_texts_are_never_an_internal_error(api: Api) -> None:
     randomly = random.Random(21)
     for _ in range(120):

@@ -33,6 +33,8 @@ from mdv.db.tables import (
     transactions,
 )
 
+_BACKENDS = text("select pid from pg_stat_activity where datname = current_database()")
+
 
 class BenchDatabases:
     """Databases on one server. Each is migrated and empty at first."""
@@ -66,6 +68,12 @@ class BenchDatabases:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text(statement))
         engine.dispose()
+
+
+def list_backends(engine: Engine) -> list[int]:
+    """Return the processes of the server that serve the database."""
+    with engine.connect() as connection:
+        return list(connection.execute(_BACKENDS).scalars())
 
 
 def delete_documents(engine: Engine, last_kept: int) -> None:
