@@ -50,7 +50,8 @@ MDP_FLOORS = [
     {"backbone_checks"},
     {"subscribe", "real.slice_commit", "replicated_schema", "replicated_rules", "log_transport"}
     | {"eca.rule_jobs", "federation.stored_site"},
-    {"rules.operations"},
+    {"adopt_lmr"},
+    {"rules.operations", "lmr_definitions"},
     {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},
     {"replica"},
     {"replica_store"},
@@ -348,5 +349,8 @@ def test_make_help_lists_the_targets() -> None:
 
 def test_each_migration_follows_the_one_before() -> None:
     """Two with the same number would be two heads, and no database could be migrated."""
-    names = [path.name for path in sorted((ROOT / "migrations" / "versions").glob("0*.py"))]
-    assert [name[:4] for name in names] == [f"{number:04}" for number in range(1, len(names) + 1)]
+    texts = [path.read_text() for path in (ROOT / "migrations" / "versions").glob("0*.py")]
+    revisions = [re.findall(r'^revision = "(\w+)"', text, re.MULTILINE)[0] for text in texts]
+    before = [found for text in texts for found in re.findall(r'^down_revision = "(\w+)"', text, re.MULTILINE)]
+    assert len(set(revisions)) == len(revisions), "two migrations have the same number"
+    assert len(set(before)) == len(before) == len(revisions) - 1, "two migrations follow the same one"

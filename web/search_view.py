@@ -9,7 +9,7 @@ from typing import Any
 from flask import Response, request, url_for
 
 from mdv.errors import MdvError
-from mdv.inspect.search import SearchPage, SearchRequest
+from mdv.inspect.search import SearchPage, SearchRequest, is_start_of_uri
 from mdv.model import RDFS_RESOURCE
 from mdv.rdf.classes import resolve_classes
 from mdv.rdf.schema import Schema
@@ -91,7 +91,8 @@ def search_page(run: RunSearch) -> Response:
         return redirect_to("resource", uri=query)
     more = url_for("pages.search", q=query, after=page.next, **_class(class_)) if page.next else None
     links = [(facet, url_for("pages.search", q=query, **_class(facet.class_))) for facet in page.facets]
-    shown = {"found": found, "more": more, "links": links, "is_first": not after, "wider": _widen(query)}
+    shown = {"found": found, "more": more, "links": links, "wider": _widen(query),
+             "by_uri": is_start_of_uri(query)}  # fmt: skip
     return render_page("search.html", **(values | shown))
 
 

@@ -20,6 +20,7 @@ RESULT: Columns = {
     "classes": lambda item: item["classes"],
     "found in": lambda item: [one["value"] for one in item["matches"]],
 }
+EMPTY = "No resource has all of these words. Use fewer words, or * for the rest of a word: 'pass*'."
 
 
 @click.command(
@@ -42,7 +43,7 @@ def search(
     """
     listing = Listing(limit, everything, as_json)
     found = _results(connect_lmr() if at_lmr else connect(), " ".join(words), class_, listing.page)
-    listing.show(found, RESULT, "No resource has all of these words.")
+    listing.show(found, RESULT, EMPTY)
 
 
 def _results(client: Client, query: str, class_: str | None, page: int) -> Iterator[Item]:

@@ -480,14 +480,12 @@ class StatementStore:
 
     def _write_edits(self, pipeline: Pipeline) -> None:
         is_looked_up = self._rounds == 1 and not self._batch
-        if not is_looked_up:
-            self.flush()
         every = self._differences
         self._differences = [d for d in every if not d.is_empty or d.prefixes is not None or d.is_kept]
         if is_looked_up:
             self._resolve_looked_up()
         else:
-            self._resolve_flushed()
+            self._flush_and_resolve(every)
         gains, losses = self._gains, self._losses
         self._synchronise(pipeline, every, lambda d, key: gains.get(key) is d, lambda d, key: losses.get(key) is d)
 
@@ -512,25 +510,28 @@ class StatementStore:
         """True if a document contains a statement before and after the transaction."""
         return any(not self._is_removed(uri, key) for uri in self._edited.get(key, ()))
 
-    def _resolve_flushed(self) -> None:
-        """Determine visible changes, after all rows are written."""
+    def _flush_and_resolve(self, every: Iterable[DocumentDifference]) -> None:
+        """Write the rows of `every` document, and determine visible changes, in one message."""
+        self._is_flushed = True
+        pipeline = Pipeline(self._connection)
+        self._synchronise(pipeline, every, _everything, _everything)
         gains, losses = self._net_changes()
         statements = [*gains, *losses]
         touched = {key.resource for key in statements}
+        others = pipeline.queue_named(self._sql["find_others_before"], position=self._position, **_columns(statements))
+        described = pipeline.queue_named(
+            self._sql["find_described_before"], position=self._position, resources=array_literal(touched)
+        )
         documents = array_literal(d.document for d in self._differences)
-        with self._session.pipeline():
-            others = self._execute("find_others_before", position=self._position, **_columns(statements))
-            described = self._execute(
-                "find_described_before", position=self._position, resources=array_literal(touched)
-            )
-            present = self._execute("find_present", documents=documents)
-        for (number,) in others.fetchall():
-            gains.pop(statements[number - 1], None)
-            losses.pop(statements[number - 1], None)
-        with_statements = {document for (document,) in present.fetchall()}
+        present = pipeline.queue_named(self._sql["find_present"], documents=documents)
+        pipeline.send()
+        for (number,) in others.rows():
+            gains.pop(statements[int(number or 0) - 1], None)
+            losses.pop(statements[int(number or 0) - 1], None)
+        with_statements = {int(document or 0) for (document,) in present.rows()}
         for d in self._differences:
             d.present = d.document in with_statements
-        self._conclude(gains, losses, {resource for (resource,) in described.fetchall()})
+        self._conclude(gains, losses, {int(resource or 0) for (resource,) in described.rows()})
 
     def _net_changes(
         self,

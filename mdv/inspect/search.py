@@ -148,13 +148,22 @@ def search(
 def _find(store: SearchStore, request: SearchRequest) -> _Hits:
     text = request.text.strip()
     part, _, key = (request.after or "").partition(":")
-    if part == _BY_URI or (not part and _URI_START.fullmatch(text)):
+    if part == _BY_URI or (not part and is_start_of_uri(text)):
         hits = _find_by_uri(store, request, text, key)
         if hits.ids or hits.next or part:
             return hits
     elif part not in ("", _BY_LABEL, _BY_TEXT):
         raise BadRequest(_INVALID_CURSOR)
     return _find_by_words(store, request, query_words(text), part or _BY_LABEL, _number(key))
+
+
+def is_start_of_uri(query: str) -> bool:
+    """Whether a query is searched as the start of a URI first, and as words if there is none.
+
+    >>> is_start_of_uri("http://mdv.example/"), is_start_of_uri("uni passau")
+    (True, False)
+    """
+    return bool(_URI_START.fullmatch(query.strip()))
 
 
 def _find_by_uri(store: SearchStore, request: SearchRequest, prefix: str, after: str) -> _Hits:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -34,6 +34,7 @@ from mdv.db.eca.runs import (
     ParentCopy,
     RunRecord,
     queue_detached,
+    queue_run,
     store_run,
 )
 from mdv.db.federation.site_store import INTRODUCE, add_to_inbox
@@ -173,6 +174,7 @@ class Transaction:
         self.schema = self.provider.schemas.at(self.connection, self.state.schema_version)
         self.position = self.state.position + 1
         self._is_locked = True
+        self.provider.is_in_backbone = self.state.replica is not None
 
     def lock_documents(self, documents: Collection[str], resources: Collection[str]) -> Mapping[str, StoredDocument]:
         """Take the lock. Return those of `documents` that are or were registered. `resources`: all URIs that their new
@@ -537,6 +539,7 @@ class Transaction:
                             pipeline, change, state, self.schema, self.provider.vocabulary, groups.suspended
                         )
                         pipeline.send_unless_waiting(store.is_small)
+                stored_run = self._queue_run(pipeline)
         except QueryCanceled:
             group = found.group_of(pipeline.failed)
             if group is None:
@@ -550,7 +553,8 @@ class Transaction:
             self.provider.note_woken(woken)
         if state.last_resource >= groups.revise_at_resources:
             self._revise(groups, RuleGraph(self.connection).groups_to_revise(state.last_resource)())
-        return self._outcome(store, change, found, publication)
+        run = stored_run() if stored_run is not None else self._store_run(self.position)
+        return self._outcome(store, change, found, publication, run)
 
     def _capture(self, store: StatementStore, change: StoreChange) -> None:
         """Record what changed for the federation."""
@@ -566,7 +570,12 @@ class Transaction:
         self.captured = captured
 
     def _outcome(
-        self, store: StatementStore, change: StoreChange, found: ScheduledFilterRun, publication: PublicationResult
+        self,
+        store: StatementStore,
+        change: StoreChange,
+        found: ScheduledFilterRun,
+        publication: PublicationResult,
+        run: int | None,
     ) -> TransactionOutcome:
         matched = count_matched(self.connection, found.matched(), change)
         RESOURCES_MATCHED.inc(sum(matched.values()))
@@ -577,7 +586,6 @@ class Transaction:
             uri: DocumentOutcome(counts, matched[uri], lmrs[uri], present, digests.get(uri))
             for uri, (counts, present) in store.outcomes.items()
         }
-        run = self._store_run(self.position)
         return TransactionOutcome(self.position, documents, publication, run, self.token)
 
     @property
@@ -622,6 +630,14 @@ class Transaction:
                 f"The lead of the backbone is putting another schema in force, which refuses this. {error.detail}"
                 " Change the document, or try again in a minute.", error.flaws,
             ) from None  # fmt: skip
+
+    def _queue_run(self, pipeline: Pipeline) -> Callable[[], int] | None:
+        """Queue what event-condition-action rules did, to be stored with the last message. Return None, and queue
+        nothing, if `_store_run` has more to do than that."""
+        run = self.rule_run
+        if run is None or run.failed or run.detached or not (run.fired or run.steps):
+            return None
+        return queue_run(pipeline, self.position, self.run_record("done"))
 
     def _store_run(self, position: int) -> int | None:
         """Store what event-condition-action rules did, and queue detached copies as jobs. Return the ID of the run;

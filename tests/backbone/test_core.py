@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mdv.backbone import operation
 from mdv.backbone.conflicts import ConflictRules, find_conflicts
 from mdv.backbone.document_state import NO_DOCUMENT, digest_of
 from mdv.backbone.member import MAX_AHEAD, BackboneMember, LocalChange
@@ -366,3 +367,20 @@ def test_a_state_is_sent_only_for_the_buckets_that_differ() -> None:
     assert [document.uri for document in answer.documents] == ["http://d/3"]
     other.receive(answer, backbone.now)
     assert set(other.store.statements("http://d/3")) == {B}
+
+
+def test_operations_of_an_unknown_kind_wait_for_an_upgrade() -> None:
+    backbone = Backbone("a", "b")
+    a, b = backbone.members.values()
+    b.kinds = b.kinds - {operation.RULES}
+    a.change_rules({"rule": 7}, backbone.now)
+    a.register(URI, [A], {}, backbone.now)
+    b.register("http://e", [B], {}, backbone.now)
+    backbone.exchange()
+    assert b.waiting == 2 and set(b.store.statements(URI)) == set()
+    assert set(a.store.statements("http://e")) == {B}
+    b.kinds = b.kinds | {operation.RULES}
+    backbone.exchange()
+    assert b.waiting == 0 and set(b.store.statements(URI)) == {A}
+    assert b.store.registers() == a.store.registers() != {}
+    assert b.vector == a.vector

@@ -75,7 +75,21 @@ def test_docs_shows_every_call_and_contacts_no_other_host(visit: Visit) -> None:
     calls = page.evaluate("() => fetch('/openapi.json').then((answer) => answer.json())")["paths"]
     expect(page.locator(".opblock")).to_have_count(sum(len(methods) for methods in calls.values()))
     assert page.evaluate("() => getComputedStyle(document.querySelector('.opblock')).borderRadius") != "0px"
+    brightness = """() => {
+        const colour = getComputedStyle(document.querySelector('.opblock-tag')).color.match(/[0-9]+/g);
+        return [Math.max(...colour.slice(0, 3).map(Number)), matchMedia('(prefers-color-scheme: dark)').matches]; }"""
+    ink, is_dark = page.evaluate(brightness)
+    assert (ink > 128) == is_dark, "the page has the theme of the browser"
     assert not visit.troubles
+
+
+@pytest.mark.parametrize("width", [360, 390, 430, 1280])
+def test_the_search_box_has_room_for_a_query(desk: Visit, width: int) -> None:
+    page = desk.to("/")
+    page.set_viewport_size({"width": width, "height": 800})
+    box = page.locator(".top").get_by_role("searchbox").bounding_box()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert box is not None and box["width"] >= 150
 
 
 def test_an_anonymous_visitor_is_asked_to_sign_in_and_returns_to_the_page(guest: Visit) -> None:

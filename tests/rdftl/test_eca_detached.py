@@ -282,3 +282,19 @@ def test_a_compensation_that_fails_inside_is_retried_and_ends_as_a_dead_letter(e
     eca.run("update jobs set state = 'queued', attempts = 0, not_before = now(), ended_at = null where state = 'dead'")
     work(eca)
     assert statements(eca, "http://d/1") == set()
+
+
+def test_the_actions_that_are_remembered_are_limited(eca: Mdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each detached copy has actions of its own."""
+    monkeypatch.setattr("mdv.mdp.eca.rule_set.MAX_KNOWN_ACTIONS", 3)
+    add(eca, "COUPLING Detached ABORT Independent ON INSERT (_, subject, _) IF TRUE"
+             " DO INSERT ($delta, tag, 'a') INSERT ($delta, tag, 'b')")  # fmt: skip
+
+    for number in range(4):
+        put(eca, f"http://d/{number}", f"<http://r/{number}> :subject 'x' .")
+
+    assert len(statements(eca, RULES)) == 8
+    with eca.engine.connect() as connection:
+        version = eca.one("select eca_version from mdp_state")
+        rules = eca.provider.eca_rules.at(connection, version, eca.schemas.now(connection))
+    assert all(0 < len(memo) <= 3 for memo in (rules.is_unwatched_insert, rules.inserts_without_reading))

@@ -103,3 +103,16 @@ def test_a_document_is_held_to_both_schemas_while_the_lead_asks(backbone: HttpBa
     assert m2.call("POST", "/backbone/schema/try", {"schema": RENAMED, "hold": True}) == {"problem": None}
     answer = m2.api.put(DOCUMENT, provider())
     assert answer.status_code == 422 and "another schema in force" in answer.text
+
+
+def test_event_rules_and_locks_reach_the_others(backbone: HttpBackbone) -> None:
+    m1, m2 = backbone["m1"], backbone["m2"]
+    rule = "RULE far ON INSERT (_, serverHost, _) IF TRUE DO INSERT ($delta, serverPort, 7)"
+    m1.call("POST", "/eca/rules", {"text": rule})
+    eventually(lambda: [one["name"] for one in m2.call("GET", "/eca/rules")["items"]] == ["far"])
+    lock = m2.call("POST", "/real/locks", {"document_prefix": "http://locked.example/"})
+    eventually(lambda: len(m1.call("GET", "/real/locks")["items"]) == 1)
+    m2.call("DELETE", f"/real/locks/{lock['id']}")
+    eventually(lambda: m1.call("GET", "/real/locks")["items"] == [])
+    m2.call("DELETE", "/eca/rules/far")
+    eventually(lambda: m1.call("GET", "/eca/rules")["items"] == [])

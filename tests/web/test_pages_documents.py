@@ -135,3 +135,5 @@ def test_an_unknown_class_of_a_document_gets_a_suggestion(visitor: Visitor, api:
     for act in ("check", "register"):
         page = visitor.post("/register", text=text, syntax="text/turtle", uri=doc, act=act)
         assert page.status == 422 and "did you mean ex:CycleProvider" in page.words, page.words
+    page = visitor.post("/register", text=text.replace("serverPort", "serverPrt"), uri=doc, act="check")
+    assert page.words.count("is not declared (did you mean ex:") == 2, "each error with its remedy"

@@ -124,5 +124,7 @@ def test_a_search_without_results_leads_to_words_that_start_alike(visitor: Visit
 def test_a_search_without_results_or_words_says_what_to_try(visitor: Visitor) -> None:
     assert "No resource has all of these words" in visitor.get("/search", q="unheardofword").words
     assert "Enter words of labels" in visitor.get("/search").words
+    no_uri = visitor.get("/search", q="http://unheard.example/")
+    assert "No resource has a URI that starts with this" in no_uri.words and "these words" not in no_uri.words
     page = visitor.get("/search", q="!?")
-    assert page.status == 400 and "contains no word" in page.words
+    assert page.status == 400 and "contains no word" in page.words and page.words.count("Enter words") == 1

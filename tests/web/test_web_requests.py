@@ -136,6 +136,8 @@ def test_the_api_description_lists_exactly_the_existing_calls(server: Server) ->
     }
     calls = {(path, method) for path, item in described["paths"].items() for method in item}
     assert routes == calls and len(calls) >= 40
+    texts = [call.get("description", "") for item in described["paths"].values() for call in item.values()]
+    assert not [text for text in texts if re.search(r"^ *(?:[0-9]+[.)]|#) *", text, re.MULTILINE)], "lists by accident"
 
 
 def test_the_examples_of_the_api_description_work(api: Api) -> None:

@@ -83,8 +83,8 @@ ATOM["properties"]["class"] = {"type": "string"}
 def put(query: DocumentUri) -> Response:
     """Registers the document or replaces the stored version. Registering an identical document changes nothing.
 
-    Answers 202 with a job. With `Prefer: wait=SECONDS`, answers when the job is done: 201 if the document is new, else
-    200.
+    Answers 202 with a job. With `Prefer: wait=SECONDS`, answers when the job is done: 201 if the document
+    is new, else 200.
     """
     caller = require_admin()
     uri = check_registration_uri(query.uri)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -102,22 +102,24 @@ class DetachedJob(NamedTuple):
 
 def store_run(connection: Connection, position: int | None, run: RunRecord) -> int:
     """Store a run, and return its ID. `position`: None if the change was refused."""
+    with Pipeline(connection) as pipeline:
+        stored = queue_run(pipeline, position, run)
+    return stored()
+
+
+def queue_run(pipeline: Pipeline, position: int | None, run: RunRecord) -> Callable[[], int]:
+    """Queue a run to be stored. Return a function that returns its ID, once the pipeline was sent."""
     sql = load_sql("eca")
     counts = [{"rule_id": rule, **count._asdict()} for rule, count in run.counts.items()]
     parent = run.parent[:3] if run.parent is not None else (None, None, None)
-    with Pipeline(connection) as pipeline:
-        stored = pipeline.queue_named(
-            sql["insert_run"], position=position, cause=run.cause, subject=run.subject, outcome=run.outcome,
-            fired=run.fired, trace=_json(run.trace), by=run.by, copies=_json(run.copies), parent_run=parent[0],
-            parent_copy=parent[1], origin=parent[2], rules=_json(sorted(run.counts)),
-        )  # fmt: skip
-        if counts:
-            pipeline.queue_named(sql["count_fired"], counts=_json(counts))
-    number = int(stored.rows()[0][0] or 0)
-    if run.changes:
-        with Pipeline(connection) as pipeline:
-            pipeline.queue_named(sql["insert_changes"], position=position, run=number, changes=_json(run.changes))
-    return number
+    stored = pipeline.queue_named(
+        sql["insert_run"], position=position, cause=run.cause, subject=run.subject, outcome=run.outcome,
+        fired=run.fired, trace=_json(run.trace), by=run.by, copies=_json(run.copies), parent_run=parent[0],
+        parent_copy=parent[1], origin=parent[2], rules=_json(sorted(run.counts)), changes=_json(run.changes),
+    )  # fmt: skip
+    if counts:
+        pipeline.queue_named(sql["count_fired"], counts=_json(counts))
+    return lambda: int(stored.rows()[0][0] or 0)
 
 
 def queue_detached(connection: Connection, run: int, jobs: Sequence[DetachedJob], priority: int) -> None:

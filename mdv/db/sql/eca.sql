@@ -67,21 +67,25 @@ select id, uri from resources where id = any (%(ids)s::bigint[]);
 select id, uri from vocabulary where id = any (%(ids)s::int[]);
 
 -- name: insert_run
-insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by, copies, parent_run, parent_copy, origin,
-                      rules)
-values (%(position)s::bigint, %(cause)s, %(subject)s, %(outcome)s, %(fired)s::int, %(trace)s::jsonb, %(by)s,
-        %(copies)s::jsonb, %(parent_run)s::bigint, %(parent_copy)s::int, %(origin)s::bigint,
-        array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint))
-returning id;
-
--- name: insert_changes
-insert into eca_changes (position, run_id, step, rule_id, rule_name, delta, is_added, document, subject, property, object,
-                         copy, change)
-select %(position)s::bigint, %(run)s::bigint, step, rule_id, rule_name, delta, is_added, document, subject, property, object,
-       copy, change
-from jsonb_to_recordset(%(changes)s::jsonb) as c (
-    step int, rule_id bigint, rule_name text, delta jsonb, is_added boolean, document text, subject text, property text,
-    object jsonb, copy int, change int);
+-- A run with the changes of its actions, in their order.
+with run as (
+    insert into eca_runs (position, cause, subject, outcome, fired, trace, changed_by, copies, parent_run, parent_copy,
+                          origin, rules)
+    values (%(position)s::bigint, %(cause)s, %(subject)s, %(outcome)s, %(fired)s::int, %(trace)s::jsonb, %(by)s,
+            %(copies)s::jsonb, %(parent_run)s::bigint, %(parent_copy)s::int, %(origin)s::bigint,
+            array(select jsonb_array_elements_text(%(rules)s::jsonb)::bigint))
+    returning id
+), changes as (
+    insert into eca_changes (position, run_id, step, rule_id, rule_name, delta, is_added, document, subject, property,
+                             object, copy, change)
+    select %(position)s::bigint, run.id, c.step, c.rule_id, c.rule_name, c.delta, c.is_added, c.document, c.subject,
+           c.property, c.object, c.copy, c.change
+    from run, rows from (jsonb_to_recordset(%(changes)s::jsonb) as (
+        step int, rule_id bigint, rule_name text, delta jsonb, is_added boolean, document text, subject text,
+        property text, object jsonb, copy int, change int)) with ordinality as c
+    order by c.ordinality
+)
+select id from run;
 
 -- name: count_fired
 -- A detached copy fails in a transaction of its own, so its firing says nothing about failures.

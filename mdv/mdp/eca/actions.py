@@ -18,10 +18,8 @@ from mdv.mdp.edit import Edit
 from mdv.mdp.schemas import SchemaInForce
 from mdv.model import RDF, RDF_TYPE, RDFS_RESOURCE, Statement, Term
 from mdv.rdftl.model import (
-    Action,
     AllNodes,
     ArcAction,
-    Axis,
     CallAction,
     ChangeKind,
     ConstantValue,
@@ -35,7 +33,7 @@ from mdv.rdftl.model import (
     Triple,
     TripleNode,
 )
-from mdv.rdftl.template import find_parts, mentions, slot_number
+from mdv.rdftl.template import slot_number
 
 MAX_INSERTED = 100_000
 """Statements that one triple of an action may insert: every source with every target."""
@@ -80,17 +78,6 @@ def encode_delta(delta: Delta | None, number: int, schema: SchemaInForce) -> dic
             prefix + "instant": None if instant is None else str(instant), prefix + "truth": truth,
         }  # fmt: skip
     return row
-
-
-def is_unbounded(action: Action) -> bool:
-    """True if the queries of an action may take long: it reads all nodes, sources, or the targets of targets."""
-    triples = action.triples if isinstance(action, ArcAction) else ()
-    if mentions(action, AllNodes) or any(triple.source.value is None for triple in triples):
-        return True
-    return any(
-        len(path.steps) > 1 or any(step.axis is Axis.SOURCE for step in path.steps)
-        for path in find_parts(action, NodePath)
-    )
 
 
 class ActionReader:

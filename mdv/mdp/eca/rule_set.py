@@ -22,7 +22,9 @@ from mdv.rdftl.events import EventKey, WatchIndex, entailed_arcs, event_key
 from mdv.rdftl.locality import shared_reads
 from mdv.rdftl.model import (
     Action,
+    AllNodes,
     ArcAction,
+    Axis,
     ChangeKind,
     ConstantValue,
     DeltaValue,
@@ -31,7 +33,10 @@ from mdv.rdftl.model import (
     NodePath,
     TripleNode,
 )  # fmt: skip
-from mdv.rdftl.template import abstract_rule, mentions
+from mdv.rdftl.template import abstract_rule, find_parts, mentions
+
+MAX_KNOWN_ACTIONS = 10_000
+"""Actions that are remembered. Those of updates and detached copies are new in each transaction."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,41 @@ def inserts_without_reading(action: Action) -> bool:
     )
 
 
+def is_unbounded(action: Action) -> bool:
+    """True if the queries of an action may take long: it reads all nodes, sources, or the targets of targets."""
+    triples = action.triples if isinstance(action, ArcAction) else ()
+    if mentions(action, AllNodes) or any(triple.source.value is None for triple in triples):
+        return True
+    return any(
+        len(path.steps) > 1 or any(step.axis is Axis.SOURCE for step in path.steps)
+        for path in find_parts(action, NodePath)
+    )
+
+
 def _is_named(node: TripleNode) -> bool:
     match node:
         case TripleNode(NodePath(NamedNode() | DeltaValue(), (), ()) | ConstantValue(), None):
             return True
     return False
+
+
+class ActionMemo:
+    """Remembers what a function says about actions. The actions of a template are the same objects in every run."""
+
+    def __init__(self, decide: Callable[[Action], bool]) -> None:
+        self._decide = decide
+        self._known: dict[int, tuple[Action, bool]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __call__(self, action: Action) -> bool:
+        known = self._known.get(id(action))
+        if known is None or known[0] is not action:
+            if len(self._known) >= MAX_KNOWN_ACTIONS:
+                self._known.clear()
+            known = self._known[id(action)] = action, self._decide(action)
+        return known[1]
 
 
 class RuleSet:
@@ -90,21 +125,19 @@ class RuleSet:
         self._schema = schema
         self._wanted: dict[str, bool] = {}
         self._wanted_classes: dict[str, bool] = {}
-        self._inserts: dict[int, tuple[Action, bool]] = {}
+        self.is_unwatched_insert = ActionMemo(self._is_unwatched_insert)
+        self.inserts_without_reading = ActionMemo(inserts_without_reading)
+        self.is_unbounded = ActionMemo(is_unbounded)
         self.by_id = {template.id: template for template in templates}
         self.by_key: dict[EventKey, list[LoadedTemplate]] = defaultdict(list)
         for template in templates:
             self.by_key[template.key].append(template)
         self.watched = WatchIndex(self.by_key)
 
-    def is_unwatched_insert(self, action: Action) -> bool:
+    def _is_unwatched_insert(self, action: Action) -> bool:
         """True if an action only inserts, reads nothing, and no event watches what it inserts."""
-        known = self._inserts.get(id(action))
-        if known is None or known[0] is not action:
-            arcs = [triple.arc for triple in action.triples] if isinstance(action, ArcAction) else []
-            is_unwatched = not any(isinstance(arc, str) and self.wants(arc) for arc in arcs)
-            known = self._inserts[id(action)] = action, is_unwatched and inserts_without_reading(action)
-        return known[1]
+        arcs = [triple.arc for triple in action.triples] if isinstance(action, ArcAction) else []
+        return not any(isinstance(arc, str) and self.wants(arc) for arc in arcs) and inserts_without_reading(action)
 
     def wants_statement(self, statement: Statement) -> bool:
         """True if an event may watch a statement."""

@@ -25,12 +25,12 @@ from mdv.db.eca.runs import RuleCount
 from mdv.db.pipeline import Pipeline
 from mdv.db.vocabulary import Vocabulary
 from mdv.errors import Forbidden, InvalidDocument, RuleFailed, RulesDoNotEnd
-from mdv.mdp.eca.actions import ActionEdits, ActionFailed, ActionReader, is_unbounded
+from mdv.mdp.eca.actions import ActionEdits, ActionFailed, ActionReader
 from mdv.mdp.eca.call_action import CalledAction, call_action, input_lists
 from mdv.mdp.eca.changes import EffectiveChange, pair_changes
 from mdv.mdp.eca.comparisons import FiredCondition, read_comparisons
 from mdv.mdp.eca.evaluation import Evaluation, FiredRule, Firing, RuleFailure
-from mdv.mdp.eca.rule_set import RuleSet, inserts_without_reading
+from mdv.mdp.eca.rule_set import RuleSet
 from mdv.mdp.eca.slow_rules import RuleTimedOut, SlowPart, SlowRules
 from mdv.mdp.eca.undo import undo_changes
 from mdv.mdp.edit import Edit
@@ -386,12 +386,12 @@ class Scheduler:
 
     def _apply(self, owner: RuleCopy, index: int) -> AppliedAction:
         tx, action = self._tx, owner.actions[index]
-        if not inserts_without_reading(action):
+        if not self._rules.inserts_without_reading(action):
             tx.flush()
         slow = self._slow.part(owner.rule.id, index) if owner.rule is not None else None
         if slow is not None:
             raise ActionFailed(slow.reason)
-        reader = self._reader(owner, self._query_seconds() if is_unbounded(action) else None)
+        reader = self._reader(owner, self._query_seconds() if self._rules.is_unbounded(action) else None)
         called: CalledAction | None = None
         try:
             if isinstance(action, CallAction):
@@ -448,7 +448,7 @@ class Scheduler:
         if (slow := self._slow.part(copy.rule.id, index)) is not None:
             raise ActionFailed(slow.reason)
         try:
-            reader = self._reader(copy, self._limits.query_seconds if is_unbounded(action) else None)
+            reader = self._reader(copy, self._limits.query_seconds if self._rules.is_unbounded(action) else None)
             inputs = input_lists(action.action, reader.arguments_of(action))
         except QueryCanceled:
             raise RuleTimedOut(0, copy.rule.id, SlowPart(self._limits.query_seconds, index)) from None
