@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from mdv.failpoints import FEDERATION_FAILPOINTS
 from mdv.model import RDF_TYPE, Statement
 from mdv.rdftl.compile import compile_rules
+from tests.support.eventually import eventually
 from tests.support.http_federation import HttpFederation, http_federation
 from tests.support.rdftl_oracle import Registration, State, exec_sched
 from tests.support.rdftl_rules import V, schema_of_turtle, turtle
@@ -136,12 +136,14 @@ def check_union(federation: HttpFederation) -> None:
 
 def settle(federation: HttpFederation) -> int:
     """Start the processes again that die, until nothing is left to do. Return how many died."""
-    died, until = 0, time.monotonic() + 240
-    while not federation.is_at_rest():
-        assert time.monotonic() < until, [site.status() for site in federation.sites.values()]
-        died += federation.revive()
-        time.sleep(0.2)
-    return died
+    died: list[int] = []
+
+    def is_at_rest() -> bool:
+        died.append(federation.revive())
+        return federation.is_at_rest()
+
+    eventually(is_at_rest, 240, detail=lambda: [site.status() for site in federation.sites.values()])
+    return sum(died)
 
 
 def close_ring(federation: HttpFederation) -> None:
