@@ -85,6 +85,7 @@ _OF_THE_WAY = [
     *(f"replica_{name}" for name in ("log", "drafts")),
     "statement_marks",
     "replicated_rules",
+    *(f"lmr_{name}" for name in ("registers", "rules")),
     "refused_documents",
 ]
 """Tables that record how documents were registered, or that other tests compare."""
