@@ -87,6 +87,7 @@ _OF_THE_WAY = [
     *(f"federation_{name}" for name in ("inbox", "invitations", "journal", "links", "outbox", "presence", "records")),
     "statement_marks",
     "replicated_rules",
+    *(f"lmr_{name}" for name in ("registers", "rules")),
     "refused_documents",
 ]
 """Tables that record how documents were registered, or that other tests compare."""
