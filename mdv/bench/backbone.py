@@ -110,7 +110,7 @@ def run_backbone(databases: BenchDatabases, plan: BackbonePlan, print_progress: 
     with ExitStack() as stack:
         alone = RegistrationBench(stack.enter_context(databases.new()))
         origin, other = (BenchMember(stack.enter_context(databases.new()), name, plan.mode) for name in ("a", "b"))
-        _connect(origin, other)
+        connect_members(origin, other)
         for size in plan.batches:
             print_progress(f"batches of {size:,}")
             _measure_batches(figures, plan, size, alone, origin, other)
@@ -122,7 +122,8 @@ def run_backbone(databases: BenchDatabases, plan: BackbonePlan, print_progress: 
     return figures
 
 
-def _connect(origin: BenchMember, other: BenchMember) -> None:
+def connect_members(origin: BenchMember, other: BenchMember) -> None:
+    """Let one member found a backbone, and another join it."""
     with origin.replica.member() as member:
         member.found(now_in_microseconds())
         member.invite("code", now_in_microseconds() + 10**9)

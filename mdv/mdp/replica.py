@@ -81,6 +81,7 @@ class Replica:
         self._published = published
         self._member: BackboneMember | None = None
         self.relay_after = RELAY_AFTER
+        self._new_lmrs: set[str] | None = None
         self._size = FIRST_SIZE
 
     # The member
@@ -158,6 +159,8 @@ class Replica:
             except BaseException:
                 self._member = None  # what it knew of this transaction is wrong
                 raise
+        if self._new_lmrs is not None:
+            self._new_lmrs |= store.new_lmrs
         if done is not None:
             self._published()
 
@@ -214,6 +217,11 @@ class Replica:
     def has_new_schema(self) -> bool:
         """True if the schema of the backbone is not stored here, as far as this process knows."""
         return self._member is not None and self._member.store.facts.has_new_schema
+
+    def take_new_lmrs(self) -> set[str] | None:
+        """Return the lasting IDs of LMRs whose definitions have changed here since the last call; None for all."""
+        found, self._new_lmrs = self._new_lmrs, set()
+        return found
 
     @property
     def is_cut(self) -> bool:

@@ -45,6 +45,7 @@ from mdv.db.replica.facts import (
     store_facts,
     store_replica,
 )
+from mdv.db.replica.lmrs import read_registers, write_registers
 from mdv.db.replica.log import (
     append_operation,
     cut_operations,
@@ -105,6 +106,8 @@ class PostgresReplicaStore:
         self._looked_up: set[str] = set()
         """URIs whose IDs were looked up; some have none."""
         self._ids: Mapping[str, int] = {}
+        self.new_lmrs: set[str] = set()
+        """The lasting IDs of LMRs whose definitions have changed."""
         self.is_restoration = False
         """True: rows that were changed from outside are restored, so nothing is filtered and published."""
 
@@ -303,6 +306,13 @@ class PostgresReplicaStore:
         if registers:
             self._registers = {**self.registers(), **registers}
             store_registers(self._connection, registers)
+
+    def lmrs(self, keys: Collection[str] | None = None) -> Registers:
+        return read_registers(self._connection, keys)
+
+    def write_lmrs(self, registers: Registers) -> None:
+        write_registers(self._connection, registers)
+        self.new_lmrs |= {key.partition("/")[0] for key in registers}
 
     def append(self, row: LogRow) -> None:
         self._log.append(row)
