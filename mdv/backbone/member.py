@@ -948,6 +948,11 @@ def size_of(operation: Operation) -> int:
     return sum(1 + len(change.inserted) + len(change.deleted) for change in operation.documents)
 
 
+def is_under_another_schema(operation: Operation, store: ReplicaStore) -> bool:
+    """True if the documents of an operation were validated by another schema than the one in force."""
+    return operation.schema != store.facts.table.schema
+
+
 class _Work:
     """The documents that one local transaction changes. Each is written once, after all operations."""
 
@@ -967,7 +972,7 @@ class _Work:
             missing = [one for one in statements if one not in states]
             if missing:
                 states.update(self._store.states(uri, missing))
-            if operation.schema != self._store.facts.table.schema:
+            if is_under_another_schema(operation, self._store):
                 self._store.doubt(uri)
             applied = merge_change(self._kind, document, states, change, operation)
             states.update(applied.states)
