@@ -13,12 +13,13 @@ ORDER ?= fixed
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder \
 	$(if $(filter random,$(ORDER)),,-p no:randomly)
 SOAK_MINUTES ?= 30
+FAULTS ?= 1000
 
 # Without cached bytecode, each process compiles all of its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-quick check lint format docs faults bench peers soak screenshots settings clean
+.PHONY: help install up test test-quick check lint format docs faults bench peers soak soak-backbone screenshots settings clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -103,6 +104,9 @@ bench: .venv/benched ## measure every way that users see, in under two minutes
 
 soak: .venv/installed ## load a system for SOAK_MINUTES and see whether anything grows
 	@$(BIN)/mdv bench soak --minutes $(SOAK_MINUTES)
+
+soak-backbone: .venv/tested ## three MDPs with six LMRs and writers, under FAULTS kills, partitions and restores
+	@$(BIN)/python -m tests.support.backbone_soak --faults $(FAULTS)
 
 screenshots: .venv/tested ## make pictures of every page, light and dark, wide and narrow, in build/screenshots
 	@$(BIN)/python -m tests.support.screenshots

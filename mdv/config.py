@@ -165,7 +165,26 @@ SETTINGS: dict[str, Setting] = {
         "",
         "with `postgres`: the databases of other members as NAME=URL, separated by spaces; others are reached by HTTP",
     ),
-    "mdp_url": Setting("MDV_URL", "", "URL of the MDP that an LMR and the commands use: http://host:port"),
+    "mdp_url": Setting(
+        "MDV_URL",
+        "",
+        "URL of the MDP that an LMR and the commands use: http://host:port; for an LMR also those of other members of"
+        " the backbone, separated by commas, in the order in which they are preferred as its home",
+    ),
+    "lmr_home_seconds": Setting(
+        "MDV_LMR_HOME_SECONDS",
+        30.0,
+        "if the home of an LMR does not answer for this long, the LMR asks the other members of the backbone",
+        0.1,
+        DAY_SECONDS,
+    ),
+    "lmr_patience": Setting(
+        "MDV_LMR_PATIENCE",
+        300.0,
+        "if no member has had all changes of the cache of an LMR for this long, the LMR accepts an older state",
+        0,
+        DAY_SECONDS,
+    ),
     "lmr_token": Setting(
         "MDV_LMR_TOKEN", "", "token of an LMR, created with `mdv lmr create`; valid at its MDP and at the LMR"
     ),
@@ -230,6 +249,8 @@ class Config:
     backbone_transport: str
     backbone_databases: str
     mdp_url: str
+    lmr_home_seconds: float
+    lmr_patience: float
     lmr_token: str
     lmr_store: str
     worker_metrics: str

@@ -22,6 +22,7 @@ MdvError
  │    └── BreakingSchema        409  a schema that would make rules or stored documents invalid
  ├── Conflict                   409  a conflict with existing data: a rule that another searches, a name in use
  │    ├── NotLead               409  a change that only the lead of a backbone may make
+ │    ├── NotHome               409  a request about an LMR that is at home at another member of the backbone
  │    ├── NotReplicated         409  a member leaves before the others have its changes
  │    ├── Forked                409  operations of a life that two databases have continued
  │    └── LinkHasGap            409  messages of a federation that begin after the expected one
@@ -34,6 +35,7 @@ MdvError
  ├── BadCommand                      a command that cannot be executed as given
  ├── NotStarted                      a folder, port or user that a system cannot be started with
  ├── Unavailable                503  a part of the system is unreachable; nothing was changed
+ │    └── Behind                503  a member of a backbone that lacks changes which an LMR has
  └── SystemNotFound                  the command line found no running MDV
 
 Each has the fields of an RFC 9457 problem, so that HTTP, the command line and a failed job report the same text.
@@ -281,6 +283,12 @@ class NotReplicated(Conflict):
     status, slug, title = 409, "not-replicated", "Not replicated"
 
 
+class NotHome(Conflict):
+    """This LMR is at home at another member of the backbone."""
+
+    status, slug, title = 409, "not-home", "Not the home"
+
+
 class Forked(Conflict):
     """Two databases have continued this life, so its operations are not applied."""
 
@@ -345,6 +353,12 @@ class Unavailable(MdvError):
     """A part of the system is unreachable; nothing was changed. Try again shortly."""
 
     status, slug, title = 503, "unavailable", "Unavailable"
+
+
+class Behind(Unavailable):
+    """This member of the backbone does not have all changes that the LMR has. Try again shortly."""
+
+    status, slug, title = 503, "behind", "Behind"
 
 
 class SystemNotFound(MdvError):

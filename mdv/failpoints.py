@@ -34,6 +34,11 @@ APPLIED, COMMITTED_OPERATIONS = "after operations were merged", "after the commi
 REPLICA_FAILPOINTS = (APPLIED, "after the store", "after the filter", "after the publication", COMMITTED_OPERATIONS)
 """In the order in which a transaction that applies operations of other members passes them."""
 
+ACTIVATED_LMR, ANNOUNCED_HOME = "after the rules of an adopted LMR", "after the operation of an adoption"
+ADOPTED, STAGED_BUCKETS = "after the adoption of an LMR", "after the buckets of the new home"
+ADOPTION_FAILPOINTS = (ACTIVATED_LMR, ANNOUNCED_HOME, ADOPTED, STAGED_BUCKETS)
+"""In the order in which an adoption passes them: two in the new home, before its commit, and two in the LMR."""
+
 BEGUN_SLICE, RUN_SLICE, LOCKED_SLICE = "after the claim of a slice", "after a slice", "after the lock of a slice"
 CHANGED_SLICE, WAITING_SLICE, STORED_SLICE = "after the edits of a slice", "after its waits", "after its checkpoint"
 COMMITTED_SLICE = "after the commit of a slice"

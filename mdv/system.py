@@ -66,7 +66,7 @@ def find_system(data: Path | None, environment: Mapping[str, str] | None = None)
     'http://mdp.example:8080'
     """
     environment = os.environ if environment is None else environment
-    url = read_variable("MDV_URL", environment).rstrip("/")
+    url = read_variable("MDV_URL", environment).partition(",")[0].strip().rstrip("/")  # an LMR may have several
     if data is not None or not url:
         found = _in_folder(data, environment)
         own = read_variable("MDV_TOKEN", environment) if data is None else ""

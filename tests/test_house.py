@@ -50,7 +50,8 @@ MDP_FLOORS = [
     {"backbone_checks"},
     {"subscribe", "real.slice_commit", "replicated_schema", "replicated_rules", "log_transport"}
     | {"eca.rule_jobs", "federation.stored_site"},
-    {"rules.operations"},
+    {"adopt_lmr"},
+    {"rules.operations", "lmr_definitions"},
     {"rules.chunked_publish", "rules.remove", "edit_document", "backbone_conflicts"},
     {"replica"},
     {"replica_store"},

@@ -8,6 +8,7 @@ from flask import g, request
 
 from mdv.accounts.callers import Caller, find_caller, may_act_for
 from mdv.errors import Forbidden, NotFound, Unauthenticated
+from mdv.mdp.lmr_definitions import refuse_unless_home
 from mdv.mdp.lmrs import SELF_NAME, Lmr, get_lmr
 from web.services import Services, services
 
@@ -27,8 +28,17 @@ def require_reader_or_lmr() -> Caller:
     return _caller()
 
 
-def require_lmr_access(name: str, reads: bool = False) -> Lmr:
-    """Return the LMR if the caller may act for it: an administrator or the LMR itself. `reads`: a viewer may, too."""
+def require_lmr_access(name: str, reads: bool = False, anywhere: bool = False) -> Lmr:
+    """Return the LMR if the caller may act for it: an administrator or the LMR itself. `reads`: a viewer may, too.
+    Raise `NotHome` if it is at home at another member of the backbone, unless `anywhere`."""
+    found = _require_lmr_access(name, reads)
+    if found.home is not None and not anywhere:
+        with services().single.connect() as connection:
+            refuse_unless_home(connection, found, services().provider)
+    return found
+
+
+def _require_lmr_access(name: str, reads: bool) -> Lmr:
     caller = _caller()
     if name == SELF_NAME and caller.lmr is None:
         raise NotFound(f"{SELF_NAME!r} stands for the LMR of the token, but this token does not belong to an LMR.")

@@ -578,6 +578,7 @@ class SchemaChange(BaseModel):
     lmrs: int = Field(description="number of notified LMRs; all receive the schema")
     concerned: list[ConcernedLmr] = Field(description="the LMRs that receive changed resources, at most 100")
     dry_run: bool | None = None
+    token: str | None = Field(None, description="with a backbone, names the change for `GET /status?after=`")
 
 
 class FoundByRule(BaseModel):
@@ -952,6 +953,29 @@ class LmrChange(BaseModel):
     id: int
     position: int
     name: str | None = None
+    token: str | None = Field(None, description="with a backbone, names the change for `GET /status?after=`")
+
+
+class AdoptionRequest(Strict):
+    """What an LMR has that wants another home."""
+
+    term: StrictInt = Field(description="greater with each attempt of the LMR", ge=1, le=2**32)
+    vector: dict[str, StrictInt] = Field({}, description="the changes that its cache may have, by life")
+    buckets: list[StrictStr] = Field(description="the checksum of its cache", min_length=256, max_length=256)
+    accept_older: StrictBool = Field(False, description="do not wait for changes that this MDP lacks")
+    wait: float = Field(0, description="seconds to wait for them", ge=0, le=60)
+
+
+class Adoption(BaseModel):
+    """The new home of an LMR."""
+
+    home: str = Field(description="name of this member of the backbone")
+    term: int = Field(description="number of the adoption")
+    position: int = Field(description="of the snapshot of the buckets that differ")
+    cursor: str = Field(description="of the first page of this snapshot; the feed continues after its last page")
+    buckets: list[int] = Field(description="the buckets that differ")
+    token: str | None = Field(None, description="names the change for `GET /status?after=`")
+    problems: list[str] = Field(description="rules that are not active here, with the reasons")
 
 
 class LmrShown(BaseModel):
@@ -968,6 +992,8 @@ class LmrShown(BaseModel):
     roots: int = Field(description="of these, selected by a rule")
     events: int = Field(description="events retained in its feed")
     behind: int = Field(description="of these, not yet read")
+    home: str | None = Field(description="the member of the backbone where it is at home; null: here")
+    term: int = Field(description="number of its last adoption")
 
 
 class SuspensionShown(BaseModel):
@@ -989,6 +1015,7 @@ class SubscriptionShown(BaseModel):
     by: str | None = Field(description="who wrote its rule: a user, a token or the LMR; null if not recorded")
     state: Literal["active", "suspended"]
     suspended: SuspensionShown | None = Field(None, description="only if suspended")
+    token: str | None = Field(None, description="of a change, with a backbone: for `GET /status?after=`")
 
 
 class Checksum(BaseModel):
@@ -1007,7 +1034,9 @@ class Proposed(BaseModel):
 
 
 class StatusQuery(Strict):
-    after: int | None = Field(None, ge=0, description="answer when this position is applied")
+    after: str | None = Field(
+        None, description="answer when this position, or the change of this token, is applied", max_length=100
+    )
     wait: float | None = Field(None, ge=0, le=3600, description="or after this many seconds")
 
 
@@ -1040,6 +1069,11 @@ class LmrStatus(BaseModel):
     mended: int = Field(description="buckets repaired since the start")
     suspended: list[SuspendedRuleShown] = Field(description="suspended rules of this LMR as of `position`, at most 100")
     suspended_count: int
+    mdps: list[str] = Field(description="URLs of the MDPs that can be its home")
+    vector: dict[str, int] = Field(description="changes of the backbone that are applied, by life")
+    term: int = Field(description="number of the last attempt to get another home")
+    adoptions: list[dict[str, Any]] = Field(description="the last changes of its home, newest first")
+    reached: bool | None = Field(None, description="with `after`: the position or change is applied")
 
 
 class Counted(BaseModel):

@@ -39,6 +39,7 @@ from mdv.backbone.operation import (
     FIRST_CHAIN,
     KNOWN_KINDS,
     LIFE,
+    LMR,
     MEMBERS,
     RULES,
     SCHEMA,
@@ -49,7 +50,7 @@ from mdv.backbone.operation import (
     next_chain,
 )
 from mdv.backbone.redo import NewLife, net_changes, redo_change, touched_documents
-from mdv.backbone.registers import Register, later_registers, registers_from_json, registers_to_json
+from mdv.backbone.registers import Register, Registers, later_registers, registers_from_json, registers_to_json
 from mdv.backbone.replica_store import MemberStatus, ReplicaStore
 from mdv.backbone.replicated_set import ElementState, SetKind
 from mdv.backbone.stability import VectorReports
@@ -71,7 +72,7 @@ RELAY_AFTER = 5_000_000
 """Microseconds without a word of a life after which other members are asked for its operations, by default."""
 
 
-_DRAFTED = DOCUMENTS, RULES
+_DRAFTED = DOCUMENTS, RULES, LMR
 """The kinds of operations that are drafts in a new life, and are repeated there."""
 
 
@@ -192,6 +193,21 @@ class BackboneMember:
         self.store.write_registers(later_registers(written, self.store.registers()))
         self._append_or_draft(operation)
         return operation
+
+    def change_lmrs(self, values: Mapping[str, tuple[int | None, Any]], now: int) -> Operation:
+        """Set what defines LMRs by key: each value with the number that orders it; None: the time of the operation."""
+        operation = self._next_operation(LMR, now)
+        written = {
+            key: Register(operation.at if order is None else order, operation.life, value)
+            for key, (order, value) in values.items()
+        }
+        operation = operation._replace(data={"registers": registers_to_json(written)})
+        self._write_lmrs(written)
+        self._append_or_draft(operation)
+        return operation
+
+    def _write_lmrs(self, given: Registers) -> None:
+        self.store.write_lmrs(later_registers(given, self.store.lmrs(given)))
 
     def _append_or_draft(self, operation: Operation) -> None:
         facts = self.store.facts
@@ -529,7 +545,7 @@ class BackboneMember:
         self._note(message.life, message.vector, message.reports)
         if message.asked_by == facts.life and facts.status is not MemberStatus.RETURNING:
             seq, chain = message.yours
-            ours = self.store.chain_at(facts.life, seq)
+            ours = facts.chain_of(facts.life) if seq == facts.seq else self.store.chain_at(facts.life, seq)
             if message.is_ended or (ours is not None and ours != chain):
                 self.return_in_new_life(self._now, is_behind=True)
                 return []
@@ -691,6 +707,8 @@ class BackboneMember:
         elif operation.kind == RULES:
             written = registers_from_json((operation.data or {})["registers"])
             self.store.write_registers(later_registers(written, self.store.registers()))
+        elif operation.kind == LMR:
+            self._write_lmrs(registers_from_json((operation.data or {})["registers"]))
         else:
             facts.table.apply(operation)
         facts.vector[row.life], facts.chains[row.life] = row.seq, row.chain
@@ -759,7 +777,7 @@ class BackboneMember:
         answer = StateAnswer(
             self.name, facts.life, self.vector, self._known_reports(), dict(facts.chains), facts.table.copy(),
             dict(facts.stable), {**facts.promised, **self._bounds}, buckets, documents, message.life,
-            dict(store.registers()),
+            dict(store.registers()), dict(store.lmrs()),
         )  # fmt: skip
         return [*seen, (message.sender, answer)]
 
@@ -819,6 +837,7 @@ class BackboneMember:
                 facts.chains[life] = message.chains.get(life, FIRST_CHAIN)
                 store.skip_to(life, seq)
         store.write_registers(later_registers(message.registers, store.registers()))
+        self._write_lmrs(message.lmrs)
         facts.table = message.table.copy()
         facts.stable = joined(facts.stable, message.stable)
         facts.promised = {**message.promised, **facts.promised}
@@ -852,7 +871,9 @@ class BackboneMember:
         changes = [draft for draft in drafts if draft.kind == DOCUMENTS]
         self._note_redone(self._redo_documents(changes), changes)
         changes = [draft for draft in drafts if draft.kind == RULES]
-        self._note_redone(self._redo_rules(changes), changes)
+        self._note_redone(self._redo_rules(RULES, changes, self.store.registers()), changes)
+        changes = [draft for draft in drafts if draft.kind == LMR]
+        self._note_redone(self._redo_rules(LMR, changes, self.store.lmrs()), changes)
 
     def _note_redone(self, operation: Operation | None, drafts: Sequence[Operation]) -> None:
         if drafts:
@@ -878,9 +899,8 @@ class BackboneMember:
         self._append(operation)
         return operation
 
-    def _redo_rules(self, drafts: Sequence[Operation]) -> Operation | None:
-        """Repeat changes of rules, with their times, unless later ones have replaced them."""
-        stored = self.store.registers()
+    def _redo_rules(self, kind: str, drafts: Sequence[Operation], stored: Registers) -> Operation | None:
+        """Repeat changes of rules or LMRs, with their times, unless later ones have replaced them."""
         written = {
             key: one
             for draft in drafts
@@ -889,7 +909,7 @@ class BackboneMember:
         }
         if not written:
             return None
-        operation = self._next_operation(RULES, self._now, {"registers": registers_to_json(written)})
+        operation = self._next_operation(kind, self._now, {"registers": registers_to_json(written)})
         self._append(operation)
         return operation
 
@@ -928,6 +948,11 @@ def size_of(operation: Operation) -> int:
     return sum(1 + len(change.inserted) + len(change.deleted) for change in operation.documents)
 
 
+def is_under_another_schema(operation: Operation, store: ReplicaStore) -> bool:
+    """True if the documents of an operation were validated by another schema than the one in force."""
+    return operation.schema != store.facts.table.schema
+
+
 class _Work:
     """The documents that one local transaction changes. Each is written once, after all operations."""
 
@@ -947,7 +972,7 @@ class _Work:
             missing = [one for one in statements if one not in states]
             if missing:
                 states.update(self._store.states(uri, missing))
-            if operation.schema != self._store.facts.table.schema:
+            if is_under_another_schema(operation, self._store):
                 self._store.doubt(uri)
             applied = merge_change(self._kind, document, states, change, operation)
             states.update(applied.states)

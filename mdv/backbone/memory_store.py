@@ -23,6 +23,7 @@ class MemoryReplicaStore:
         self.facts = facts
         self.marks: dict[tuple[str, Statement], ElementState] = {}
         self._registers: dict[str, Register] = {}
+        self._lmrs: dict[str, Register] = {}
         self.doubted: set[str] = set()
         self._documents: dict[str, ReplicatedDocument] = {}
         self._rows: dict[str, dict[Statement, Dot]] = {}
@@ -36,6 +37,7 @@ class MemoryReplicaStore:
         other = MemoryReplicaStore(self.kind, self.facts.copy())
         other.marks, other._documents = dict(self.marks), dict(self._documents)
         other._registers, other.doubted = dict(self._registers), set(self.doubted)
+        other._lmrs = dict(self._lmrs)
         other._rows = {uri: dict(rows) for uri, rows in self._rows.items()}
         other._log = {life: list(rows) for life, rows in self._log.items()}
         other._bases, other._applied = dict(self._bases), self._applied
@@ -109,6 +111,12 @@ class MemoryReplicaStore:
 
     def write_registers(self, registers: Registers) -> None:
         self._registers.update(registers)
+
+    def lmrs(self, keys: Collection[str] | None = None) -> Registers:
+        return self._lmrs
+
+    def write_lmrs(self, registers: Registers) -> None:
+        self._lmrs.update(registers)
 
     def append(self, row: LogRow) -> None:
         self._applied += 1

@@ -86,6 +86,7 @@ class StateAnswer(NamedTuple):
     documents: tuple[TransferredDocument, ...]
     asked_by: Life
     registers: Mapping[str, Register] = {}
+    lmrs: Mapping[str, Register] = {}
 
 
 class LifeSeen(NamedTuple):

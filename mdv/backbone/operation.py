@@ -29,11 +29,11 @@ MAX_OPERATION_BYTES = 256 * 2**20
 FIRST_CHAIN = bytes(32)
 """The chain before the first operation of a life."""
 
-DOCUMENTS, LIFE, MEMBERS, SCHEMA, RULES = "documents", "life", "members", "schema", "rules"
-"""The kinds of operations: a change of documents, the begin of a life, changes of the members, the schema and the
-rules."""
+DOCUMENTS, LIFE, MEMBERS, SCHEMA, RULES, LMR = "documents", "life", "members", "schema", "rules", "lmr"
+"""The kinds of operations: a change of documents, the begin of a life, changes of the members, the schema, the rules
+and LMRs."""
 
-KNOWN_KINDS = frozenset({DOCUMENTS, LIFE, MEMBERS, SCHEMA, RULES})
+KNOWN_KINDS = frozenset({DOCUMENTS, LIFE, MEMBERS, SCHEMA, RULES, LMR})
 """The kinds that this version of MDV knows. Operations of others wait until it is upgraded."""
 
 NumberedStatement = tuple[Statement, int]

@@ -161,6 +161,14 @@ class ReplicaStore(Protocol):
         """Store registers."""
         ...
 
+    def lmrs(self, keys: Collection[str] | None = None) -> Registers:
+        """Return the registers that define LMRs, also removed ones: all, or at least those with some keys."""
+        ...
+
+    def write_lmrs(self, registers: Registers) -> None:
+        """Store registers that define LMRs."""
+        ...
+
     def append(self, row: LogRow) -> None:
         """Add an operation to the log."""
         ...

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 
 from mdv.backbone.messages import BackboneMessage, LogPage, LogPoll
 from mdv.backbone.replica_store import MemberStatus
+from mdv.bench.backbone_repair import LocalPeer, RepairFigures, measure_repair
 from mdv.bench.cpu_time import measure_cpu
 from mdv.bench.goals import Goal
 from mdv.bench.registration import RegistrationBench
@@ -61,6 +62,7 @@ class BackboneFigures:
     log_bytes: dict[int, float] = field(default_factory=dict)
     documents: int = 0
     sums_seconds: float = 0.0
+    repair: RepairFigures | None = None
 
 
 class BenchMember:
@@ -108,16 +110,20 @@ def run_backbone(databases: BenchDatabases, plan: BackbonePlan, print_progress: 
     with ExitStack() as stack:
         alone = RegistrationBench(stack.enter_context(databases.new()))
         origin, other = (BenchMember(stack.enter_context(databases.new()), name, plan.mode) for name in ("a", "b"))
-        _connect(origin, other)
+        connect_members(origin, other)
         for size in plan.batches:
             print_progress(f"batches of {size:,}")
             _measure_batches(figures, plan, size, alone, origin, other)
         print_progress(f"sums of {plan.documents:,} documents")
         _measure_sums(figures, plan, origin, other)
+        print_progress(f"check and repair of {figures.documents:,} documents")
+        peer = LocalPeer(origin.replica, origin.engine)
+        figures.repair = measure_repair(other.replica, other.engine, peer, figures.documents, plan.mode)
     return figures
 
 
-def _connect(origin: BenchMember, other: BenchMember) -> None:
+def connect_members(origin: BenchMember, other: BenchMember) -> None:
+    """Let one member found a backbone, and another join it."""
     with origin.replica.member() as member:
         member.found(now_in_microseconds())
         member.invite("code", now_in_microseconds() + 10**9)
@@ -214,4 +220,11 @@ def evaluate_backbone_goals(figures: BackboneFigures) -> list[Goal]:
     scaled = figures.sums_seconds / figures.documents * 125_000 if figures.documents else None
     at = f"scaled from {figures.documents:,} documents"
     goals.append(Goal("sums of 125,000 documents, s", most=1, measured=scaled, at=at))
+    found = figures.repair
+    factor = 125_000 / found.documents if found is not None and found.documents else 0
+    for what, most, seconds in (
+        ("check of all rows of 125,000 documents, s", 3, factor * found.deep_seconds if found is not None else None),
+        ("repair of ten of 125,000 documents, s", 0.5, factor * found.repair_seconds if found is not None else None),
+    ):
+        goals.append(Goal(what, most=most, measured=seconds, at=at))
     return goals

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from mdv.bench.floor import CopyFloor
 from mdv.bench.report import BenchResult
@@ -58,6 +58,10 @@ class RegistrationBench:
         inserted = sum(getattr(answer, "inserted", 0) for answer in answers)
         if inserted != 2 * len(batch):
             raise AssertionError(f"{len(batch)} documents of two resources each inserted {inserted} resources")
+
+    def replace(self, connection: Connection, batch: list[Prepared]) -> None:
+        """Register new versions of documents."""
+        register(connection, batch, self.provider)
 
     def fill(self, count: int, print_progress: PrintProgress) -> None:
         """Register `count` documents, to measure a full store."""

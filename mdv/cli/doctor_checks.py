@@ -248,9 +248,18 @@ def lmr(system: System, get: Callable[..., httpx2.Response]) -> Finding:
         return fail(f"The LMR at {system.url} answers: {_message(answer)}", "See its log, and check MDV_LMR_TOKEN.")
     found = answer.json()
     if found["last_error"]:
+        others = len(found["mdps"]) - 1
         return warn(
             f"The LMR at {system.url} is disconnected, at position {found['position']:,}: {found['last_error']}",
-            "It catches up by itself when its MDP answers; check MDV_URL and MDV_LMR_TOKEN of the LMR.",
+            "It catches up by itself when its MDP answers; check MDV_URL and MDV_LMR_TOKEN of the LMR."
+            + (f" If not, one of {others} other MDPs adopts it after MDV_LMR_HOME_SECONDS." if others else ""),
+        )
+    problems = [problem for one in found["adoptions"][:1] for problem in one["problems"]]
+    if problems:
+        return warn(
+            f"The home of the LMR at {system.url}, {found['mdp']}, has no meaning for {len(problems)} of its rules:"
+            f" {problems[0]}",
+            "Change or remove these subscriptions.",
         )
     if not found["up_to_date"]:
         return warn(

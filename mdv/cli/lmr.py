@@ -34,7 +34,7 @@ DELETE_TIMEOUT_SECONDS = 600.0
 
 LMR: Columns = {
     name: lambda item, name=name: item[name]  # type: ignore[misc]
-    for name in ("id", "name", "subscriptions", "resources", "roots", "behind", "asked_at")
+    for name in ("id", "name", "subscriptions", "resources", "roots", "behind", "asked_at", "home")
 }
 
 _TERMINAL_LMR: Columns = {
@@ -42,7 +42,7 @@ _TERMINAL_LMR: Columns = {
     "name": lambda item: item["name"],
     "rules": lambda item: item["subscriptions"],
     "resources": lambda item: item["resources"],
-    "behind": lambda item: item["behind"],
+    "behind": lambda item: item["behind"] if item["home"] is None else f"at {item['home']}",
     "last request": lambda item: short_time(item["asked_at"]),
 }
 """Fits a terminal of 80 columns."""

@@ -8,7 +8,7 @@ import click
 
 from mdv.cli.command import data_option, json_option
 from mdv.cli.lmr import connect_lmr, lmr
-from mdv.cli.output import print_line, write_json
+from mdv.cli.output import print_line, short_time, write_json
 from mdv.cli.serve import exec_server
 from mdv.cli.server_commands import lmr_command
 from mdv.config import Config
@@ -27,6 +27,9 @@ def serve(host: str, port: int, store: str | None) -> None:
 
     MDV_URL is the URL of its MDP, MDV_LMR_TOKEN the token that `mdv lmr create` printed. Requests to the LMR use the
     same token.
+
+    In a backbone, MDV_URL can be a list, `http://a:8080,http://b:8080`. If the MDP where the LMR is at home does not
+    answer for MDV_LMR_HOME_SECONDS, another one adopts the LMR.
     """
     import os
 
@@ -55,6 +58,14 @@ def status(as_json: bool) -> None:
         f"{found['resources']:,} resources: {found['roots']:,} selected, {found['strong']:,} through strong references;"
         f" {found['local']:,} described by local metadata."
     )
+    if found["adoptions"]:
+        last = found["adoptions"][0]
+        print_line(
+            f"It changed its home {len(found['adoptions'])} times, last from {last['previous']} at"
+            f" {short_time(last['at'])}: {last['buckets']} of 256 buckets, {last['size']:,} bytes, {last['seconds']} s."
+        )
+    if found["vector"]:
+        print_line("Changes of the backbone: " + ", ".join(f"{life[:12]} {n:,}" for life, n in found["vector"].items()))
     if found["last_error"]:
         print_line(f"The last request to its MDP failed: {found['last_error']}")
 

@@ -229,6 +229,20 @@ def _show_check(found: Item, as_json: bool) -> None:
         print_line(f"{name} did not answer: {why}")
 
 
+@peer.command("activate", example="mdv peer activate --yes")
+@click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal.")
+@json_option
+@data_option
+def activate(yes: bool, as_json: bool) -> None:
+    """Let this MDP go first after all members were restored. Choose the one with the latest backup."""
+    confirm("let this MDP go first, since all members of the backbone were restored", yes)
+    made = connect().change("POST", "/backbone/activation")
+    if as_json:
+        write_json(made)
+    else:
+        print_line(f"{made['name']} is {made['state']}. The other members take over its state.")
+
+
 @peer.command("remove", example="mdv peer remove m3 --yes")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal.")

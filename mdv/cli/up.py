@@ -99,7 +99,7 @@ def up(port: int, lmr_port: int, host: str, demo: bool, mdps: int | None, crdt: 
             if len(places) > 1:
                 connect_mdps(places, systems, clients, chosen.crdt)
             systems = [
-                servers.start_lmr(host, place, system, _lmr_token(place.folder, system, mdp))
+                servers.start_lmr(host, place, system, _lmr_token(place.folder, system, mdp), systems)
                 for place, system, mdp in zip(places, systems, clients, strict=True)
             ]
             lmrs = [stack.enter_context(Client(replace(system, url=system.lmr_url))) for system in systems]
@@ -362,13 +362,13 @@ class _Servers(Supervisor):
         folder.mkdir()
         return folder
 
-    def start_lmr(self, host: str, place: MdpPlace, system: System, token: str) -> System:
-        """Start the LMR of an MDP. Return the system with the URL of the LMR."""
+    def start_lmr(self, host: str, place: MdpPlace, system: System, token: str, systems: Sequence[System]) -> System:
+        """Start the LMR of an MDP, which also knows the other MDPs. Return the system with the URL of the LMR."""
         cache = place.folder / "lmr"
         cache.mkdir(mode=0o700, exist_ok=True)
         environment = {
             **os.environ,
-            "MDV_URL": system.url,
+            "MDV_URL": ",".join(dict.fromkeys([system.url, *(other.url for other in systems)])),
             "MDV_LMR_TOKEN": token,
             "MDV_LMR_STORE": f"sqlite:///{cache / 'cache.db'}",
             "MDV_ADMIN_TOKEN": system.token,

@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy
@@ -19,6 +20,7 @@ from sqlalchemy.sql.expression import ColumnElement
 from mdv.db.cache_tables import (
     CACHE_FORMAT,
     GLOBAL_DOCUMENT,
+    lmr_home,
     lmr_state,
     local_documents,
     metadata,
@@ -67,6 +69,17 @@ class CacheState(NamedTuple):
     def next_cursor(self) -> str | None:
         """The cursor of the next feed request; None: request a snapshot."""
         return self.staged_cursor or self.cursor
+
+
+class CacheHome(NamedTuple):
+    """The home of an LMR in a backbone. `home`: its URL; None: the first in the settings. `term`: of the last attempt
+    to get another one. `vector`: the changes that are applied. `seen`: those that may be. `adoptions`: newest first."""
+
+    home: str | None = None
+    term: int = 0
+    vector: Mapping[str, int] = MappingProxyType({})
+    seen: Mapping[str, int] = MappingProxyType({})
+    adoptions: Sequence[Json] = ()
 
 
 class KnownResource(NamedTuple):
@@ -208,6 +221,19 @@ def lock_state(connection: Connection) -> CacheState:
 
 def write_state(connection: Connection, **values: object) -> None:
     connection.execute(update(lmr_state).values(**values))
+
+
+def read_home(connection: Connection) -> CacheHome:
+    row = connection.execute(select(*(lmr_home.c[name] for name in CacheHome._fields))).one_or_none()
+    return CacheHome(*row) if row is not None else CacheHome()
+
+
+def write_home(connection: Connection, home: CacheHome) -> None:
+    connection.execute(delete(lmr_home))
+    connection.execute(insert(lmr_home).values(
+        one=True, home=home.home, term=home.term, vector=dict(home.vector), seen=dict(home.seen),
+        adoptions=list(home.adoptions),
+    ))  # fmt: skip
 
 
 def read_schema_body(connection: Connection) -> Json | None:
@@ -398,7 +424,7 @@ def iter_present_ids(connection: Connection, buckets: Collection[int] | None) ->
 
 
 def _within(buckets: Collection[int] | None) -> ColumnElement[bool]:
-    return true() if buckets is None else resources.c.bucket.in_(buckets)
+    return true() if buckets is None else resources.c.bucket.in_(list(buckets))
 
 
 # -- suspended rules

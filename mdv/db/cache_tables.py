@@ -37,9 +37,9 @@ RowId = BigInteger().with_variant(Integer, "sqlite")
 GLOBAL_DOCUMENT = 0
 """The document ID of statements that came from the MDP."""
 
-CACHE_FORMAT = 3
+CACHE_FORMAT = 4
 """The format of these tables. A cache of another format is created again."""
-UPGRADABLE_FORMATS = (1, 2)
+UPGRADABLE_FORMATS = (1, 2, 3)
 """Formats that only lack tables of the current one. Such a cache is upgraded and keeps its local documents."""
 
 lmr_state = Table(
@@ -58,6 +58,18 @@ lmr_state = Table(
     Column("staged_offset", BigInteger, nullable=False, server_default="0", comment="of the last staged event"),
     Column("staged_snapshot", Boolean, nullable=False, server_default=text("false"), comment="a snapshot is staged"),
 )  # fmt: skip
+
+lmr_home = Table(
+    "lmr_home",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true"), comment="there is one row"),
+    Column("home", Text, comment="URL of the MDP that filters for this LMR; NULL: the first in the settings"),
+    Column("term", BigInteger, nullable=False, server_default="0", comment="of the last attempt to get another home"),
+    Column("vector", JSON, nullable=False, comment="changes of the backbone that are applied, by life"),
+    Column("seen", JSON, nullable=False, comment="changes that may be applied: later ones are not"),
+    Column("adoptions", JSON, nullable=False, comment="the last changes of the home, newest first"),
+    comment="The home of this LMR in a backbone.",
+)
 
 vocabulary = Table(
     "vocabulary",

@@ -18,13 +18,16 @@ from mdv.feed import BUCKET_COUNT, CHECKSUM_MODULUS
 
 class FeedState(NamedTuple):
     """The state of the MDP and of one LMR's feed. Events up to `kept_after` are deleted. If it is `paused`, later ones
-    are held back."""
+    are held back. `home`: the member where the LMR is at home; None: here. `vector`: of this member as JSON; None
+    without a backbone."""
 
     epoch: UUID
     position: int
     last_offset: int
     kept_after: int
     paused: bool
+    home: str | None = None
+    vector: str | None = None
 
 
 class StoredEvent(NamedTuple):
@@ -125,13 +128,13 @@ class Feed:
                 return [StoredPiece(*row) for row in found]
             rows *= 2  # many documents contain the same statement
 
-    def notice_reasons(self, wanted: Sequence[tuple[int, int, int]]) -> list[str]:
-        """Return the reasons of notices, each given as rule, kind and position."""
+    def notice_reasons(self, wanted: Sequence[tuple[int, int, int]]) -> list[tuple[int, str]]:
+        """Return the IDs of subscriptions and the reasons of notices, each given as rule, kind and position."""
         rules, kinds, txs = zip(*wanted, strict=True)
         rows = self._run(
             "reasons_of_notices", rules=array_literal(rules), kinds=array_literal(kinds), txs=array_literal(txs)
         ).fetchall()
-        return [reason or "" for _, reason in sorted(rows)]
+        return [(subscription, reason or "") for _, subscription, reason in sorted(rows)]
 
     def schema_at(self, tx: int) -> tuple[int, Any, Any]:
         """Return the version, statements and prefixes of the schema at a position."""
@@ -140,8 +143,9 @@ class Feed:
 
     # Snapshots
 
-    def count_snapshot(self, lmr: int, buckets: Collection[int] | None) -> int:
-        row = self._run("count_held", lmr=lmr, buckets=_array(buckets)).fetchone()
+    def count_snapshot(self, lmr: int, buckets: Collection[int] | None, has_rules: bool) -> int:
+        """Return the number of events of a snapshot. `has_rules`: with the suspended rules."""
+        row = self._run("count_held", lmr=lmr, buckets=_array(buckets), rules=has_rules).fetchone()
         assert row is not None
         return 1 + int(row[0])
 
@@ -158,6 +162,7 @@ class Feed:
         first_offset: int,
         events: int,
         buckets: Collection[int] | None,
+        has_rules: bool,
     ) -> int:
         """Store the current closure of an LMR as a snapshot, and return its ID."""
         row = self._run(
@@ -165,7 +170,7 @@ class Feed:
             whole=buckets is None,
         ).fetchone()  # fmt: skip
         assert row is not None
-        self._run("fill_snapshot", snapshot=row[0], lmr=lmr, buckets=_array(buckets))
+        self._run("fill_snapshot", snapshot=row[0], lmr=lmr, buckets=_array(buckets), rules=has_rules)
         return int(row[0])
 
     def drop_old_snapshots(self, lmr: int) -> None:

@@ -52,6 +52,7 @@ JOB_KINDS = {
         JobKind("resume", JobQueue.RULES),
         JobKind("unsubscribe", JobQueue.RULES),
         JobKind("forget", JobQueue.RULES),
+        JobKind("adopt", JobQueue.RULES),
         JobKind("schema", JobQueue.RULES, is_superseded=True),
         JobKind("eca", JobQueue.RULES),
         JobKind("verify", JobQueue.BACKBONE),

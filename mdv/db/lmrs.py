@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mdv.db.tables import (
     feed,
     lmr_ranges,
     lmr_resources,
+    lmr_rules,
     lmrs,
     mdp_state,
     news,
@@ -38,10 +40,16 @@ class Lmr:
     paused: bool
     by: str | None = None
     """Who created it."""
+    home: str | None = None
+    """The member of the backbone where it is at home; None: here."""
+    term: int = 0
+    """The number of its last adoption."""
 
 
-_COLUMNS = (lmrs.c.id, lmrs.c.name, lmrs.c.kept_after, lmrs.c.cursor, lmrs.c.asked_at,
-            lmrs.c.created_at, lmrs.c.paused, lmrs.c.changed_by)  # fmt: skip
+_COLUMNS: tuple[ColumnElement[Any], ...] = (
+    lmrs.c.id, lmrs.c.name, lmrs.c.kept_after, lmrs.c.cursor, lmrs.c.asked_at,
+            lmrs.c.created_at, lmrs.c.paused, lmrs.c.changed_by, lmrs.c.home, lmrs.c.term,
+)  # fmt: skip
 
 
 def create_lmr(connection: Connection, name: str, by: str | None = None) -> tuple[Lmr, str]:
@@ -74,6 +82,7 @@ def revoke_lmr_tokens(connection: Connection, lmr: Lmr) -> None:
     """Revoke all tokens of an LMR."""
     still = (tokens.c.lmr_id == lmr.id) & tokens.c.revoked_at.is_(None)
     connection.execute(update(tokens).where(still).values(revoked_at=func.now()))
+    connection.execute(update(lmrs).where(lmrs.c.id == lmr.id).values(announced=False))
 
 
 def set_paused(connection: Connection, lmr: Lmr, paused: bool) -> Lmr:
@@ -117,26 +126,36 @@ def record_request(connection: Connection, lmr_id: int) -> None:
     connection.execute(update(lmrs).where(lmrs.c.id == lmr_id).values(asked_at=func.now()))
 
 
-StoredSubscription = tuple[int, str | None, str, int, str | None]
-"""A rule of an LMR: its ID, name, text and position, and who changed it last."""
+StoredSubscription = tuple[int, str | None, str, int, str | None, int]
+"""A rule of an LMR: its ID as a subscription, name, text and position, who changed it last, and its own ID."""
 
-SUBSCRIPTION_COLUMNS = (rules.c.id, rules.c.name, rules.c.text, rules.c.position, rules.c.changed_by)
+subscription_id = func.coalesce(lmr_rules.c.lasting_id, rules.c.id)
+"""The ID of a subscription: that of its rule, unless the LMR has had another home."""
+
+SUBSCRIPTION_COLUMNS = (subscription_id, rules.c.name, rules.c.text, rules.c.position, rules.c.changed_by, rules.c.id)
+
+WITH_LASTING_IDS = rules.outerjoin(
+    lmr_rules, (lmr_rules.c.rule_id == rules.c.id) & (lmr_rules.c.lmr_id == rules.c.owner)
+)
+"""The rules, with their lasting IDs if they have any."""
 
 
 def list_lmr_rules(connection: Connection, lmr_id: int, after: int, limit: int) -> Sequence[StoredSubscription]:
     """Return a page of an LMR's rules."""
     query = (
         select(*SUBSCRIPTION_COLUMNS)
-        .where(rules.c.owner == lmr_id, rules.c.id > after)
-        .order_by(rules.c.id)
+        .select_from(WITH_LASTING_IDS)
+        .where(rules.c.owner == lmr_id, subscription_id > after)
+        .order_by(subscription_id)
         .limit(limit)
     )
     return [tuple(row) for row in connection.execute(query)]
 
 
-def find_lmr_rule(connection: Connection, lmr_id: int, rule_id: int) -> StoredSubscription | None:
-    """Return one of an LMR's rules; None if it has no such rule."""
-    query = select(*SUBSCRIPTION_COLUMNS).where(rules.c.owner == lmr_id, rules.c.id == rule_id)
+def find_lmr_rule(connection: Connection, lmr_id: int, number: int) -> StoredSubscription | None:
+    """Return the rule of one of an LMR's subscriptions; None if it has no such subscription."""
+    query = select(*SUBSCRIPTION_COLUMNS).select_from(WITH_LASTING_IDS)
+    query = query.where(rules.c.owner == lmr_id, subscription_id == number)
     row = connection.execute(query).one_or_none()
     return tuple(row) if row else None
 
@@ -162,7 +181,12 @@ def list_rule_ids(connection: Connection, lmr_id: int) -> list[int]:
 def delete_lmr(connection: Connection, lmr_id: int) -> None:
     """Delete an LMR with its closure, its feed and its snapshots. Its rules are already removed. The caller holds the
     lock."""
-    for table in (lmr_resources, lmr_ranges, feed, news, snapshots):
-        connection.execute(delete(table).where(table.c.lmr_id == lmr_id))
+    delete_closure(connection, lmr_id)
     connection.execute(delete(lmrs).where(lmrs.c.id == lmr_id))
     connection.execute(update(mdp_state).values(lmrs=mdp_state.c.lmrs - 1))
+
+
+def delete_closure(connection: Connection, lmr_id: int) -> None:
+    """Delete the closure of an LMR, its feed and its snapshots. The caller holds the lock."""
+    for table in (lmr_resources, lmr_ranges, feed, news, snapshots):
+        connection.execute(delete(table).where(table.c.lmr_id == lmr_id))

@@ -694,8 +694,33 @@ lmrs = Table(
     Column("paused", Boolean, nullable=False, server_default=text("false"), comment="its feed is held back"),
     _changed_by(),
     _now("created_at"),
+    Column("lasting_id", Text, unique=True, comment="its ID at all members of the backbone"),
+    Column("term", BigInteger, nullable=False, server_default=text("0"), comment="the number of its last adoption"),
+    Column("home", Text, comment="the member where it is at home, which alone filters for it; NULL: here"),
+    Column("announced", Boolean, nullable=False, server_default=text("false"),
+           comment="the other members know its name and its tokens"),
     comment="Local metadata repositories.",
 )  # fmt: skip
+
+lmr_registers = Table(
+    "lmr_registers",
+    metadata,
+    Column("key", CodePoints, primary_key=True, comment="an LMR, or an LMR and a rule"),
+    Column("at", BigInteger, nullable=False, comment="for a rule: hybrid time; for an LMR: by adoption and change"),
+    Column("life", Text, nullable=False),
+    Column("value", JSONB, comment="NULL: removed"),
+    comment="The LMRs of all members of the backbone, and their rules. The last writer decides.",
+)
+
+lmr_rules = Table(
+    "lmr_rules",
+    metadata,
+    Column("lmr_id", BigInteger, ForeignKey("lmrs.id", ondelete="CASCADE"), primary_key=True),
+    Column("rule_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("lasting_id", BigInteger, nullable=False, comment="its ID at all members"),
+    UniqueConstraint("lmr_id", "lasting_id", name="lmr_rules_lasting"),
+    comment="The IDs that rules of LMRs keep when the LMR changes its home. Those of removed rules remain.",
+)
 
 lmr_resources = Table(
     "lmr_resources",

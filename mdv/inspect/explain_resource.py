@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 
 from mdv.db import query as db
 from mdv.db.filter import compile_statement, limit_time
+from mdv.db.replica.lmrs import list_lasting_ids
 from mdv.db.rule_graph import RuleGraph, StoredRule
 from mdv.db.state import read_state
 from mdv.db.suspensions import Suspensions
@@ -44,6 +45,7 @@ from mdv.inspect.resource_reasons import (
     ResourceExplanation,
     SelectingRule,
     SuspendedRule,
+    with_subscription_ids,
 )
 from mdv.inspect.resource_wording import FailedStage, MatchWording
 from mdv.inspect.sql.explain_resource import EvidenceReader, ResourceReference, stop_when_slow
@@ -92,7 +94,8 @@ def explain_resource(connection: Connection, lmr: int, uri: str, provider: Provi
     if not is_absolute_iri(uri):
         raise BadRequest(f"{uri!r} is not an absolute URI. Write it in full: http://…")
     with db.time_limited_read(connection, MAX_SECONDS, _TOO_COSTLY):
-        return _Question(connection, lmr, uri, provider).answer()
+        answer = _Question(connection, lmr, uri, provider).answer()
+        return with_subscription_ids(answer, list_lasting_ids(connection, lmr))
 
 
 class _Question:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -216,6 +216,22 @@ class ResourceExplanation:
             "suspended": [rule.as_dict() for rule in self.suspended],
             "suspended_more": self.suspended_more,
         }
+
+
+def with_subscription_ids(why: ResourceExplanation, ids: Mapping[int, int]) -> ResourceExplanation:
+    """Return an explanation with the IDs of subscriptions instead of those of their rules, where they differ."""
+    if not ids:
+        return why
+    chain = why.chain
+    if chain is not None:
+        chain = replace(chain, rules=tuple(replace(rule, id=ids.get(rule.id, rule.id)) for rule in chain.rules))
+    return replace(
+        why,
+        rules=tuple(replace(rule, id=ids.get(rule.id, rule.id)) for rule in why.rules),
+        nearest=tuple(replace(rule, id=ids.get(rule.id, rule.id)) for rule in why.nearest),
+        suspended=tuple(replace(rule, id=ids.get(rule.id, rule.id)) for rule in why.suspended),
+        chain=chain,
+    )
 
 
 def explanation_lines(why: ResourceExplanation | Mapping[str, Any]) -> list[str]:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from sqlalchemy import Connection
 
 from mdv.db.real.processes import WriteLock, read_locks
 from mdv.db.real.statement_reader import StatementReader
 from mdv.db.real.view import PostgresView
+from mdv.db.state import read_state
 from mdv.errors import InvalidDocument, InvalidProgram, MdvError, ProgramStopped
 from mdv.mdp.real.program_text import mark_json, parse_code, span_of
 from mdv.mdp.real.refusals import lock_refusal, permission_refusal, schema_refusal
@@ -104,6 +106,11 @@ def read_binding(given: Mapping[str, Any]) -> dict[str, Term]:
 def check_code(code: str, schema: Schema, prefixes: Mapping[str, str], inputs: Sequence[str] = ()) -> tuple[Mark, ...]:
     """Return the warnings about a program. Raise `InvalidProgram` if it is not valid."""
     return check_program(parse_code(code, schema, prefixes), schema, inputs=frozenset(inputs))
+
+
+def outcome_of_refused(connection: Connection) -> dict[str, Any]:
+    """Return what the problem of a program that was not run says about what it did, as for one that was."""
+    return {"solutions": 0, "effects": {"added": 0, "removed": 0}, "position": read_state(connection).position}
 
 
 def trace_json(text: str, step: TracedStep) -> dict[str, Any]:

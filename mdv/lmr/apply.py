@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -65,6 +65,7 @@ def apply(cache: Cache, page: FeedPage | Json, *, after: str | None = ANY_CURSOR
         state = db.lock_state(connection)
         if after is not ANY_CURSOR and after != state.next_cursor:
             return Applied(False, state.position, False, 0)
+        _note_seen(connection, body)
         if body.get("snapshot"):
             return _apply_snapshot(cache, connection, state, body)
         return _apply_changes(cache, connection, state, body, until)
@@ -120,6 +121,7 @@ def _apply_changes(
         return Applied(True, position, False, len(complete))
     db.write_state(connection, position=position, applied_offset=offset, cursor=body["cursor"], staged_cursor=None,
                    staged_offset=0)  # fmt: skip
+    _note_vector(connection, body)
     return Applied(True, position, bool(body["up_to_date"]), len(complete))
 
 
@@ -157,18 +159,54 @@ def _apply_snapshot(cache: Cache, connection: Connection, state: db.CacheState, 
     db.clear_staged(connection, db.LANE_FEED)
     db.write_state(connection, cursor=body["cursor"], position=body["position"], applied_offset=events[-1]["offset"],
                    staged_cursor=None, staged_offset=0, staged_snapshot=False)  # fmt: skip
+    _note_vector(connection, body)
     return Applied(True, body["position"], bool(body["up_to_date"]), len(events))
 
 
-def _swap(
-    cache: Cache, connection: Connection, parts: Iterable[Sequence[Json]], buckets: Collection[int] | None
+def swap_home(
+    cache: Cache, last_page: Json, buckets: Collection[int], home: Callable[[db.CacheHome], db.CacheHome]
 ) -> None:
-    """Make `parts` the whole global content of the cache, or of these buckets."""
+    """Replace the content of these buckets with the events that are staged for them, and continue after their last page
+    with the feed of another MDP. `home` returns the new home."""
+    with cache.writing() as connection:
+        db.lock_state(connection)
+        _swap(cache, connection, join_pieces(db.iter_staged_events(connection, db.LANE_REPAIR)), buckets, True)
+        for lane in (db.LANE_FEED, db.LANE_REPAIR):
+            db.clear_staged(connection, lane)
+        db.write_state(connection, cursor=last_page["cursor"], position=last_page["position"],
+                       applied_offset=last_page["events"][-1]["offset"], staged_cursor=None, staged_offset=0,
+                       staged_snapshot=False)  # fmt: skip
+        db.write_home(connection, home(db.read_home(connection)))
+
+
+def _note_seen(connection: Connection, body: Json) -> None:
+    """Note the vector of a page: the changes that the cache may have with it."""
+    vector = body.get("vector")
+    if vector is not None and db.read_home(connection).seen != vector:
+        db.write_home(connection, db.read_home(connection)._replace(seen=vector))
+
+
+def _note_vector(connection: Connection, body: Json) -> None:
+    """Note the vector of a page after which nothing is missing: the changes that the cache has now."""
+    vector = body.get("vector")
+    if vector is not None and body["up_to_date"] and db.read_home(connection).vector != vector:
+        db.write_home(connection, db.read_home(connection)._replace(vector=vector))
+
+
+def _swap(
+    cache: Cache,
+    connection: Connection,
+    parts: Iterable[Sequence[Json]],
+    buckets: Collection[int] | None,
+    has_rules: bool = False,
+) -> None:
+    """Make `parts` the whole global content of the cache, or of these buckets. `has_rules`: they contain all suspended
+    rules, as those of the whole content do."""
     update = CacheUpdate(cache, connection)
     last = update.last
     seen = bytearray(last + 1)
     update.unmentioned |= db.clear_selected(connection, buckets)
-    if buckets is None:
+    if buckets is None or has_rules:
         db.clear_suspended(connection)
     for events in parts:
         for number in update.apply(events):

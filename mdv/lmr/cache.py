@@ -100,6 +100,17 @@ class Cache:
         with self.reading() as connection:
             return db.read_state(connection)
 
+    def home(self) -> db.CacheHome:
+        with self.reading() as connection:
+            return db.read_home(connection)
+
+    def next_term(self) -> int:
+        """Return the number of the next attempt to get another home. It is stored first, so that none is used twice."""
+        with self.writing() as connection:
+            home = db.read_home(connection)
+            db.write_home(connection, home._replace(term=home.term + 1))
+        return home.term + 1
+
     def refetch(self) -> None:
         """Reset the cursor, so that the next request gets a snapshot. The content is kept until then."""
         with self.writing() as connection:

@@ -38,9 +38,18 @@ class MdpClient:
     """Client with the token of one LMR. Thread-safe. Redirects to other hosts are not followed."""
 
     def __init__(
-        self, url: str, token: str, *, lmr: str = "self", transport: httpx2.BaseTransport | None = None
+        self,
+        url: str,
+        token: str,
+        *,
+        lmr: str = "self",
+        transport: httpx2.BaseTransport | None = None,
+        response_seconds: float = RESPONSE_TIMEOUT_SECONDS,
     ) -> None:
         self.url = url
+        self._response_seconds = response_seconds
+        self.received_bytes = 0
+        """The bodies of all responses, decompressed."""
         self._lmr, self._path = lmr, f"{API_BASE}/lmrs/{lmr}"
         self._page = EVENTS_PER_PAGE
         self._http = HttpClient(
@@ -76,7 +85,7 @@ class MdpClient:
         if buckets is not None:
             query["buckets"] = ",".join(map(str, buckets))
         try:
-            page = self._call("GET", "/feed", params=query, timeout=wait + RESPONSE_TIMEOUT_SECONDS)
+            page = self._call("GET", "/feed", params=query, timeout=wait + self._response_seconds)
         except IncompleteResponse:
             self._page = max(MIN_EVENTS_PER_PAGE, size // 2)
             raise
@@ -93,6 +102,14 @@ class MdpClient:
     def checksum(self) -> Json:
         """Return the checksum that the cache of this LMR should have."""
         return self._call("GET", "/checksum")
+
+    def adopt(
+        self, term: int, vector: Mapping[str, int], sums: Sequence[int], accept_older: bool = False, wait: float = 0
+    ) -> Json:
+        """Ask this MDP to become the home of this LMR, whose cache has this checksum."""
+        body = {"term": term, "vector": dict(vector), "buckets": list(map(str, sums)), "accept_older": accept_older,
+                "wait": wait}  # fmt: skip
+        return self._call("POST", "/adopt", body=body, timeout=wait + CHANGE_TIMEOUT_SECONDS)
 
     def subscribe(self, rule: str, name: str | None = None) -> Json:
         """Subscribe to a rule."""
@@ -146,6 +163,7 @@ class MdpClient:
         try:
             response = self._http.request(method, (base or self._path) + path, params=params, content=content,
                                           headers=headers, timeout=timeouts)  # fmt: skip
+            self.received_bytes += len(response.content)
             answer = json.loads(response.content) if response.content else {}
         except (httpx2.ReadError, httpx2.ReadTimeout, httpx2.RemoteProtocolError, httpx2.DecodingError) as error:
             advice = "" if method == "GET" else " The change may have been made: check before you repeat it."

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mdv.errors import MdvError
@@ -27,7 +28,7 @@ class LmrInfo:
 class LmrInfoCache:
     """Requests the description from the MDP when the cached one is too old. Thread-safe."""
 
-    def __init__(self, mdp: MdpClient) -> None:
+    def __init__(self, mdp: Callable[[], MdpClient]) -> None:
         self._mdp = mdp
         self._lock = threading.Lock()
         self._asked = float("-inf")
@@ -59,7 +60,7 @@ class LmrInfoCache:
 
     def _ask(self) -> LmrInfo | None:
         try:
-            body = self._mdp.about(MDP_TIMEOUT_SECONDS)
+            body = self._mdp().about(MDP_TIMEOUT_SECONDS)
             return LmrInfo(str(body["name"]), bool(body["paused"]), int(body["subscriptions"]), True)
         except (MdvError, KeyError, TypeError, ValueError):
             return self._last()

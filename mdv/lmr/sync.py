@@ -18,15 +18,20 @@ from typing import Any
 
 import structlog
 
-from mdv.errors import MdvError, MustRefetch, NotAllowed, Unavailable
+from mdv.backbone.etag import has_token
+from mdv.errors import MdvError, MustRefetch, NotAllowed, NotHome, Unavailable
 from mdv.lmr.apply import Applied, apply
 from mdv.lmr.cache import Cache
+from mdv.lmr.change_home import get_adopted
 from mdv.lmr.checksum import FeedSource, VerifyResult, verify
+from mdv.lmr.homes import Homes
 
 LONG_POLL_SECONDS = 25.0
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 10.0
 NOT_ALLOWED_RETRY_SECONDS = 30.0
 VERIFY_INTERVAL_SECONDS = 3600.0
+HOME_SECONDS, PATIENCE_SECONDS = 30.0, 300.0
+"""How long the home may be silent, and how long others may lack changes, by default."""
 
 log = structlog.get_logger()
 
@@ -49,13 +54,16 @@ class SyncStatus:
 
 
 class Sync:
-    """Synchronises one cache with the feed of one MDP."""
+    """Synchronises one cache with the feed of one MDP. With several `Homes`, another one becomes the home if the
+    present one does not answer for `home_seconds`. After `patience` seconds, one that lacks changes is accepted."""
 
     def __init__(
         self,
         cache: Cache,
-        mdp: FeedSource,
+        mdp: FeedSource | Homes,
         *,
+        home_seconds: float = HOME_SECONDS,
+        patience: float = PATIENCE_SECONDS,
         wait: float = LONG_POLL_SECONDS,
         verify_seconds: float = VERIFY_INTERVAL_SECONDS,
         min_pause: float = MIN_RETRY_SECONDS,
@@ -65,7 +73,10 @@ class Sync:
     ) -> None:
         self._cache = cache
         self._mdp = mdp
-        self._wait = wait
+        self._home_seconds, self._patience = home_seconds, patience
+        self._heard = self._home_lost = time.monotonic()
+        has_others = isinstance(mdp, Homes) and len(mdp.urls) > 1
+        self._wait = min(wait, home_seconds / 2) if has_others else wait
         self._verify_seconds = verify_seconds
         self._pauses = (min_pause, max_pause, not_allowed_pause)
         self._jitter = jitter
@@ -85,13 +96,14 @@ class Sync:
     def step(self, wait: float = 0) -> Applied:
         """Send one request and apply the page. If the feed cannot continue from the cursor, the next step requests a
         snapshot."""
-        cursor = self._cache.state().next_cursor
+        mdp, cursor = self._place()
         try:
-            page = self._mdp.feed(cursor, wait=wait)
+            page = mdp.feed(cursor, wait=wait)
             with self._applying:
                 applied = apply(self._cache, page, after=cursor)
                 if page["events"]:
                     log.info("applied", position=applied.position, events=len(page["events"]))
+                self._heard = time.monotonic()
                 self._note(last_contact=datetime.now(UTC), last_error=None,
                            **({"up_to_date": applied.up_to_date} if applied.moved else {}))  # fmt: skip
         except MustRefetch as error:
@@ -104,12 +116,19 @@ class Sync:
             raise
         return applied
 
+    def _place(self) -> tuple[FeedSource, str | None]:
+        """Return the MDP that is the home, and the cursor for it."""
+        if isinstance(self._mdp, Homes):
+            return self._mdp.place()
+        return self._mdp, self._cache.state().next_cursor
+
     def poll_now(self) -> None:
         """Send a request without waiting, in addition to a long poll that may be open."""
         with self._polling:
             self.step()
 
     def _refetch(self, error: MdvError) -> None:
+        self._heard = time.monotonic()
         log.warning("snapshot_needed", reason=error.detail)
         self._cache.refetch()
         self._note(last_contact=datetime.now(UTC), up_to_date=False)
@@ -146,8 +165,12 @@ class Sync:
                 pause = first
             except NotAllowed as error:
                 log.error("mdp_refuses", detail=error.detail)
+                self._heard = time.monotonic()
                 stop.wait(not_allowed * (0.5 + self._jitter() / 2))
             except Exception as error:
+                if self._change_home_if_lost(error):
+                    pause = first
+                    continue
                 known = isinstance(error, MdvError)
                 log.warning("sync_failed", detail=str(error), pause=pause, exc_info=None if known else error)
                 if not known:
@@ -155,17 +178,59 @@ class Sync:
                 stop.wait(pause * (0.5 + self._jitter() / 2))
                 pause = min(2 * pause, longest)
 
+    # -- another home
+
+    def _change_home_if_lost(self, error: Exception) -> bool:
+        """Get another home if the present one has not answered for long, or says that it is none. Return True if there
+        is another one."""
+        now = time.monotonic()
+        is_home = not isinstance(error, NotHome)
+        if is_home and now - self._heard < self._home_seconds:
+            self._home_lost = self._heard
+            return False
+        hint = str(error.extra.get("url", "")) if isinstance(error, NotHome) else None
+        return self.change_home(hint, now - self._home_lost >= self._patience)
+
+    def change_home(self, hint: str | None, accept_older: bool) -> bool:
+        """Ask the MDPs that can become the home, one after the other, first the one with the URL `hint`. Return True if
+        one of them is the home now."""
+        if not isinstance(self._mdp, Homes):
+            return False
+        previous = self._mdp.current.url
+        for mdp in self._mdp.candidates(hint):
+            try:
+                with self._applying:
+                    change = get_adopted(self._cache, previous, mdp, accept_older)
+                    self._heard = self._home_lost = time.monotonic()
+                    self._note(last_contact=datetime.now(UTC), last_error=None, up_to_date=False)
+            except MdvError as error:
+                log.warning("not_adopted", mdp=mdp.url, detail=error.detail)
+                continue
+            log.warning("home_changed", previous=previous, home=mdp.url, term=change.term, buckets=change.buckets,
+                        bytes=change.size, seconds=change.seconds, problems=change.problems)  # fmt: skip
+            return True
+        return False
+
+    # -- waiting
+
     def wait_for(self, position: int, seconds: float) -> bool:
         """Wait until `position` is applied. Return True if it is, False after the timeout."""
+        return self._wait_until(lambda: self._status.position >= position, seconds)
+
+    def wait_for_token(self, token: tuple[str, int], seconds: float) -> bool:
+        """Wait until the change of a token is applied, which any member of the backbone may have made."""
+        return self._wait_until(lambda: has_token(self._cache.home().vector, token), seconds)
+
+    def _wait_until(self, holds: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         pause = 0.05
-        while self._status.position < position:
+        while not holds():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
             self._poll_in_thread()
             with self._changed:
-                self._changed.wait_for(lambda: self._status.position >= position, min(pause, left))
+                self._changed.wait_for(holds, min(pause, left))
             pause = min(2 * pause, 2.0)
         return True
 
@@ -193,7 +258,7 @@ class Sync:
         """Compare the cache with the checksum of the MDP, and fetch buckets that differ again."""
         with self._applying:
             try:
-                found = verify(self._cache, self._mdp)
+                found = verify(self._cache, self._place()[0])
             except MustRefetch as error:
                 self._refetch(error)
                 return None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mdv.backbone.membership import MemberLives
 from mdv.backbone.messages import JoinRequest
-from mdv.backbone.replica_store import MemberFacts
+from mdv.backbone.replica_store import MemberFacts, MemberStatus
 from mdv.db.replica.keys import read_private_key, store_private_key
 from mdv.errors import BadRequest, Conflict, Forbidden, MdvError, NotFound, Refused
 from mdv.mdp.provider import Provider
@@ -177,6 +177,20 @@ def remove_member(replica: Replica, name: str) -> MemberFacts:
         if name == facts.name:
             raise Conflict("The lead cannot be removed.")
         member.close([name], is_removal=True)
+    return facts
+
+
+def activate_member(replica: Replica) -> MemberFacts:
+    """Let this member go first, because all members were restored: none of them is active, so none could give its
+    state to the others."""
+    with replica.member() as member:
+        facts = member.store.facts
+        if facts.status is MemberStatus.ACTIVE:
+            raise Conflict("This member is active already.")
+        if facts.status is MemberStatus.CHECKING:
+            member.stop_checking()
+        else:
+            member.assume_active()
     return facts
 
 

@@ -27,7 +27,7 @@ from mdv.db.feed import Feed, FeedState, StoredEvent, use_feed_snapshot
 from mdv.db.lmrs import Lmr
 from mdv.db.state import lock_state, read_state
 from mdv.db.vocabulary import Vocabulary
-from mdv.errors import BadRequest, Conflict, MustRefetch, NotFound
+from mdv.errors import BadRequest, Conflict, MustRefetch, NotFound, NotHome
 from mdv.feed import EventKind
 from mdv.model import RDF_TYPE, RDFS_RESOURCE
 
@@ -134,6 +134,8 @@ class FeedResponse:
     snapshot: bool = False
     held: bool = False
     """True if the feed is paused and has new events."""
+    vector: str | None = None
+    """The vector of this member of the backbone as JSON, when the response was read."""
 
     @property
     def text(self) -> str:
@@ -141,9 +143,10 @@ class FeedResponse:
         events = ",".join(event for _, _, event in self.events)
         snapshot = ',"snapshot":true' if self.snapshot else ""
         held = ',"paused":true' if self.held else ""
+        vector = f',"vector":{self.vector}' if self.vector is not None else ""
         return (
             f'{{"events":[{events}],"cursor":"{self.cursor}","position":{self.position},'
-            f'"up_to_date":{"true" if self.up_to_date else "false"}{snapshot}{held}}}'
+            f'"up_to_date":{"true" if self.up_to_date else "false"}{snapshot}{held}{vector}}}'
         )
 
 
@@ -184,11 +187,14 @@ class FeedReader:
             state, found = feed.look(lmr.id, after, limit + 1 if cursor.snapshot is None else 0)
             if state is None:
                 raise _deleted_error(lmr)
+            refuse_dormant(lmr, state)
             if cursor.epoch != cursor_epoch(state.epoch, lmr.id):
                 raise MustRefetch("This cursor is from another LMR or from another epoch of the MDP. Take a snapshot.")
             if cursor.snapshot is not None:
-                return self._read_snapshot(connection, lmr, cursor, state, limit, most_bytes)
-            return self._read_events(connection, lmr, cursor, state, found, limit, most_bytes)
+                page = self._read_snapshot(connection, lmr, cursor, state, limit, most_bytes)
+            else:
+                page = self._read_events(connection, lmr, cursor, state, found, limit, most_bytes)
+        return page if state.vector is None or page.held else replace(page, vector=state.vector)
 
     def _read_events(
         self,
@@ -286,6 +292,7 @@ class FeedReader:
         """Return the response to a request for a new snapshot if the feed is paused, else None."""
         with self._engine.begin() as connection:
             state = _feed_state(Feed(connection), lmr)
+        refuse_dormant(lmr, state)
         if not state.paused:
             return None
         return FeedResponse(
@@ -332,14 +339,36 @@ class FeedReader:
             with reader.begin():
                 use_feed_snapshot(reader)
                 _feed_state(Feed(reader), lmr)
-                count = Feed(reader).count_snapshot(lmr.id, buckets)
+                count = Feed(reader).count_snapshot(lmr.id, buckets, buckets is None)
                 first = Feed(writer).take_offsets(count)
                 writer.commit()
-                number = Feed(reader).make_snapshot(lmr.id, mdp_state.position, first, count, buckets)
+                number = Feed(reader).make_snapshot(lmr.id, mdp_state.position, first, count, buckets, buckets is None)
         # In a new transaction: another process may drop the same snapshots, which conflicts only with an older view.
         with self._engine.begin() as connection:
             Feed(connection).drop_old_snapshots(lmr.id)
         return Cursor(cursor_epoch(mdp_state.epoch, lmr.id), 0, 0, number)
+
+    def take_differences(self, lmr: Lmr, sums: Sequence[int]) -> tuple[str, int, list[int]]:
+        """Take a snapshot of the buckets whose checksums differ from those of a cache, at one position. Return the
+        cursor of its first page, the position, and the buckets. A cache that swaps them in is exact there."""
+        with self._snapshot_lock(lmr.id), self._snapshot_slots:
+            with self._engine.connect() as reader, self._engine.begin() as writer:
+                mdp_state = lock_state(writer)
+                with reader.begin():
+                    use_feed_snapshot(reader)
+                    feed = Feed(reader)
+                    refuse_dormant(lmr, _feed_state(feed, lmr))
+                    # The sums take long, so more offsets than necessary are taken before, and the lock is released.
+                    first = Feed(writer).take_offsets(feed.count_snapshot(lmr.id, None, True))
+                    writer.commit()
+                    buckets = [n for n, (ours, theirs) in enumerate(zip(feed.checksum(lmr.id), sums, strict=True))
+                               if ours != theirs]  # fmt: skip
+                    count = feed.count_snapshot(lmr.id, buckets, True)
+                    number = feed.make_snapshot(lmr.id, mdp_state.position, first, count, buckets, True)
+            with self._engine.begin() as connection:
+                Feed(connection).drop_old_snapshots(lmr.id)
+        cursor = Cursor(cursor_epoch(mdp_state.epoch, lmr.id), 0, 0, number)
+        return str(cursor), mdp_state.position, buckets
 
     def _read_snapshot(
         self, connection: Connection, lmr: Lmr, cursor: Cursor, state: FeedState, limit: int, most_bytes: int
@@ -378,7 +407,9 @@ class FeedReader:
         with self._engine.begin() as connection:
             use_feed_snapshot(connection)
             feed = Feed(connection)
-            return _feed_state(feed, lmr).position, feed.checksum(lmr.id)
+            state = _feed_state(feed, lmr)
+            refuse_dormant(lmr, state)
+            return state.position, feed.checksum(lmr.id)
 
 
 class _Contents:
@@ -420,8 +451,8 @@ class _Contents:
         notices = [(place, event) for place, event in enumerate(events) if event.kind in NOTICE_NUMBERS]
         if notices:
             reasons = Feed(connection).notice_reasons([(e.resource_id or 0, e.kind, e.tx) for _, e in notices])
-            for (place, event), reason in zip(notices, reasons, strict=True):
-                found[place] = f',"rule":{event.resource_id},"reason":{json.dumps(reason, ensure_ascii=False)}'
+            for (place, _), reason in zip(notices, reasons, strict=True):
+                found[place] = f',"rule":{reason[0]},"reason":{json.dumps(reason[1], ensure_ascii=False)}'
         return found
 
     def read_piece(
@@ -535,6 +566,14 @@ def _feed_state(feed: Feed, lmr: Lmr) -> FeedState:
     if state is None:
         raise _deleted_error(lmr)
     return state
+
+
+def refuse_dormant(lmr: Lmr, state: FeedState) -> None:
+    """Raise `NotHome` if an LMR is at home at another member of the backbone."""
+    if state.home is not None:
+        raise NotHome(
+            f"The LMR {lmr.name} is at home at {state.home}, another member of the backbone.", home=state.home
+        )
 
 
 def feed_paused_error(lmr: Lmr) -> Conflict:

@@ -45,6 +45,8 @@ class Provider:
         self.woken = 0
         """Processes that transactions have made ready, since a worker last looked."""
         self.signer: Signer = no_signature
+        self.is_in_backbone = False
+        """As of the last lock that was taken with this provider: true for the transaction that holds it."""
 
     @classmethod
     def configured(cls, engine: Engine, config: Config) -> Provider:
@@ -65,7 +67,7 @@ class Provider:
         other.eca_rules, other.run_limits = RuleSetCache(self.vocabulary), self.run_limits
         other.cascades_to_readers, other.slow_rules = self.cascades_to_readers, self.slow_rules
         other.signer, other.process_quotas = self.signer, self.process_quotas
-        other.woken = 0
+        other.woken, other.is_in_backbone = 0, self.is_in_backbone
         return other
 
     def note_woken(self, number: int) -> None:

@@ -78,9 +78,11 @@ class Replica:
 
     def __init__(self, provider: Provider, published: Callable[[], object] = lambda: None) -> None:
         self._provider = provider
+        self._autocommit = provider.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._published = published
         self._member: BackboneMember | None = None
         self.relay_after = RELAY_AFTER
+        self._new_lmrs: set[str] | None = None
         self._size = FIRST_SIZE
 
     # The member
@@ -158,6 +160,8 @@ class Replica:
             except BaseException:
                 self._member = None  # what it knew of this transaction is wrong
                 raise
+        if self._new_lmrs is not None:
+            self._new_lmrs |= store.new_lmrs
         if done is not None:
             self._published()
 
@@ -215,6 +219,11 @@ class Replica:
         """True if the schema of the backbone is not stored here, as far as this process knows."""
         return self._member is not None and self._member.store.facts.has_new_schema
 
+    def take_new_lmrs(self) -> set[str] | None:
+        """Return the lasting IDs of LMRs whose definitions have changed here since the last call; None for all."""
+        found, self._new_lmrs = self._new_lmrs, set()
+        return found
+
     @property
     def is_cut(self) -> bool:
         """True if there are operations that can be applied at once."""
@@ -224,7 +233,7 @@ class Replica:
     def _applying(self) -> Iterator[BackboneMember]:
         """Yield the member. The number of operations that it applies is limited, and adapts to their cost."""
         begun = time.monotonic()
-        with self._provider.engine.connect() as connection:
+        with self._autocommit.connect() as connection:
             target = TARGET_SECONDS_BESIDE_JOBS if has_interactive_jobs(connection) else TARGET_SECONDS
         with self.member() as member:
             member.apply_size = max(MIN_SIZE, int(self._size * target / TARGET_SECONDS))

@@ -45,6 +45,7 @@ from mdv.db.replica.facts import (
     store_facts,
     store_replica,
 )
+from mdv.db.replica.lmrs import read_registers, write_registers
 from mdv.db.replica.log import (
     append_operation,
     cut_operations,
@@ -105,6 +106,8 @@ class PostgresReplicaStore:
         self._looked_up: set[str] = set()
         """URIs whose IDs were looked up; some have none."""
         self._ids: Mapping[str, int] = {}
+        self.new_lmrs: set[str] = set()
+        """The lasting IDs of LMRs whose definitions have changed."""
         self.is_restoration = False
         """True: rows that were changed from outside are restored, so nothing is filtered and published."""
 
@@ -304,6 +307,13 @@ class PostgresReplicaStore:
             self._registers = {**self.registers(), **registers}
             store_registers(self._connection, registers)
 
+    def lmrs(self, keys: Collection[str] | None = None) -> Registers:
+        return read_registers(self._connection, keys)
+
+    def write_lmrs(self, registers: Registers) -> None:
+        write_registers(self._connection, registers)
+        self.new_lmrs |= {key.partition("/")[0] for key in registers}
+
     def append(self, row: LogRow) -> None:
         self._log.append(row)
 
@@ -352,7 +362,7 @@ class PostgresReplicaStore:
         if self.facts.drafts != self._drafts_before:
             replace_drafts(self._connection, self.facts.drafts)
         facts_text = changed_facts(self._stored, self._bases)
-        replica = replica_text(self.facts, self._stored.mode, self._stored.local.epoch)
+        replica = replica_text(self.facts, self._stored.mode, self._stored.epoch)
         if not self._written:
             self._write_log()
             if facts_text is not None:

@@ -28,7 +28,9 @@ from mdv.db.replica.keys import read_private_key
 from mdv.db.replica.lock import hold_replication_lock
 from mdv.db.replica.transport import InboxRow
 from mdv.errors import BadRequest, MdvError
+from mdv.mdp.adopt_lmr import follow_definitions
 from mdv.mdp.backbone_check_jobs import CheckRunner
+from mdv.mdp.lmr_definitions import announce_lmrs
 from mdv.mdp.log_transport import LogTransport
 from mdv.mdp.provider import Provider
 from mdv.mdp.replica import Replica, now_in_microseconds
@@ -87,6 +89,8 @@ class Replicator:
         self._followers: dict[str, _Follower] = {}
         self._stop = threading.Event()
         self._settled_at: object = None
+        self._published = published
+        self._changed_lmrs: set[str] | None = set()
 
     def stop(self) -> None:
         self._stop.set()
@@ -162,10 +166,21 @@ class Replicator:
         with self._turn:
             store_schema_in_force(self._replica, self._provider)
             self._rules.carry_out()
+        self._follow_lmrs(facts)
         if self._may_settle(facts):
             with self._turn:
                 self._replica.settle()
         self._report(self._status(facts))
+
+    def _follow_lmrs(self, facts: MemberFacts) -> None:
+        """Announce the LMRs of this MDP, and make all LMRs as they are defined."""
+        if announce_lmrs(self._provider):
+            self._published()
+        new, old = self._replica.take_new_lmrs(), self._changed_lmrs
+        self._changed_lmrs = None if new is None or old is None else old | new
+        if self._changed_lmrs is None or self._changed_lmrs:
+            self._changed_lmrs = follow_definitions(self._provider, facts.name, self._changed_lmrs)
+            self._published()
 
     def _may_settle(self, facts: MemberFacts) -> bool:
         """True if other operations may be stable than last time."""

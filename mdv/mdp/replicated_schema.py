@@ -9,6 +9,7 @@ from __future__ import annotations
 import structlog
 from sqlalchemy import Connection
 
+from mdv.backbone.etag import token_of
 from mdv.backbone.replica_store import MemberFacts
 from mdv.errors import NotLead
 from mdv.mdp.provider import Provider
@@ -72,8 +73,9 @@ def refuse_schema_unless_lead(connection: Connection, provider: Provider) -> boo
     return True
 
 
-def announce_schema(connection: Connection, provider: Provider) -> None:
-    """Put the schema that this transaction has stored in force at all members. This MDP is the lead."""
+def announce_schema(connection: Connection, provider: Provider) -> str:
+    """Put the schema that this transaction has stored in force at all members. This MDP is the lead. Return the token
+    of the change."""
     text = schema_as_text(provider.schemas.now(connection)) or ""
     with Replica(provider).member(connection) as member:
         facts = member.store.facts
@@ -81,6 +83,7 @@ def announce_schema(connection: Connection, provider: Provider) -> None:
         if facts.table.schema_text != text:
             member.put_schema(text, now_in_microseconds())
         facts.note_schema()
+        return token_of((facts.life, facts.seq))
 
 
 def try_schema(connection: Connection, document: Document, provider: Provider, holds: bool) -> None:

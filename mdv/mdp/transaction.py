@@ -174,6 +174,7 @@ class Transaction:
         self.schema = self.provider.schemas.at(self.connection, self.state.schema_version)
         self.position = self.state.position + 1
         self._is_locked = True
+        self.provider.is_in_backbone = self.state.replica is not None
 
     def lock_documents(self, documents: Collection[str], resources: Collection[str]) -> Mapping[str, StoredDocument]:
         """Take the lock. Return those of `documents` that are or were registered. `resources`: all URIs that their new

@@ -462,9 +462,8 @@ def _run_schema_job(connection: Connection, job: Job, provider: Provider) -> dic
         savepoint.rollback()
         return asdict(outcome) | {"dry_run": True}
     savepoint.commit()
-    if is_member:
-        announce_schema(connection, provider)
-    return asdict(outcome)
+    token = {"token": announce_schema(connection, provider)} if is_member else {}
+    return asdict(outcome) | token
 
 
 def _run_eca_job(connection: Connection, job: Job, provider: Provider) -> dict[str, Any]:

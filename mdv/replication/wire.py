@@ -277,6 +277,7 @@ def _write_state(state: StateAnswer, kind: SetKind) -> Json:
         "stable": dict(state.stable), "promised": dict(state.promised), "buckets": sorted(state.buckets),
         "documents": [document_fields(document, kind) for document in state.documents], "asked_by": state.asked_by,
         "registers": {key: list(one) for key, one in state.registers.items()},
+        "lmrs": {key: list(one) for key, one in state.lmrs.items()},
     }  # fmt: skip
 
 
@@ -286,9 +287,12 @@ def _read_state(item: Json, kind: SetKind) -> StateAnswer:
         {_text(life): _bytes(chain) for life, chain in item["chains"].items()}, _read_table(item["table"]),
         _vector(item["stable"]), _vector(item["promised"]), frozenset(_number(bucket) for bucket in item["buckets"]),
         tuple([decode_document(document, kind) for document in item["documents"]]), _text(item["asked_by"]),
-        {_text(key): Register(_number(at), _text(life), value)
-         for key, (at, life, value) in item["registers"].items()},
+        _read_registers(item["registers"]), _read_registers(item.get("lmrs", {})),
     )  # fmt: skip
+
+
+def _read_registers(value: Any) -> dict[str, Register]:
+    return {_text(key): Register(_number(at), _text(life), one) for key, (at, life, one) in value.items()}
 
 
 def _write_life_seen(seen: LifeSeen, _: SetKind) -> Json:

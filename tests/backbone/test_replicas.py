@@ -20,11 +20,10 @@ from mdv.mdp.edit import Edit
 from mdv.mdp.replica_store import PostgresReplicaStore
 from mdv.mdp.transaction import Transaction
 from mdv.model import Statement, Term
-from tests.support.replicas import NewDatabase, ReplicaMdp, Replicas
+from tests.support.replicas import DOCUMENT as D
+from tests.support.replicas import SCHEMA, NewDatabase, ReplicaMdp, Replicas, assert_equal, tags
 
-SCHEMA = ":Book a rdfs:Class . :title a rdf:Property . :tag a rdf:Property ; mdv:setValued true ."
 COPY_TAG = "ON INSERT (_, tag, _) IF $delta.target = 'x' DO INSERT ($delta, tag, 'copied')"
-D = "http://d/1"
 X = f"<{D}#x>"
 
 
@@ -43,46 +42,6 @@ def mode(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def three(new_database: NewDatabase, mode: str) -> Replicas:
     return found(new_database, mode)
-
-
-def said(member: ReplicaMdp, uri: str = D) -> set[tuple[str, str]]:
-    """The properties and values of a document."""
-    return set(
-        member.rows(
-            "select v.uri, coalesce(f.value, t.uri) from filter_data f join documents d on d.id = f.document_id"
-            " join vocabulary v on v.id = f.property_id left join resources t on t.id = f.target_id where d.uri = :uri",
-            uri=uri,
-        )
-    )
-
-
-def tags(member: ReplicaMdp, uri: str = D) -> set[str]:
-    return {value for name, value in said(member, uri) if name == "http://v/tag"}
-
-
-def replicated(member: ReplicaMdp) -> list[Any]:
-    """What all members must agree on."""
-    return [
-        *member.rows("select uri, version, present, digest, statements, prefixes from documents order by uri"),
-        *sorted(
-            member.rows(
-                "select d.uri, s.uri, v.uri, t.uri, f.value, f.lang, y.uri from filter_data f"
-                " join documents d on d.id = f.document_id join resources s on s.id = f.resource_id"
-                " join vocabulary v on v.id = f.property_id left join resources t on t.id = f.target_id"
-                " left join vocabulary y on y.id = f.datatype_id"
-            ),
-            key=str,
-        ),
-    ]
-
-
-def assert_equal(replicas: Replicas) -> None:
-    first, *others = replicas.members.values()
-    for other in others:
-        assert replicated(other) == replicated(first)
-        with first.engine.connect() as one, other.engine.connect() as two:
-            assert other.replica.sums(two) == first.replica.sums(one)
-            assert other.replica.conflicts(two) == first.replica.conflicts(one)
 
 
 def counts(member: ReplicaMdp, every: bool = False) -> dict[str, int]:

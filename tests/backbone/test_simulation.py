@@ -171,6 +171,10 @@ def rules_are_not_repeated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BackboneMember, "_redo_rules", lambda self, drafts: None)
 
 
+def operations_under_an_older_schema_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(member, "is_under_another_schema", lambda operation, store: False)
+
+
 def rules_are_not_transferred(patch: pytest.MonkeyPatch) -> None:
     original = BackboneMember._take_state
     patch.setattr(BackboneMember, "_take_state", lambda self, message: original(self, message._replace(registers={})))
@@ -199,6 +203,7 @@ def rules_are_not_transferred(patch: pytest.MonkeyPatch) -> None:
         (the_last_rules_to_arrive_win, "orset", 0),
         (rules_are_not_repeated, "orset", 30),
         (rules_are_not_transferred, "orset", 0),
+        (operations_under_an_older_schema_are_not_checked, "orset", 0),
     ],
 )
 def test_a_planted_fault_is_found(fault: Patch, mode: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from mdv.bench.adoption import run_adoption
 from mdv.bench.backbone import APPLIED, SUMS, WITH_LOG, BackbonePlan, evaluate_backbone_goals, run_backbone
 from mdv.bench.sql.bench_store import BenchDatabases
 from mdv.embedded import Postgres
@@ -29,3 +32,10 @@ def test_members_that_differ_are_reported(postgres: Postgres, monkeypatch: pytes
     )  # fmt: skip
     with pytest.raises(AssertionError, match="The two members differ"):
         run_backbone(BenchDatabases(postgres.url), BackbonePlan(batches=(1,), rounds=1, documents=1), lambda _: None)
+
+
+def test_an_adoption_fetches_less_than_a_snapshot(postgres: Postgres, tmp_path: Path) -> None:
+    none, one, snapshot = run_adoption(BenchDatabases(postgres.url), tmp_path, 40, (0, 1), lambda _: None)
+    assert (none.resources, none.buckets) == (80, 0) and snapshot.resources == 80
+    assert one.buckets == 1
+    assert none.size < one.size < snapshot.size

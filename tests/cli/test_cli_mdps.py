@@ -44,7 +44,7 @@ def free_ports(count: int, distance: int = 10) -> int:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     up = Up(tmp_path_factory.mktemp("mdps") / "data", port=free_ports(3), lmr_port=free_ports(3))
-    up.options = ["--mdps", "3"]
+    up.options, up.settings = ["--mdps", "3"], {"MDV_LMR_HOME_SECONDS": "5"}
     try:
         yield up.start()
         assert up.end(signal.SIGTERM) == 0, up.output
@@ -70,12 +70,12 @@ def at_rest(members: list[Api]) -> bool:
     return all(vector == vectors[0] for vector in vectors)
 
 
-def kill(up: Up, *words: bytes) -> list[int]:
-    """Kill the processes of the system whose command line contains all words."""
+def kill(up: Up, *words: bytes, number: signal.Signals = signal.SIGKILL) -> list[int]:
+    """Kill the processes of the system whose command line contains all words, or send them another signal."""
     assert up.process is not None
     found = [pid for pid in descendants(up.process.pid) if all(word in command_line(pid) for word in words)]
     for pid in found:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     return found
 
 
@@ -113,6 +113,47 @@ def test_three_mdps_converge_survive_kills_and_are_found_again(up: Up, mdv: Call
     assert len(again) == 3 and {api.get("/backbone").json()["id"] for api in again} == {id_}
     assert again[2].put(uris[0], provider(99)).status_code == 200
     eventually(lambda: at_rest(again))
+
+
+@pytest.mark.full
+def test_an_lmr_changes_its_home_when_the_web_server_of_its_mdp_stops(up: Up, mdv: Callable[..., Any]) -> None:
+    members = apis(up)
+    assert members[0].put_schema(SCHEMA).status_code == 200
+    eventually(lambda: all("serverPort" in api.get("/schema").text for api in members))
+    rule = up.folder.parent / "roaming.rule"
+    rule.write_text("search CycleProvider c register c where c.serverPort = 4711")
+    assert mdv("subscribe", rule, "--data", up.folder).code == 0
+    uris = [f"http://docs.example/roaming/{number}" for number in range(3)]
+    assert members[2].put(uris[0], provider(4711)).status_code == 201
+
+    def resources() -> set[str]:
+        system = system_of(up, 1)
+        headers = {"Authorization": f"Bearer {system.token}"}
+        with local_client(base_url=system.lmr_url, headers=headers, timeout=60) as lmr:
+            items = lmr.get("/api/v1/resources", params={"class": "CycleProvider"}).json()["items"]
+        return {item["uri"] for item in items if "/roaming/" in item["uri"]}
+
+    def status() -> dict[str, Any]:
+        found = mdv("lmr", "status", "--data", up.folder, "--json")
+        assert found.code == 0, found.err
+        return dict(json.loads(found.out))
+
+    eventually(lambda: resources() == {f"{uris[0]}#host"}, detail=status)
+    assert len(status()["mdps"]) == 3 and status()["mdp"] == system_of(up, 1).url
+    eventually(lambda: all(api.get("/lmrs/local@m1").status_code == 200 for api in members[1:]))
+    port = f":{up.port}".encode()
+    stopped = kill(up, b"gunicorn", b"web.wsgi", port, number=signal.SIGSTOP)
+    try:
+        eventually(lambda: status()["adoptions"], 120, detail=status)
+        token = members[1].put(uris[1], provider(4711)).json()["token"]
+        eventually(lambda: resources() == {f"{uri}#host" for uri in uris[:2]}, detail=status)
+        assert token
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    assert members[0].put(uris[2], provider(4711)).status_code == 201
+    eventually(lambda: resources() == {f"{uri}#host" for uri in uris}, 120, detail=status)
+    eventually(lambda: "equal" in mdv("lmr", "verify", "--data", up.folder).out, 120, detail=status)
 
 
 @pytest.mark.full

@@ -26,7 +26,7 @@ from mdv.backbone.messages import BackboneMessage, LogPage, describe
 from mdv.backbone.operation import RULES, SCHEMA, LogRow, Operation, decode_operation
 from mdv.backbone.orset import AddWinsSet
 from mdv.backbone.registers import Register, registers_from_json
-from mdv.backbone.replica_store import MemberFacts, MemberStatus
+from mdv.backbone.replica_store import MemberFacts, MemberStatus, ReplicaStore
 from mdv.backbone.replicated_set import SetKind
 from mdv.backbone.vector import NO_DOT, Dot, Vector, covers, includes
 from mdv.errors import Refused
@@ -98,6 +98,7 @@ class Schedule:
         self.lost = 0
         self.repeated = 0
         self.backups: dict[str, list[Backup]] = {}
+        self.scanned: dict[str, object] = {}
         self.counts: Counter[str] = Counter()
         self.step = 0
 
@@ -218,13 +219,28 @@ class Schedule:
         rng, member, uri = self.random, self.members[name], self.random.choice(DOCUMENTS)
         self.counts["write"] += 1
         if rng.random() < 0.6:
-            wanted = [statement for statement in STATEMENTS if rng.random() < 0.35]
+            chosen = [statement for statement in STATEMENTS if rng.random() < 0.35]
+            wanted = [statement for statement in chosen if self.is_allowed(name, statement)]
             operation = member.register(uri, wanted, {"n": str(rng.randrange(100))}, self.time_of(name))
         else:
             some = rng.sample(STATEMENTS, 2)
-            operation = member.change([LocalChange(uri, some[:1], some[1:])], self.time_of(name))
+            inserted = [statement for statement in some[:1] if self.is_allowed(name, statement)]
+            operation = member.change([LocalChange(uri, inserted, some[1:])], self.time_of(name))
         if operation is not None:
             self.note(name, operation)
+
+    def is_allowed(self, name: str, statement: Statement) -> bool:
+        """True if the schema at a member accepts a statement."""
+        return statement.object.value != "c" or not is_strict(self.members[name].store.facts.table.schema_text)
+
+    def scan(self, name: str) -> None:
+        """Note the documents that a new schema refuses, as a member does when it stores it."""
+        store = self.members[name].store
+        table = store.facts.table
+        if self.scanned.get(name) != (table.schema, table.schema_by) and is_strict(table.schema_text):
+            for uri in refused_documents(store):
+                store.doubt(uri)
+        self.scanned[name] = (table.schema, table.schema_by)
 
     def change_rules(self, name: str) -> None:
         self.counts["rules"] += 1
@@ -235,7 +251,9 @@ class Schedule:
         member = self.members[name]
         if member.is_active and member.store.facts.table.lead[2] == name:
             self.counts["schema"] += 1
-            member.put_schema(f"{name} {self.step}", self.time_of(name))
+            strictness = "strict" if self.step % 2 else "lax"
+            member.put_schema(f"{name} {self.step} {strictness}", self.time_of(name))
+            self.scan(name)
 
     def change_lead(self, name: str) -> None:
         """Let the lead hand over, or another member set the lead although the present one may be there."""
@@ -304,6 +322,7 @@ class Schedule:
         member = self.members[to]
         life, status = member.store.facts.life, member.store.facts.status
         answers = member.receive(message, self.time_of(to))
+        self.scan(to)
         if self.trace:
             self.say(f"{to} gets {describe(message)}: {status.name} -> {member.store.facts.status.name}"
                      f" {member.store.facts.vector} answers {[type(one).__name__ for _, one in answers]}")  # fmt: skip
@@ -479,6 +498,10 @@ class Schedule:
                 raise SimulationFailed(f"{first.name} and {member.name} differ:\n{expected}\n{self.summary(member)}")
             if isinstance(member.store, MemoryReplicaStore) and member.store.log_size:
                 raise SimulationFailed(f"{member.name} keeps operations that are stable")
+            if is_strict(facts.table.schema_text):
+                missed = set(refused_documents(member.store)) - member.store.doubted  # type: ignore[attr-defined]
+                if missed:
+                    raise SimulationFailed(f"{member.name} does not note that the schema refuses {missed}")
             for uri, document in member.store.documents():
                 statements = member.store.statements(uri)
                 if document.digest != digest_of(statements) or document.statements != len(statements):
@@ -566,6 +589,16 @@ class Schedule:
     def say(self, text: str) -> None:
         if self.trace:
             print(f"{self.step:3} {text}")
+
+
+def is_strict(schema: str | None) -> bool:
+    """True if a schema refuses the value c."""
+    return (schema or "").endswith("strict")
+
+
+def refused_documents(store: ReplicaStore) -> list[str]:
+    """Return the documents that a strict schema refuses."""
+    return [uri for uri, _ in store.documents() if any(one.object.value == "c" for one in store.statements(uri))]
 
 
 def run_schedules(mode: str, seeds: Iterable[int]) -> Counter[str]:

@@ -42,6 +42,21 @@ class HttpMember:
     replicator: Replicator | None = None
     thread: threading.Thread | None = None
 
+    def serve(self) -> None:
+        """Start the web server and the worker, again at the same port."""
+        started = serve_in_process(self.database_url, self.redis_url, port=self.server.port, **self.settings)
+        self.server = self.stack.enter_context(started)
+
+    def stop(self) -> None:
+        """Stop everything. The database remains."""
+        self.stop_replication()
+        self.stack.close()
+
+    def begin(self) -> None:
+        """Start everything again."""
+        self.serve()
+        self.replicate()
+
     @property
     def url(self) -> str:
         return self.proxy.url
@@ -109,10 +124,11 @@ class HttpBackbone:
             update_epoch(connection, restored=True)  # copies of a template have the same
         engine.dispose()
         settings = {"MDV_BACKBONE_RELAY_SECONDS": str(RELAY_SECONDS), **self._settings, **settings}
-        server = self._stack.enter_context(serve_in_process(database_url, redis_url, **settings))
+        stack = ExitStack()
+        server = stack.enter_context(serve_in_process(database_url, redis_url, **settings))
         proxy = self._stack.enter_context(FaultyProxy(server.port))
-        member = HttpMember(name, database_url, redis_url, server, proxy, settings)
-        self._stack.callback(member.stop_replication)
+        member = HttpMember(name, database_url, redis_url, server, proxy, settings, stack)
+        self._stack.callback(member.stop)
         member.replicate()
         self.members[name] = member
         return member

@@ -127,7 +127,7 @@ class Mdp:
 
     def unsubscribe(self, lmr: Lmr, *numbers: int) -> int:
         with self.engine.begin() as connection:
-            return unsubscribe(connection, lmr, numbers, self.provider)
+            return int(unsubscribe(connection, lmr, numbers, self.provider)["position"])
 
     def resume(self, lmr: Lmr, number: int) -> Subscription:
         with self.engine.begin() as connection:

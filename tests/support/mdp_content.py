@@ -82,9 +82,12 @@ _OF_THE_WAY = [
     *(f"real_{name}" for name in ("processes", "states", "waits", "solutions", "log", "calls")),
     "write_locks",
     "backbone",
-    *(f"replica_{name}" for name in ("log", "drafts")),
+    *(f"replica_{name}" for name in ("log", "drafts", "inbox")),
+    "federation",
+    *(f"federation_{name}" for name in ("inbox", "invitations", "journal", "links", "outbox", "presence", "records")),
     "statement_marks",
     "replicated_rules",
+    *(f"lmr_{name}" for name in ("registers", "rules")),
     "refused_documents",
 ]
 """Tables that record how documents were registered, or that other tests compare."""

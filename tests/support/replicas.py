@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from itertools import permutations
+from typing import Any
 
 import psycopg
 import sqlalchemy
@@ -22,6 +23,9 @@ from mdv.mdp.schemas import read_schema_document
 from tests.support.mdp import Mdp
 
 NewDatabase = Callable[[], Engine]
+
+SCHEMA = ":Book a rdfs:Class . :title a rdf:Property . :tag a rdf:Property ; mdv:setValued true ."
+DOCUMENT = "http://d/1"
 
 
 class ReplicaMdp(Mdp):
@@ -159,3 +163,43 @@ class Databases:
 
     def close(self) -> None:
         self._stack.close()
+
+
+def said(member: ReplicaMdp, uri: str = DOCUMENT) -> set[tuple[str, str]]:
+    """The properties and values of a document."""
+    return set(
+        member.rows(
+            "select v.uri, coalesce(f.value, t.uri) from filter_data f join documents d on d.id = f.document_id"
+            " join vocabulary v on v.id = f.property_id left join resources t on t.id = f.target_id where d.uri = :uri",
+            uri=uri,
+        )
+    )
+
+
+def tags(member: ReplicaMdp, uri: str = DOCUMENT) -> set[str]:
+    return {value for name, value in said(member, uri) if name == "http://v/tag"}
+
+
+def replicated(member: ReplicaMdp) -> list[Any]:
+    """What all members must agree on."""
+    return [
+        *member.rows("select uri, version, present, digest, statements, prefixes from documents order by uri"),
+        *sorted(
+            member.rows(
+                "select d.uri, s.uri, v.uri, t.uri, f.value, f.lang, y.uri from filter_data f"
+                " join documents d on d.id = f.document_id join resources s on s.id = f.resource_id"
+                " join vocabulary v on v.id = f.property_id left join resources t on t.id = f.target_id"
+                " left join vocabulary y on y.id = f.datatype_id"
+            ),
+            key=str,
+        ),
+    ]
+
+
+def assert_equal(replicas: Replicas) -> None:
+    first, *others = replicas.members.values()
+    for other in others:
+        assert replicated(other) == replicated(first)
+        with first.engine.connect() as one, other.engine.connect() as two:
+            assert other.replica.sums(two) == first.replica.sums(one)
+            assert other.replica.conflicts(two) == first.replica.conflicts(one)

@@ -61,6 +61,14 @@ def test_a_sandbox_shows_solutions_difference_and_trace(visitor: Visitor, stored
     assert trace[1].startswith("add serverPort(") and trace[2].startswith("read cpu(") and "no further" in trace[2]
 
 
+def test_what_a_sandbox_does_not_do_is_offered_to_be_run_for_real(visitor: Visitor, viewer: Visitor) -> None:
+    for code, is_offered in (
+        ("TRUE", False), ("STOP <urn:none>", True), ("CALL primitive:service(<urn:none>)", True), ("$x AND $x", False),
+    ):  # fmt: skip
+        assert bool(run(visitor, code).tree.xpath("//button[.='Run for real']")) is is_offered, code
+    assert not run(viewer, "STOP <urn:none>").tree.xpath("//button[.='Run for real']")
+
+
 def test_reading_refuses_changes_and_marks_the_place(visitor: Visitor, stored: str) -> None:
     page = run(visitor, f"{PREFIX}TRUE AND\n+ex:note(ex:a, 'b')", "read")
     assert page.status == 422 and "may only read" in page.alert()
@@ -105,7 +113,7 @@ def test_a_stream_sends_parts_as_they_happen(visitor: Visitor, stored: str) -> N
     by_name = dict(found)
     assert "The program runs" in by_name["whole"] and "?host" in by_name["whole"]
     assert by_name["solutions"] == f"1 {stored}#host 5874 integer" and "xsd:integer" in by_name["warnings"]
-    assert "Nothing would change." in by_name["end"]
+    assert "No statement would change." in by_name["end"]
     assert parts(visitor, "TRUE AND")[0][0] == "whole" and "error at line 1" in parts(visitor, "TRUE AND")[0][1]
     assert "Plan" in parts(visitor, "TRUE", "explain")[0][1]
     assert "1 solution" in parts(visitor, "TRUE UNION TRUE", limit=1)[-1][1]

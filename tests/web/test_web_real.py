@@ -123,6 +123,10 @@ def test_an_error_has_its_place_and_what_was_done(api: Api, stored: str) -> None
         and refused["type"] == "urn:mdv:problem:invalid-program"
         and refused["span"]["line"] == 1
     )
+    for mode in ("read", "sandbox", "run"):
+        unread = run(api, "+:note(:a, :b | en)", mode=mode).json()
+        assert unread["effects"] == {"added": 0, "removed": 0} and unread["solutions"] == 0, mode
+        assert unread["position"] >= problem["position"] and unread["span"]["start"] == 16
     assert run(api, '+:note(:a, "b")', mode="read").json()["span"]["start"] == 0
 
 

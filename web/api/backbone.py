@@ -18,6 +18,7 @@ from mdv.errors import BadRequest, Forbidden, Forked, StateIsNeeded, Unauthentic
 from mdv.mdp.backbone_members import (
     NewMember,
     accept_member,
+    activate_member,
     change_lead,
     found_backbone,
     invite_member,
@@ -186,6 +187,21 @@ def delete_member(name: str) -> dict[str, Any]:
     read_facts(s)
     with s.replica_lock:
         remove_member(s.replica, name)
+    s.notify_commit()
+    return describe_backbone(s)
+
+
+@routes.route("POST", "/backbone/activation", "Let this member go first",
+              {200: BackboneShown} | describe_problems(404, 409))  # fmt: skip
+def activate() -> dict[str, Any]:
+    """Only if all members were restored from backups: then none is active, and none can give its state to the others.
+    Choose the member with the latest backup; the others take over its state, and what their backups have besides is
+    repeated on it. 409 if this member is active, or has changes that it must repeat first."""
+    require_unlimited_admin()
+    s = services()
+    read_facts(s)
+    with s.replica_lock:
+        activate_member(s.replica)
     s.notify_commit()
     return describe_backbone(s)
 

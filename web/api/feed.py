@@ -71,6 +71,11 @@ _PAGE["properties"]["events"]["items"] = {
     },
 }
 _PAGE["properties"]["snapshot"] = {"type": "boolean", "description": "true: the response is part of a snapshot"}
+_PAGE["properties"]["vector"] = {
+    "type": "object",
+    "additionalProperties": {"type": "integer"},
+    "description": "in a backbone: changes that this MDP has, by life",
+}
 _PAGE["properties"]["paused"] = {"type": "boolean", "description": "true: the feed is paused"}
 _ANSWER = describe_json(_PAGE, "All transactions up to `position` are in this response or in previous ones")
 _ANSWER["content"][EVENTS] = {"schema": {"type": "string"}}

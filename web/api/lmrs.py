@@ -16,6 +16,8 @@ from web.job_queue import FinishedJob, PendingJob, accepted_response
 from web.json_bodies import describe_json_body, read_json_body, read_json_items
 from web.models import (
     Accepted,
+    Adoption,
+    AdoptionRequest,
     ListQuery,
     LmrChange,
     LmrCreated,
@@ -32,7 +34,7 @@ from web.openapi import SUBSCRIPTIONS, describe_json, describe_problems, page_sc
 from web.routing import RouteGroup
 from web.services import services
 from web.streams import list_response
-from web.use_cases.lmrs import change_rules
+from web.use_cases.lmrs import adopt_lmr, change_rules
 
 routes = RouteGroup("lmrs", "Local metadata repositories and their subscriptions")
 
@@ -69,16 +71,16 @@ def list_(query: ListQuery) -> dict[str, Any]:
 @routes.route("GET", "/lmrs/<lmr>", "Get an LMR", {200: LmrShown} | describe_problems(404))
 def get(lmr: str) -> dict[str, Any]:
     """Returns the numbers of its subscriptions, resources and events, and its read progress."""
-    found = require_lmr_access(lmr, reads=True)
+    found = require_lmr_access(lmr, reads=True, anywhere=True)
     with services().engine.connect() as connection:
         return _lmr_as_dict(found, count_per_lmr(connection, [found])[found.id])
 
 
 @routes.route("DELETE", "/lmrs/<lmr>", "Remove an LMR", {200: LmrChange, 202: Accepted} | describe_problems(404, 429))
 def delete(lmr: str) -> Response:
-    """Also removes its subscriptions, feed, webhooks and tokens."""
+    """Also removes its subscriptions, feed, webhooks and tokens, at all members of the backbone."""
     require_unlimited_admin()
-    found = require_lmr_access(lmr)
+    found = require_lmr_access(lmr, anywhere=True)
     return _answer(change_rules("forget", found, {}, current_caller().by), id=found.id, name=found.name)
 
 
@@ -117,6 +119,17 @@ def refetch(lmr: str) -> dict[str, Any]:
         return _lmr_as_dict(found, count_per_lmr(connection, [found])[found.id])
 
 
+@routes.route("POST", "/lmrs/<lmr>/adopt", "Become the home of an LMR",
+            {200: Adoption} | describe_problems(404, 408, 409, 413, 415, 422, 429, 503),
+            body=describe_json_body(AdoptionRequest, {"term": 1, "vector": {}, "buckets": ["0"] * 256}))  # fmt: skip
+def adopt(lmr: str) -> dict[str, Any]:
+    """An LMR whose home does not answer calls this at another member of the backbone. From then on this MDP filters for
+    it, and the other members do not. Only the buckets that differ are fetched: read the feed after `cursor`. 503
+    `behind`: this MDP lacks changes that the LMR has."""
+    found = require_lmr_access(lmr, anywhere=True)
+    return adopt_lmr(found, read_json_body(AdoptionRequest), current_caller().by)
+
+
 def _hold(name: str, paused: bool) -> dict[str, Any]:
     require_unlimited_admin()
     found = require_lmr_access(name)
@@ -144,8 +157,9 @@ def add(lmr: str) -> Response:
     if isinstance(done, PendingJob):
         return accepted_response(done)
     position = done.result["position"]
+    token = done.result.get("token")
     items = [
-        Subscription(number, name, rule, position, current_caller().by).as_dict()
+        Subscription(number, name, rule, position, current_caller().by, token=token).as_dict()
         for number, (name, rule) in zip(done.result["ids"], rules, strict=True)
     ]
     return list_response("items", items, {}, {"position": position}, 201) if many else make_response(items[0], 201)
@@ -214,5 +228,7 @@ def _lmr_as_dict(lmr: Lmr, counts: LmrCounts) -> dict[str, Any]:
         "asked_at": lmr.asked_at.isoformat() if lmr.asked_at else None,
         "paused": lmr.paused,
         "by": lmr.by,
+        "home": lmr.home,
+        "term": lmr.term,
         **asdict(counts),
     }

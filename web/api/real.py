@@ -27,6 +27,7 @@ from web.use_cases.programs import (
     NDJSON,
     Event,
     client_connection,
+    complete_refusals,
     later_events,
     prepare_program,
     program_slot,
@@ -81,10 +82,11 @@ def run() -> Response:
     caller = require_reader()
     body = read_json_body(ProgramBody, MAX_BODY_BYTES)
     media_type = negotiate_type([JSON, NDJSON, EVENTS])
-    if body.mode == "run":
-        return _run_process(caller, body, media_type)
     s = services()
-    with ExitStack() as stack:
+    if body.mode == "run":
+        with complete_refusals(s):
+            return _run_process(caller, body, media_type)
+    with ExitStack() as stack, complete_refusals(s):
         stack.enter_context(program_slot(s, caller))
         program = prepare_program(
             s, caller, body.code, is_read_only=body.mode == "read", into=body.into, binding=body.binding,

@@ -7,6 +7,7 @@ from typing import Any
 
 from flask import Response, jsonify, request
 
+from mdv.backbone.etag import parse_token
 from mdv.errors import BadRequest
 from mdv.inspect.sql.cache import count_cache, list_resources, read_suspended_rules
 from mdv.lmr.garbage_collector import find_problems as check_cache
@@ -28,6 +29,7 @@ from web.lmr.actions import (
 from web.lmr.resource import cached_resource
 from web.lmr.search import run_cache_search
 from web.lmr.services import (
+    LmrServices,
     lmr,
     local_write_slot,
     mdp_request_slot,
@@ -91,13 +93,12 @@ ROUTE_GROUPS = [status_routes, subscription_routes, resource_routes, search_rout
 )
 def status(query: StatusQuery) -> dict[str, Any]:
     """With `after`, answers when that position is applied, at the latest after `wait` seconds. Use it to read your own
-    writes. If too many requests are already waiting, it answers immediately; check `position` and `up_to_date`."""
+    writes. If too many requests are already waiting, it answers immediately; check `reached`. `after` may also be the
+    `token` of a change at any MDP of a backbone."""
     require_reader()
     s = lmr()
-    if query.after is not None:
-        longest = s.config.max_wait_seconds
-        s.wait_for(query.after, longest if query.wait is None else min(query.wait, longest))
-    now = s.sync.status
+    reached = _wait_for_change(s, query)
+    now, home = s.sync.status, s.cache.home()
     with s.cache.reading() as connection:
         counts = count_cache(connection)
         suspended = read_suspended_rules(connection, MAX_SUSPENDED_SHOWN)
@@ -105,7 +106,7 @@ def status(query: StatusQuery) -> dict[str, Any]:
         "mdp": s.mdp.url,
         "cursor": now.cursor,
         "position": now.position,
-        "up_to_date": now.up_to_date and (query.after is None or now.position >= query.after),
+        "up_to_date": now.up_to_date and reached is not False,
         **asdict(counts),
         "taking_snapshot": now.taking_snapshot,
         "last_contact": now.last_contact.isoformat() if now.last_contact else None,
@@ -114,7 +115,24 @@ def status(query: StatusQuery) -> dict[str, Any]:
         "mended": now.mended,
         "suspended": [asdict(rule) for rule in suspended.first],
         "suspended_count": suspended.count,
-    }
+        "mdps": s.homes.urls,
+        "vector": dict(home.vector),
+        "term": home.term,
+        "adoptions": list(home.adoptions),
+    } | ({} if reached is None else {"reached": reached})
+
+
+def _wait_for_change(s: LmrServices, query: StatusQuery) -> bool | None:
+    """Wait for the position or the token that a request names. Return whether it is applied; None if it names none."""
+    if query.after is None:
+        return None
+    longest = s.config.max_wait_seconds
+    seconds = longest if query.wait is None else min(query.wait, longest)
+    if not query.after.isascii() or not query.after.isdecimal():
+        return s.wait_for_token(parse_token(query.after), seconds)
+    position = int(query.after[:19])
+    s.wait_for(position, seconds)
+    return s.sync.status.position >= position
 
 
 @status_routes.route("POST", "/verify", "Compare checksums with the MDP", {200: Verification} | describe_problems(503))

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from mdv.config import Config
 from mdv.lmr.cache import Cache
-from mdv.lmr.mdp_client import MdpClient
+from mdv.lmr.homes import Homes
 from mdv.lmr.sync import Sync
 from mdv.metrics import REQUEST_SECONDS, REQUESTS, render_process_metrics
 from web.app_factory import make_app
@@ -28,8 +28,9 @@ health = Blueprint("health", __name__)
 def create_lmr_app(config: Config) -> Flask:
     """Return the Flask application of one LMR, and start the thread that keeps its cache up to date."""
     cache = Cache.open(config.lmr_store)
-    mdp = MdpClient(config.mdp_url, config.lmr_token)
-    services = LmrServices(config, cache, mdp, Sync(cache, mdp))
+    homes = Homes.configured(cache, config.mdp_url, config.lmr_token, config.lmr_home_seconds)
+    sync = Sync(cache, homes, home_seconds=config.lmr_home_seconds, patience=config.lmr_patience)
+    services = LmrServices(config, cache, homes, sync)
     app = make_app(config, services, ROUTE_GROUPS, health, blueprint.pages)
     nav = [(endpoint, name) for endpoint, name in blueprint.NAV if f"pages.{endpoint}" in app.view_functions]
     configure_pages(app, config, nav=nav)

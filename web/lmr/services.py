@@ -15,6 +15,7 @@ from mdv.config import Config
 from mdv.errors import NotAllowed, Unauthenticated, Unavailable
 from mdv.inspect.sql.cache import read_labels
 from mdv.lmr.cache import Cache
+from mdv.lmr.homes import Homes
 from mdv.lmr.mdp_client import MdpClient
 from mdv.lmr.mdp_info import LmrInfo, LmrInfoCache
 from mdv.lmr.search_index import keep_index_current
@@ -40,7 +41,7 @@ class LmrServices:
 
     config: Config
     cache: Cache
-    mdp: MdpClient
+    homes: Homes
     sync: Sync
     _stop: threading.Event = field(default_factory=threading.Event)
     mdp_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_MDP_REQUESTS))
@@ -51,8 +52,13 @@ class LmrServices:
     _waiters: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_POSITION_WAITERS))
 
     def __post_init__(self) -> None:
-        self._mdp_info = LmrInfoCache(self.mdp)
+        self._mdp_info = LmrInfoCache(lambda: self.mdp)
         self.counter = CachedCounts(self.cache)
+
+    @property
+    def mdp(self) -> MdpClient:
+        """The MDP where this LMR is at home."""
+        return self.homes.current
 
     def start(self) -> None:
         """Start the threads that keep the cache and its search index up to date."""
@@ -113,6 +119,16 @@ class LmrServices:
                 self.sync.wait_for(position, seconds)
             finally:
                 self._waiters.release()
+
+    def wait_for_token(self, token: tuple[str, int], seconds: float) -> bool:
+        """Wait until the change of a token is applied, and return whether it is. If too many requests are already
+        waiting, it does not wait."""
+        if not self._waiters.acquire(blocking=False):
+            return self.sync.wait_for_token(token, 0)
+        try:
+            return self.sync.wait_for_token(token, seconds)
+        finally:
+            self._waiters.release()
 
 
 def lmr() -> LmrServices:

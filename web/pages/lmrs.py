@@ -34,7 +34,7 @@ from web.pages.base import (
 )
 from web.pages.similar import check_subscribed_before
 from web.services import services
-from web.use_cases.lmrs import change_rules, explain_at_lmr
+from web.use_cases.lmrs import change_rules, explain_at_lmr, find_home_url
 
 PAGE_SIZE = 50
 MAX_COUNTED_IN_LIST = 1000
@@ -130,7 +130,8 @@ def _render_lmr(lmr: Lmr, problem: Mapping[str, Any] | None = None, draft: Mappi
         subscriptions=subscriptions,
         added=next((s for s in subscriptions if str(s.id) == added), None),
         most=MAX_COUNTED,
-        may_change=may_change(),
+        may_change=may_change() and lmr.home is None,
+        home_url=find_home_url(lmr),
         problem=problem,
         draft=draft or {},
         later=before > 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,7 @@ MAX_SHOWN_LINES = 500
 """Statements of a difference that a page shows."""
 MAX_COMPLETED_ACTIONS = 200
 MAX_STEPS_SHOWN = 300
+_ACTING = re.compile(r"\b(?:SPAWN|STOP|CALL|EXPAND)\b")
 ACTS = ("check", "explain", "read", "sandbox", "run")
 MAX_CHANGES = 500
 """Statements that a run changed and a page shows."""
@@ -108,6 +110,14 @@ class RunShown:
     @property
     def mode(self) -> str:
         return self.given.act
+
+    @property
+    def may_differ(self) -> bool:
+        """True if the mode `run` may do more than this sandbox did: change documents, start or stop processes, or call
+        services."""
+        if self.end is None:
+            return self.problem is not None and "in the mode run alone" in self.problem["detail"]
+        return any(self.end["effects"].values()) or _ACTING.search(self.given.code) is not None
 
     def take(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -16,8 +16,8 @@ import structlog
 from flask import Response, request, stream_with_context
 
 from mdv.accounts.callers import Caller
-from mdv.errors import BadRequest, MdvError, ProgramStopped, TooMany, Unavailable
-from mdv.inspect.run_program import ProgramRequest, ProgramRun, ProgramWriter, read_binding
+from mdv.errors import BadRequest, InvalidProgram, MdvError, ProgramStopped, TooMany, Unavailable
+from mdv.inspect.run_program import ProgramRequest, ProgramRun, ProgramWriter, outcome_of_refused, read_binding
 from mdv.mdp.write_limits import WriteLimits
 from mdv.rdf.parse import is_absolute_iri
 from web.errors import unexpected
@@ -47,6 +47,17 @@ def program_slot(s: Services, caller: Caller) -> Iterator[None]:
                 " process. Try again in a few seconds."
             )
         yield
+
+
+@contextmanager
+def complete_refusals(s: Services) -> Iterator[None]:
+    """Add to the problem of a text that is refused what that of a program has which an error ended."""
+    try:
+        yield
+    except InvalidProgram as error:
+        with s.single.connect() as connection:
+            error.extra |= outcome_of_refused(connection)
+        raise
 
 
 def default_document(caller: Caller) -> str:

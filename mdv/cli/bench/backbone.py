@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -27,6 +28,8 @@ from mdv.cli.bench.options import (
               help="Documents that are stored when sums are measured.")  # fmt: skip
 @click.option("--crdt", type=click.Choice(["orset", "cset"]), default="orset", show_default=True,
               help="The kind of replicated set.")  # fmt: skip
+@click.option("--adoption", type=click.IntRange(min=0), metavar="N", help="Instead, measure an adoption of an LMR with"
+              " N resources against a snapshot.")  # fmt: skip
 @click.option("--live/--no-live", default=True, show_default=True,
               help="Also start three MDPs, and measure how they replicate over HTTP.")  # fmt: skip
 @click.option("--behind", type=click.IntRange(min=1), default=20_000, show_default=True,
@@ -38,6 +41,7 @@ def backbone(
     batches: tuple[int, ...],
     documents: int,
     crdt: str,
+    adoption: int | None,
     live: bool,
     behind: int,
     rounds: int,
@@ -55,6 +59,9 @@ def backbone(
     from mdv.bench.sql.bench_store import BenchDatabases
     from mdv.cli.bench.temporary_system import temporary_backbone
 
+    if adoption is not None:
+        _measure_adoption(adoption, json_file)
+        return
     plan = BackbonePlan(batches, rounds, documents, crdt)
     with start_bench_postgres() as server:
         figures = run_backbone(BenchDatabases(server.url), plan, print_progress)
@@ -73,3 +80,22 @@ def backbone(
     print_table(("what", "goal", "stretch", "measured", "at", "met"), (goal.as_row() for goal in reached))
     save_results("backbone", figures.results, json_file, plots, goals=[goal.as_dict() for goal in reached],
                  log_bytes=figures.log_bytes)  # fmt: skip
+
+
+def _measure_adoption(resources: int, json_file: Path | None) -> None:
+    """Measure adoptions after 0, 10 and 100 changes, and a snapshot."""
+    from tempfile import TemporaryDirectory
+
+    from mdv.bench.adoption import run_adoption
+    from mdv.bench.sql.bench_store import BenchDatabases
+
+    with start_bench_postgres() as server, TemporaryDirectory() as folder:
+        databases = BenchDatabases(server.url)
+        figures = run_adoption(databases, Path(folder), max(1, resources // 2), (0, 10, 100), print_progress)
+    print_table(
+        ("what", "resources", "buckets", "bytes", "seconds", "of these for the rules"),
+        ((f.name, f"{f.resources:,}", f"{f.buckets}", f"{f.size:,}", f"{f.seconds:.2f}", f"{f.activation_seconds:.2f}")
+         for f in figures),
+    )  # fmt: skip
+    if json_file is not None:
+        json_file.write_text(json.dumps([figure.as_dict() for figure in figures], indent=1) + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ from mdv.backbone.replica_store import MemberFacts
 from mdv.backbone.vector import Life
 from mdv.db.engine import driver
 from mdv.db.load_sql import load_sql
+from mdv.db.replica.lmrs import forget_backbone_lmrs
 
 LogBases = dict[Life, tuple[int, bytes]]
 """The last operation of each life that is no longer in the log, and its chain."""
@@ -66,6 +67,7 @@ def create_facts(connection: Connection, name: str, url: str, mode: str, epoch: 
 def forget_backbone(connection: Connection) -> None:
     """Delete all that concerns the backbone, and the digests of the documents."""
     _execute(connection, "forget_backbone")
+    forget_backbone_lmrs(connection)
 
 
 def changed_facts(stored: StoredFacts, bases: LogBases) -> str | None:

@@ -8,7 +8,7 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
 
 -- name: stand
 -- The state of the MDP and of one LMR's feed.
-select s.epoch, s.position, s.last_offset, l.kept_after, l.paused
+select s.epoch, s.position, s.last_offset, l.kept_after, l.paused, l.home, (s.replica -> 'vector')::text
 from mdp_state s cross join lmrs l where l.id = %(lmr)s;
 
 -- name: events
@@ -111,8 +111,8 @@ limit 1;
 select version, statements, prefixes from schema_versions where position <= %(tx)s order by version desc limit 1;
 
 -- name: reasons_of_notices
--- The reasons why rules were suspended or resumed, as of positions.
-select k.n, (select r.reason from rule_notices r
+-- The reasons why rules were suspended or resumed, as of positions, with the IDs of their subscriptions.
+select k.n, coalesce((select m.lasting_id from lmr_rules m where m.rule_id = k.rule_id limit 1), k.rule_id), (select r.reason from rule_notices r
              where r.rule_id = k.rule_id and r.kind = k.kind and r.position <= k.tx order by r.position desc limit 1)
 from unnest(%(rules)s::bigint[], %(kinds)s::int[], %(txs)s::bigint[]) with ordinality as k (rule_id, kind, tx, n);
 
@@ -122,7 +122,7 @@ from unnest(%(rules)s::bigint[], %(kinds)s::int[], %(txs)s::bigint[]) with ordin
 select count(*) + count(*) filter (where reasons > 0) + (
     select count(*) from suspended_rules s
     join rule_notices n on n.rule_id = s.rule_id and n.position = s.position and n.kind = 5
-    where s.owner = %(lmr)s and %(buckets)s::int[] is null)
+    where s.owner = %(lmr)s and %(rules)s)
 from lmr_resources c where lmr_id = %(lmr)s
   and exists (select from filter_data f where f.resource_id = c.resource_id)
   and (%(buckets)s::int[] is null or exists (
@@ -161,7 +161,7 @@ from (select k.kind, c.resource_id
       union all
       select 5, s.rule_id from suspended_rules s
       join rule_notices n on n.rule_id = s.rule_id and n.position = s.position and n.kind = 5
-      where s.owner = %(lmr)s and %(buckets)s::int[] is null) event;
+      where s.owner = %(lmr)s and %(rules)s) event;
 
 -- name: find_snapshot
 select tx, first_offset, events from snapshots where id = %(snapshot)s and lmr_id = %(lmr)s;

@@ -273,7 +273,7 @@ with event as (
     where kind > 0
       and (kind <> 3 or exists (select from filter_data f where f.resource_id = n.resource_id offset 0))
     union all
-    select id, 0, null from lmrs where %(schema)s),
+    select id, 0, null from lmrs where %(schema)s and home is null),
      numbered as (
     select lmr_id, kind, resource_id, %(last_offset)s + row_number() over (order by lmr_id, kind, resource_id) as number
     from event),

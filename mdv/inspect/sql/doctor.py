@@ -414,7 +414,7 @@ _DEAD_RULE_JOBS = text("""
 _LMRS = text("select lmrs from mdp_state")
 _SILENT = text("""
     select name, count(*) over () as all from lmrs
-    where coalesce(asked_at, created_at) < now() - make_interval(secs => :seconds)
+    where home is null and coalesce(asked_at, created_at) < now() - make_interval(secs => :seconds)
     order by asked_at nulls first limit :most
 """)
 _LOST = text("""

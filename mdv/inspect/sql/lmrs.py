@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, func, select
 
 from mdv.db.engine import driver
-from mdv.db.lmrs import SUBSCRIPTION_COLUMNS, Lmr, StoredSubscription, read_lmrs
+from mdv.db.lmrs import SUBSCRIPTION_COLUMNS, WITH_LASTING_IDS, Lmr, StoredSubscription, read_lmrs, subscription_id
 from mdv.db.load_sql import load_sql
 from mdv.db.postgres_copy import array_literal
 from mdv.db.tables import feed, lmr_resources, lmrs, rules
@@ -63,10 +63,10 @@ def list_newest_rules(
     connection: Connection, lmr_id: int, before: int | None, limit: int
 ) -> Sequence[StoredSubscription]:
     """Return a page of an LMR's rules, newest first."""
-    query = select(*SUBSCRIPTION_COLUMNS).where(rules.c.owner == lmr_id)
+    query = select(*SUBSCRIPTION_COLUMNS).select_from(WITH_LASTING_IDS).where(rules.c.owner == lmr_id)
     if before is not None:
-        query = query.where(rules.c.id < before)
-    return [tuple(row) for row in connection.execute(query.order_by(rules.c.id.desc()).limit(limit))]
+        query = query.where(subscription_id < before)
+    return [tuple(row) for row in connection.execute(query.order_by(subscription_id.desc()).limit(limit))]
 
 
 class LmrProgress(NamedTuple):

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, exists, func, select
 from mdv.db.tables import (
     atomic_rules,
     end_rules,
+    lmr_rules,
     lmrs,
     rule_dependencies,
     rule_ends,
@@ -53,13 +54,20 @@ class OperatorRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedRule:
-    """A subscription with the name of its LMR. `suspended`: the position since which it is suspended."""
+    """A rule with the name of its LMR. `suspended`: the position since which it is suspended. `lasting_id`: of its
+    subscription, if that differs."""
 
     id: int
     lmr: str | None
     name: str | None
     text: str
     suspended: int | None = None
+    lasting_id: int | None = None
+
+    @property
+    def subscription(self) -> int:
+        """The ID of its subscription."""
+        return self.lasting_id or self.id
 
 
 _SUSPENDED = and_(suspended_rules.c.rule_id == rules.c.id, ~suspended_rules.c.pending)
@@ -154,9 +162,10 @@ def find_rule(connection: Connection, number: int) -> ListedRule | None:
 
 def _listed() -> Select[Any]:
     return (
-        select(rules.c.id, lmrs.c.name, rules.c.name, rules.c.text, suspended_rules.c.position)
+        select(rules.c.id, lmrs.c.name, rules.c.name, rules.c.text, suspended_rules.c.position, lmr_rules.c.lasting_id)
         .join_from(rules, lmrs, lmrs.c.id == rules.c.owner, isouter=True)
         .join(suspended_rules, _SUSPENDED, isouter=True)
+        .join(lmr_rules, and_(lmr_rules.c.rule_id == rules.c.id, lmr_rules.c.lmr_id == rules.c.owner), isouter=True)
         .order_by(rules.c.id)
     )
 

@@ -328,8 +328,9 @@ class _Slice:
         """Commit a slice; None if there is a conflict."""
         savepoint = self.connection.begin_nested()
         try:
-            outcome = None if self._needs_lock(found) else self._commit_without_lock(found)
-            if outcome is None:
+            if self._needs_lock(found):
+                outcome: SliceOutcome | None = self._commit(found, self._locked())
+            elif (outcome := self._commit_without_lock(found)) is None:
                 savepoint.rollback()  # releases the lock on the row, which must not be held while waiting
                 savepoint = self.connection.begin_nested()
                 outcome = self._commit(found, self._locked())

@@ -48,6 +48,8 @@ def _current_values() -> dict[str, Any]:
         "now": s.sync.status,
         "counts": s.counter.counts(),
         "mdp": s.mdp.url,
+        "mdps": s.homes.urls,
+        "home": s.cache.home(),
         "info": s.mdp_info(),
         "has_snapshot": s.has_snapshot,
     }
