@@ -69,6 +69,16 @@ def test_a_condition_is_evaluated_with_its_constant(eca: Mdp) -> None:
     assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "tag", "db")}
 
 
+@pytest.mark.parametrize("qualifier", ["target(tag) = 'a'", "target(seen) = resource('http://r/2')"])
+def test_a_comparison_whose_path_has_a_qualifier_with_a_constant(eca: Mdp, qualifier: str) -> None:
+    add(eca, f"ON INSERT (_, level, _) IF $delta[{qualifier}]/target(subject) = 'x' DO INSERT ($delta, tag, 'fired')")
+
+    put(eca, "http://d/1", "<http://r/1> :level 1 ; :subject 'x' ; :tag 'a' ; :seen <http://r/2> .")
+    put(eca, "http://d/3", "<http://r/3> :level 1 ; :subject 'x' .")
+
+    assert statements(eca, "urn:mdv:eca:main") == {("http://r/1", "tag", "fired")}
+
+
 def test_an_update_event_has_old_and_new_targets(eca: Mdp) -> None:
     put(eca, "http://d/1", "<http://r/1> a :Lo ; :level 1 .")
     add(eca, "ON UPDATE (_, level, _ -> _) IF $delta/target(level) > 1 DO INSERT ($delta, tag, $delta.old_target)")

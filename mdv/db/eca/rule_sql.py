@@ -30,7 +30,7 @@ from mdv.rdftl.model import (
     TripleNode,
     ValueComparison,
 )
-from mdv.rdftl.template import TYPED_SLOT, arc_kind, slot_number
+from mdv.rdftl.template import TYPED_SLOT, arc_kind, mentions, slot_number
 from mdv.rules.operators import Operator
 
 MAX_KEY = 64
@@ -286,7 +286,8 @@ def _key(
                     ConstantValue() as constant,
                     NodePath() as path,
                 ):
-                    if isinstance(path.head, DeltaValue):
+                    # The key is computed before a rule is found, so its path cannot have constants of the rule.
+                    if isinstance(path.head, DeltaValue) and not mentions(path, ConstantValue, NamedNode):
                         return _constant_key(writer.path(path, body), constant, one.kind)
     return (), "''"
 
