@@ -33,7 +33,7 @@ DOCUMENTS, LIFE, MEMBERS, SCHEMA, RULES, LMR = "documents", "life", "members", "
 """The kinds of operations: a change of documents, the begin of a life, changes of the members, the schema, the rules
 and LMRs."""
 
-KNOWN_KINDS = frozenset({DOCUMENTS, LIFE, MEMBERS, SCHEMA, RULES})
+KNOWN_KINDS = frozenset({DOCUMENTS, LIFE, MEMBERS, SCHEMA, RULES, LMR})
 """The kinds that this version of MDV knows. Operations of others wait until it is upgraded."""
 
 NumberedStatement = tuple[Statement, int]
