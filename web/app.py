@@ -83,15 +83,17 @@ NAV_ITEMS = [
     ("lmrs", "LMRs"),
     ("jobs", "Jobs"),
     ("backbone", "Backbone"),
+    ("federation", "Federation"),
     ("administration", "Admin"),
 ]
 """The navigation of the pages: endpoint and label."""
 
 
 def _hidden_pages(app: Flask) -> set[str]:
-    """Return the endpoints that the navigation leaves out: the backbone, if this MDP is in none."""
+    """Return the endpoints that the navigation leaves out: the backbone and the federation, if this MDP is in none."""
     services: Services = app.extensions["mdv"]
-    return set() if services.is_in_backbone() else {"backbone"}
+    hidden = set() if services.is_in_backbone() else {"backbone"}
+    return hidden if services.is_in_federation() else hidden | {"federation"}
 
 
 def create_app(config: Config, exits_if_restored: bool = False) -> Flask:

@@ -27,6 +27,7 @@ from mdv.inspect.eca_rule_base import RuleBaseCache
 from mdv.inspect.sql.labels import read_labels
 from mdv.inspect.sql.status import read_status
 from mdv.mdp.admission import Admission
+from mdv.mdp.federation.global_rules import is_federated
 from mdv.mdp.feed import FeedReader
 from mdv.mdp.feed_progress import FeedProgress
 from mdv.mdp.jobs import get_job
@@ -105,6 +106,7 @@ class Services:
         self.replica_lock = threading.Lock()
         """The member of this process handles one message at a time."""
         self._in_backbone = False, 0.0
+        self._in_federation = False, 0.0
         self._celery = make_celery(self.config, patience=REDIS_TIMEOUT_SECONDS)
 
     def is_in_backbone(self) -> bool:
@@ -118,6 +120,19 @@ class Services:
         except (OperationalError, InterfaceError, psycopg.OperationalError):
             known = False
         self._in_backbone = known, time.monotonic() + BACKBONE_SECONDS
+        return known
+
+    def is_in_federation(self) -> bool:
+        """The same for a federation."""
+        known, until = self._in_federation
+        if time.monotonic() < until:
+            return known
+        try:
+            with self.single.connect() as connection:
+                known = is_federated(connection)
+        except (OperationalError, InterfaceError, psycopg.OperationalError):
+            known = False
+        self._in_federation = known, time.monotonic() + BACKBONE_SECONDS
         return known
 
     def count_documents(self) -> int:

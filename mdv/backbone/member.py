@@ -545,7 +545,7 @@ class BackboneMember:
         self._note(message.life, message.vector, message.reports)
         if message.asked_by == facts.life and facts.status is not MemberStatus.RETURNING:
             seq, chain = message.yours
-            ours = self.store.chain_at(facts.life, seq)
+            ours = facts.chain_of(facts.life) if seq == facts.seq else self.store.chain_at(facts.life, seq)
             if message.is_ended or (ours is not None and ours != chain):
                 self.return_in_new_life(self._now, is_behind=True)
                 return []

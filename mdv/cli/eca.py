@@ -262,7 +262,8 @@ def _path(rule: str) -> str:
 
 
 def _label(rule: Item) -> str:
-    return f"{rule['name']} ({rule['id']})" if rule["name"] else str(rule["id"])
+    number = rule["id"] if rule["id"] is not None else "numbered by its superpeer"
+    return f"{rule['name']} ({number})" if rule["name"] else str(number)
 
 
 for command in (check, graph, analysis):

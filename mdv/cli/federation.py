@@ -208,8 +208,7 @@ def privileges(words: tuple[str, ...], as_json: bool) -> None:
     mdp = connect()
     items: list[Item] = mdp.get("/federation/privileges")["items"]
     if words:
-        items = _changed(items, words)
-        mdp.change("PUT", "/federation/privileges", {"items": items})
+        items = mdp.change("PUT", "/federation/privileges", {"items": _changed(items, words)})["items"]
     if as_json:
         write_json({"items": items})
     elif not items:

@@ -133,8 +133,8 @@ class CheckRunner:
                 check.take_all(str(name), kind)
             elif options.get("mend"):
                 check.mend(kind, len(facts.table.active()))
-            if result.repaired or (options.get("mend") and not result.unreachable and not result.pending):
-                self._note_repaired(result, is_complete=name is None)
+            is_complete = set(peers) == set(_urls(facts, None)) and not result.unreachable and not result.pending
+            self._note_open(result, bool(options.get("mend")), is_complete and bool(options.get("deep")))
         return result
 
     def _repair(
@@ -149,9 +149,11 @@ class CheckRunner:
         with self.turn, self.replica.member() as member:
             member.store.facts.note_diverged(found)
 
-    def _note_repaired(self, result: CheckResult, is_complete: bool) -> None:
-        """Remember the documents that still differ. `is_complete`: all members were compared."""
-        open_ = {*result.diverged, *result.damaged} - set(result.repaired)
+    def _note_open(self, result: CheckResult, was_mended: bool, is_complete: bool) -> None:
+        """Remember the documents that still differ. `was_mended`: those that this member must not repair are up to
+        others. `is_complete`: all rows were checked and all members compared."""
+        differing = result.undecided if was_mended else {*result.diverged, *result.damaged}
+        open_ = set(differing) - set(result.repaired)
         with self.turn, self.replica.member() as member:
             facts = member.store.facts
             facts.diverged = open_ if is_complete else (facts.diverged | open_) - set(result.repaired)

@@ -78,6 +78,7 @@ class Replica:
 
     def __init__(self, provider: Provider, published: Callable[[], object] = lambda: None) -> None:
         self._provider = provider
+        self._autocommit = provider.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._published = published
         self._member: BackboneMember | None = None
         self.relay_after = RELAY_AFTER
@@ -232,7 +233,7 @@ class Replica:
     def _applying(self) -> Iterator[BackboneMember]:
         """Yield the member. The number of operations that it applies is limited, and adapts to their cost."""
         begun = time.monotonic()
-        with self._provider.engine.connect() as connection:
+        with self._autocommit.connect() as connection:
             target = TARGET_SECONDS_BESIDE_JOBS if has_interactive_jobs(connection) else TARGET_SECONDS
         with self.member() as member:
             member.apply_size = max(MIN_SIZE, int(self._size * target / TARGET_SECONDS))

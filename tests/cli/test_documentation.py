@@ -23,6 +23,8 @@ NOT_RUN = {"docs/operations.md"}
 """Pages with commands that need containers or a production system."""
 NO_DEMO = {"docs/tutorial.md", "docs/tutorial-rules.md"}
 """Pages that start with an empty system."""
+TWO_SYSTEMS = {"docs/tutorial-federation.md": ("city", "school")}
+"""Pages that start two empty systems, in folders with these names."""
 EXAMPLES = {str(page.relative_to(ROOT)): shell_examples(page) for page in PAGES}
 TWO_COMMANDS = EXAMPLES["README.md"].pop(0).script
 RUN = [name for name, examples in EXAMPLES.items() if examples and name not in NOT_RUN]
@@ -41,14 +43,18 @@ def test_examples_print_what_the_page_shows(
     name: str, request: pytest.FixtureRequest, new_up: Callable[..., Up], tmp_path: Path
 ) -> None:
     """As for a reader with an empty folder in which `mdv up` runs."""
-    if name in NO_DEMO:
+    other = 0
+    if name in TWO_SYSTEMS:
+        up, second = (new_up(folder).start() for folder in TWO_SYSTEMS[name])
+        other = second.port
+    elif name in NO_DEMO:
         up = new_up(".mdv").start()
     else:
         up = request.getfixturevalue("demo")
         (tmp_path / ".mdv").symlink_to(up.folder)
     for program in ("follow.py", "receive.py"):
         shutil.copy(ROOT / "docs" / program, tmp_path)
-    ports = {"8080": up.port, "8081": up.lmr_port, "8082": free_port(), "9000": free_port()}
+    ports = {"8080": up.port, "8081": up.lmr_port, "8082": free_port(), "9000": free_port(), "8090": other}
     path = f"{MDV.parent}{os.pathsep}{os.environ['PATH']}"
     settings = environment(PATH=path, TERM="dumb", NO_COLOR="1")
     for example in EXAMPLES[name]:
@@ -64,7 +70,7 @@ def wait_for_lmr(up: Up) -> None:
 
 def _check(example: ShellExample, where: str, ports: dict[str, int], folder: Path, settings: dict[str, str]) -> None:
     def own_ports(text: str) -> str:
-        return re.sub(r"(?<=[: ])(8080|8081|8082|9000)\b", lambda found: str(ports[found[0]]), text)
+        return re.sub(r"(?<=[: ])(8080|8081|8082|8090|9000)\b", lambda found: str(ports[found[0]]), text)
 
     script = own_ports(example.script).replace(".venv/bin/mdv", "mdv")
     code, output = run_on_terminal(script, folder, settings)

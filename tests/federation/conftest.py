@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -18,4 +18,12 @@ def new_database(postgres: Postgres, template: str) -> Iterator[NewDatabase]:
     """Makes databases for this test."""
     databases = Databases(postgres, template, f"site_{next(_numbers)}")
     yield databases.new
+    databases.close()
+
+
+@pytest.fixture(scope="module")
+def new_database_url(postgres: Postgres, template: str) -> Iterator[Callable[[], str]]:
+    """Makes databases for a file, and returns their URLs."""
+    databases = Databases(postgres, template, f"site_{next(_numbers)}")
+    yield lambda: databases.new().url.render_as_string(hide_password=False)
     databases.close()

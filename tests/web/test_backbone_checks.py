@@ -156,7 +156,9 @@ def test_documents_that_differ_are_replaced_and_lmrs_are_notified(backbone: Http
     assert f"{uris[0]}#host" not in selected(m2)
     assert run(m2, "repair", **{"from": "m1", "documents": [uris[0]]})["repaired"] == [uris[0]]
     assert f"{uris[0]}#host" in selected(m2) and f"{uris[1]}#host" not in selected(m2)
+    assert m2.backbone()["diverged"] == [uris[1]]
     assert run(m2, "repair", **{"from": "m1"})["repaired"] == [uris[1]]
+    assert m2.backbone()["diverged"] == []
     assert {f"{uri}#host" for uri in uris} <= selected(m2)
 
 

@@ -14,7 +14,9 @@ from mdv.replication.http_signatures import sign_request
 from mdv.replication.keys import make_private_key
 from tests.support.eventually import eventually
 from tests.support.http_federation import HttpFederation, HttpSite, http_federation
-from tests.support.server import turtle
+from tests.support.local_http import local_client
+from tests.support.page_visitor import Visitor
+from tests.support.server import ADMIN, turtle
 
 SCHEMA = """
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -161,3 +163,31 @@ def test_a_peer_that_leaves_is_forgotten(federation: HttpFederation) -> None:
     eventually(lambda: "q" not in {one["name"] for one in federation["lib-a"].status()["peers"]}, 60)
     del federation.sites["q"]
     assert peer.api.get("/documents", uri="http://q.example/d").status_code == 200
+
+
+def test_the_pages_show_the_federation_a_transaction_and_change_privileges(federation: HttpFederation) -> None:
+    site = federation["lib-a"]
+    uri = new_book(site)
+    eventually(lambda: uri in news(federation["lib-b"]), 60)
+    federation.rest()
+    with local_client(base_url=site.server.url, timeout=60, follow_redirects=True) as http:
+        visitor = Visitor(http).sign_in(ADMIN)
+        page = visitor.get("/federation")
+        assert "This MDP is the superpeer lib-a" in page.words
+        assert len(page.tree.xpath("//*[local-name()='svg']//*[local-name()='rect']")) == 2
+        assert "lib-b.1" in page.words and "it calls this MDP" in page.words
+        (link,) = {one for one in page.links() if "id=lib-a%23" in one and tree_of(visitor, one, uri)}
+        shown = visitor.get(link)
+        assert "rule lib-b.1" in shown.words and "at lib-b" in shown.words
+        before = page.form("/federation/privileges")["privileges"]
+        assert before == "prefix * read-write"
+        refused = visitor.post("/federation/privileges", privileges="class Nothing read-only")
+        assert refused.status == 400 and "Nothing" in refused.words
+        visitor.post("/federation/privileges", privileges=before + "\nclass Reader private")
+        items = site.call("GET", "/federation/privileges")["items"]
+        assert items[1] == {"kind": "class", "name": EX + "Reader", "privilege": "private"}
+        visitor.post("/federation/privileges", privileges=before)
+
+
+def tree_of(visitor: Visitor, link: str, uri: str) -> bool:
+    return uri in visitor.get(link).words

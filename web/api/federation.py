@@ -135,9 +135,9 @@ def put_privileges() -> dict[str, Any]:
     """Replaces all privileges."""
     require_unlimited_admin()
     given, s = read_json_body(FederationPrivileges, MAX_PRIVILEGES_BYTES), services()
-    set_grants(s.provider, [(one.kind, one.name, one.privilege) for one in given.items])
+    stored = set_grants(s.provider, [(one.kind, one.name, one.privilege) for one in given.items])
     s.notify_commit()
-    return {"items": [one.model_dump() for one in given.items]}
+    return {"items": [dict(zip(("kind", "name", "privilege"), one, strict=True)) for one in stored]}
 
 
 @routes.route("GET", "/federation/rules", "List the global rules", {200: _ITEMS} | describe_problems(404))

@@ -179,8 +179,9 @@ def leave_federation(provider: Provider, at_once: bool = False) -> None:
             add_to_inbox(connection, [(LEAVE, "", "null")])
 
 
-def set_grants(provider: Provider, grants: Iterable[Sequence[str]]) -> None:
-    """Set what other superpeers may read and write here. Classes and properties can be given by their local names."""
+def set_grants(provider: Provider, grants: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Set what other superpeers may read and write here. Classes and properties can be given by their local names.
+    Return the privileges with URIs."""
     with provider.engine.begin() as connection:
         tx = Transaction(provider, connection)
         tx.lock()
@@ -191,6 +192,7 @@ def set_grants(provider: Provider, grants: Iterable[Sequence[str]]) -> None:
             raise Conflict(f"{site.name} is a peer: the privileges of its group are set at {site.superpeer}.")
         store_grants(connection, stored)
         add_to_inbox(connection, [(GRANTS, "", encode(found))])
+    return stored
 
 
 def _resolve(kind: str, name: str, schema: Schema) -> str:
