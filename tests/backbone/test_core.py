@@ -384,3 +384,14 @@ def test_operations_of_an_unknown_kind_wait_for_an_upgrade() -> None:
     assert b.waiting == 0 and set(b.store.statements(URI)) == {A}
     assert b.store.registers() == a.store.registers() != {}
     assert b.vector == a.vector
+
+
+def test_definitions_of_lmrs_reach_all_members_and_the_later_adoption_wins() -> None:
+    backbone = Backbone("a", "b", "c")
+    backbone.members["a"].change_lmrs({"x": (7, "at a"), "x/1": (None, "rule")}, backbone.now)
+    backbone.exchange()
+    for member, order in (("b", 9), ("c", 8)):
+        backbone.members[member].change_lmrs({"x": (order, f"at {member}")}, backbone.now)
+    backbone.exchange()
+    for one in backbone.members.values():
+        assert {key: register.value for key, register in one.store.lmrs().items()} == {"x": "at b", "x/1": "rule"}
