@@ -36,5 +36,6 @@ def test_every_named_statement_is_used(file: str, package: str) -> None:
 def test_a_named_statement_is_one_statement_that_psql_can_run(file: str, package: str) -> None:
     for name, body in load_sql(file, package).items():
         code = re.sub(r"--.*", "", body).strip()
+        code = re.sub(r"\$\$.*?\$\$", "$$ body of a function $$", code, flags=re.DOTALL)
         assert code.count(";") == 1, name
         assert code.endswith(";"), name
