@@ -287,7 +287,7 @@ def _read_state(item: Json, kind: SetKind) -> StateAnswer:
         {_text(life): _bytes(chain) for life, chain in item["chains"].items()}, _read_table(item["table"]),
         _vector(item["stable"]), _vector(item["promised"]), frozenset(_number(bucket) for bucket in item["buckets"]),
         tuple([decode_document(document, kind) for document in item["documents"]]), _text(item["asked_by"]),
-        _read_registers(item["registers"]), _read_registers(item.get("lmrs", {})),
+        _read_registers(item["registers"]), _read_registers(item["lmrs"]),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ from tests.support.http_backbone import (
 from tests.support.local_http import local_client
 from tests.support.page_visitor import Visitor
 from tests.support.server import ADMIN, SCHEMA, provider, turtle
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 FIRST = "http://docs.example/first.rdf"
 MESSAGES = "/api/v1/backbone/messages"
@@ -252,14 +255,19 @@ def test_the_backbone_is_described(backbone: HttpBackbone) -> None:
 def test_the_metrics_have_the_backbone(backbone: HttpBackbone, small: Any) -> None:
     m1 = backbone["m1"]
     backbone.rest()
-    found = m1.api.http.get("/metrics").text
+
+    def metrics_of_all_peers() -> str | None:
+        text = str(m1.api.http.get("/metrics").text)
+        return (
+            text if all(f'last_contact_timestamp_seconds{{peer="{peer}"}}' in text for peer in ("m2", "m3")) else None
+        )
+
+    found = eventually(metrics_of_all_peers)
+    documented = set(re.findall(r"\bmdv_backbone_\w+", OPERATIONS.read_text("utf-8")))
+    assert set(re.findall(r"^(mdv_backbone_\w+)[ {]", found, re.MULTILINE)) == documented
     for name in ("log_bytes", "marks", "conflicts", "waiting", "divergence_total"):
         assert re.search(rf"^mdv_backbone_{name} \d", found, re.MULTILINE), name
     assert len(re.findall(r"^mdv_backbone_lag_seconds{life=", found, re.MULTILINE)) == len(m1.backbone()["vector"])
-    assert {name for name in ("m2", "m3") if f'last_contact_timestamp_seconds{{peer="{name}"}}' in found} == {
-        "m2",
-        "m3",
-    }
     assert "mdv_backbone" not in small.api().http.get("/metrics").text
 
 

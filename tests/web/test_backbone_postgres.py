@@ -71,6 +71,7 @@ def etag(member: HttpMember, uri: str) -> str | None:
 
 @pytest.fixture
 def no_http(two: HttpBackbone) -> Iterator[None]:
+    two.rest()  # HTTP brings the operations from before the subscriptions
     for member in two.members.values():
         member.proxy.faults = Faults(is_down=True)
     yield
