@@ -521,12 +521,12 @@ class SchemaTrial(Strict):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     text: str = Field(alias="schema", description="the schema as Turtle")
-    hold: bool = Field(False, description="validate new documents also by this schema for a minute")
+    hold: StrictBool = Field(False, description="validate new documents also by this schema for a minute")
 
 
 class NewLead(Strict):
     member: str
-    force: bool = Field(False, description="although this MDP is not the lead, because the lead is lost")
+    force: StrictBool = Field(False, description="although this MDP is not the lead, because the lead is lost")
 
 
 class ChangedAspect(BaseModel):

@@ -49,11 +49,18 @@ def two(clusters: dict[str, Postgres], new_queue: Callable[[], str]) -> Iterator
         assert m1.api.put_schema(SCHEMA).status_code == 200
         backbone.join("m2", start=False)
         eventually(lambda: {transport_of(one) for one in backbone.members.values()} == {"postgres"})
+        eventually(lambda: all(publishes_its_life(one, clusters[one.name]) for one in backbone.members.values()))
         yield backbone
 
 
 def transport_of(member: HttpMember) -> str | None:
     return next(one["transport"] for one in member.backbone()["members"] if one["name"] != member.name)
+
+
+def publishes_its_life(member: HttpMember, server: Postgres) -> bool:
+    """A member that joins begins a life. Operations of it that are older than its publication come by HTTP."""
+    filters = query(server, "select rowfilter from pg_publication_tables")
+    return any(member.backbone()["life"] in text for (text,) in filters)
 
 
 def query(server: Postgres, text: str) -> list[Any]:

@@ -162,6 +162,7 @@ def test_the_examples_of_the_api_description_work(api: Api) -> None:
 # - positive_data_acceptance: no JSON schema describes an RDF document, an IRI or a cursor.
 # - negative_data_rejection for RDF bodies: a body is read by the worker, after 202. Besides, the HTTP server's own
 #   414 for a long address counts as a refusal, and so do the other answers that end a request before its parameters.
+# - not_a_server_error for joining a federation: the superpeer of the example does not exist, which is answered by 503.
 CHECKS = """
 [checks]
 negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "406", "412", "414", "415", "422"]
@@ -173,6 +174,10 @@ checks.negative_data_rejection.enabled = false
 [[operations]]
 include-path = "/api/v1/backbone/log"
 parameters = { "query.wait" = 0 }
+
+[[operations]]
+include-path = "/api/v1/federation/entry"
+checks.not_a_server_error.expected-statuses = ["2xx", "4xx", "503"]
 """
 
 
