@@ -2,7 +2,7 @@
 
 Three stores take turns: one without a backbone, one member that makes the operations, and another that applies them.
 The first and the last round compare the sums of the two members. The times are CPU times of this process and of the
-Postgres processes, because elapsed times of a few percent more cannot be told from what else runs on a machine.
+Postgres processes, because elapsed times of a few percent more cannot be told from the effect of other programs.
 """
 
 from __future__ import annotations

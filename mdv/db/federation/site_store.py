@@ -171,7 +171,7 @@ def restart_links(connection: Connection) -> None:
 
 
 def add_to_inbox(connection: Connection, rows: Iterable[tuple[str, str, str]]) -> None:
-    """Add what is to be handled: kind, neighbour and body."""
+    """Add items to the inbox: kind, neighbour and body."""
     listed = [{"kind": kind, "neighbour": neighbour, "body": body} for kind, neighbour, body in rows]
     if listed:
         execute(connection, "insert_inbox", rows=_json(listed))
